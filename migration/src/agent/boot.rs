@@ -3,19 +3,22 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! A node that comes back: its copy of a VM may have been replaced while it was away. What has an open migration here
-//! is neither shown nor boots before migration-service has said that it was not.
+//! is neither shown nor boots before migration-service has said that it was not. A node that was only cut off runs on:
+//! its agent asks when it has heard nothing of a migration for a minute.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::command::{Call, CommandError, Commands, Program};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::failed::Failed;
 use super::memory::{Entry, Memory, Taken};
 use super::parts::Parts;
 use super::peer::Peers;
-use crate::protocol::Replaced;
+use crate::protocol::{About, Replaced};
 
 /// The audience of what is signed for the service.
 const SERVICE: &str = "migration-service";
@@ -24,6 +27,8 @@ const ANSWERS: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(10);
 /// So often the service is asked before the zones boot.
 const ASKED: u32 = 3;
+/// The service is asked when nothing of an open migration was heard for so long, and between two questions.
+const QUIET: Duration = Duration::from_secs(60);
 /// For zonecfg.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -43,10 +48,18 @@ pub enum BootError {
     Unheard(#[from] super::memory::Unheard),
 }
 
-/// Asks the service which copies of this node were replaced.
-async fn replaced(peers: &Peers, service: &str, cn: Uuid) -> Result<Replaced, sdc_clients::Error> {
-    let call =
-        sdc_clients::http::Call::get(&["agents", &cn.to_string(), "replaced"]).timeout(ANSWERS);
+type Open = BTreeMap<Uuid, Entry>;
+
+/// Asks the service which copies of this node were replaced, and which of its open migrations it does not know.
+async fn replaced(
+    peers: &Peers,
+    (service, cn): (&str, Uuid),
+    open: &Open,
+) -> Result<Replaced, sdc_clients::Error> {
+    let ids: Vec<String> = open.keys().map(Uuid::to_string).collect();
+    let call = sdc_clients::http::Call::get(&["agents", &cn.to_string(), "replaced"])
+        .query("open", ids.join(","))
+        .timeout(ANSWERS);
     peers.signed(service, SERVICE)?.execute(call).await?.json("the copies that were replaced")
 }
 
@@ -65,38 +78,63 @@ pub async fn before_zones(
     if open.is_empty() {
         return Ok("no migration is open on this node\n".to_owned());
     }
-    let mut answer = replaced(peers, service, cn).await;
+    let mut answer = replaced(peers, (service, cn), &open).await;
     for _ in 1..ASKED {
         if answer.is_err() {
             tokio::time::sleep(PAUSE).await;
-            answer = replaced(peers, service, cn).await;
+            answer = replaced(peers, (service, cn), &open).await;
         }
     }
     let mut said = String::new();
     for (migration, entry) in open {
         let vm = entry.vm;
         let zone = Zone { vm, commands };
-        let is_replaced = match &answer {
-            Ok(answer) => answer.replaced.contains(&vm),
-            Err(_) => false,
+        let word = match &answer {
+            Ok(answer) => word(answer, migration, vm),
+            Err(error) => Word::None(error.to_string()),
         };
-        if is_replaced {
+        if word == Word::Replaced {
             zone.set_autoboot(false).await?;
             zone.hide().await?;
             memory.change(migration, found_replaced).await?;
             said += &format!("{vm} was replaced on another node: it is hidden and does not boot\n");
-        } else if let Err(error) = &answer {
+        } else if let Word::None(why) = word {
             let taken = zone.has().await?;
             if taken != Taken::default() {
                 memory.change(migration, |entry| found_unknown(entry, taken)).await?;
                 zone.set_autoboot(false).await?;
                 zone.hide().await?;
-                said +=
-                    &format!("{vm} waits: {error}; migration-agent release {vm} gives it back\n");
+                said += &format!("{vm} waits: {why}; migration-agent release {vm} gives it back\n");
             }
         }
     }
     Ok(said)
+}
+
+/// What an answer says of one migration.
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    /// The copy was replaced.
+    Replaced,
+    /// It was not.
+    Kept,
+    /// Nothing, and why.
+    None(String),
+}
+
+/// A service whose store is empty, or older than the migration, knows nothing of it: that is no word at all.
+fn word(answer: &Replaced, migration: Uuid, vm: Uuid) -> Word {
+    let is_replaced = match &answer.migrations {
+        Some(migrations) => migrations.contains(&migration),
+        None => answer.replaced.contains(&vm), // an older service names VMs alone
+    };
+    if is_replaced {
+        Word::Replaced
+    } else if answer.unknown.contains(&migration) {
+        Word::None(format!("the service has no record of migration {migration}"))
+    } else {
+        Word::Kept
+    }
 }
 
 fn found_replaced(entry: &mut Entry) {
@@ -110,33 +148,79 @@ fn found_unknown(entry: &mut Entry, taken: Taken) {
     all.shown |= taken.shown;
 }
 
-/// Asks the service until no VM waits any more.
-pub async fn answer_waiting(parts: Arc<Parts>, service: String) {
-    while parts.memory.open().values().any(|entry| entry.waits.is_some()) {
-        match replaced(&parts.peers, &service, parts.cn).await {
-            Ok(answer) => {
-                for (migration, entry) in parts.memory.open() {
-                    let Some(taken) = entry.waits else { continue };
-                    let vm = entry.vm;
-                    let done = match answer.replaced.contains(&vm) {
-                        true => keep_down(&parts, migration, vm).await,
-                        false => give_back(&parts, migration, vm, taken).await,
-                    };
-                    if let Err(error) = done {
-                        tracing::error!(%vm, %error, "a VM that waited is left as it is");
+/// Asks the service while a VM waits, and when nothing of an open migration was heard for a minute.
+pub async fn ask(parts: Arc<Parts>, service: String) {
+    let (mut answered, mut is_told): (Option<Instant>, bool) = (None, false);
+    loop {
+        let open = parts.memory.open();
+        let waits = open.values().any(|entry| entry.waits.is_some());
+        let is_due = answered.is_none_or(|at| at.elapsed() >= QUIET);
+        let is_quiet = || open.keys().any(|id| parts.memory.is_quiet(*id, QUIET));
+        if waits || (is_due && is_quiet()) {
+            match replaced(&parts.peers, (&service, parts.cn), &open).await {
+                Ok(answer) => {
+                    (answered, is_told) = (Some(Instant::now()), false);
+                    for (migration, entry) in &open {
+                        if let Err(error) = obey(&parts, &answer, *migration, entry).await {
+                            let vm = entry.vm;
+                            tracing::error!(%vm, %error, "what was replaced or waits is left as it is");
+                        }
                     }
                 }
+                Err(error) if !is_told => {
+                    is_told = true;
+                    tracing::warn!(%error, "the service does not say which copies were replaced");
+                }
+                Err(_) => {}
             }
-            Err(error) => tracing::warn!(%error, "VMs wait for the service's word"),
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn keep_down(parts: &Parts, migration: Uuid, vm: Uuid) -> Result<(), Failed> {
-    tracing::error!(%vm, "was replaced on another node: it is hidden and does not boot");
+/// Does with a VM what the service says.
+async fn obey(
+    parts: &Parts,
+    answer: &Replaced,
+    migration: Uuid,
+    entry: &Entry,
+) -> Result<(), Failed> {
+    match (word(answer, migration, entry.vm), entry.waits) {
+        (Word::Replaced, _) => keep_down(parts, migration, entry).await,
+        (Word::Kept, Some(taken)) => give_back(parts, migration, entry.vm, taken).await,
+        (Word::Kept, None) if entry.replaced => {
+            Ok(parts.memory.change(migration, |entry| entry.replaced = false).await?)
+        }
+        (Word::Kept, None) => Ok(()),
+        (Word::None(why), _) => {
+            tracing::error!(vm = %entry.vm, why, "nobody answers for a copy");
+            Ok(())
+        }
+    }
+}
+
+/// Stops and hides what was replaced. The other copy runs: there is no time for a shutdown. Orders that came since the
+/// service was asked are newer than its answer.
+async fn keep_down(parts: &Parts, migration: Uuid, entry: &Entry) -> Result<(), Failed> {
+    let Entry { vm, end, revision, .. } = *entry;
+    let about = About { migration, revision, vm, end };
+    let is_newest = || parts.memory.is_newest(&about);
+    is_newest()?;
+    let Some(object) = parts.node.vm(vm).await? else {
+        return Ok(parts.memory.change(migration, found_replaced).await?);
+    };
+    if !super::vm::is_off(&object) {
+        tracing::error!(%vm, "was replaced on another node: it is stopped and hidden");
+    }
     parts.node.set_autoboot(vm, false).await?;
-    parts.node.stop(vm).await?;
+    is_newest()?;
+    parts.node.halt(vm).await?;
+    is_newest()?;
+    parts.memory.change(migration, |entry| entry.hold = true).await?;
+    if let Err(error) = parts.node.hold(vm, migration).await {
+        tracing::warn!(%vm, %error, "net-agent is not held for a copy that was replaced");
+    }
+    is_newest()?;
     parts.node.set_hidden(vm, true).await?;
     Ok(parts.memory.change(migration, found_replaced).await?)
 }
@@ -224,7 +308,6 @@ impl Zone<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::Mutex;
 
     use futures_util::FutureExt as _;
@@ -241,6 +324,8 @@ mod tests {
 
     const CN: Uuid = Uuid::from_u128(1);
     const VMS: [Uuid; 3] = [Uuid::from_u128(11), Uuid::from_u128(12), Uuid::from_u128(13)];
+
+    const MIGRATIONS: [Uuid; 2] = [Uuid::from_u128(21), Uuid::from_u128(22)];
 
     fn secret() -> Secret {
         Secret::of(&[b's'; 40]).unwrap()
@@ -291,19 +376,22 @@ mod tests {
         }
     }
 
-    /// A service that answers, or does not.
-    struct Service(Option<Vec<Uuid>>, Verifier);
+    /// A service that answers, or does not: the VMs that were replaced, and the migrations that it does not know.
+    struct Service(Option<(Vec<Uuid>, Vec<Uuid>)>, Verifier);
 
     impl Transport for Service {
         fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-            let Some(vms) = &self.0 else {
+            let Some((vms, unknown)) = &self.0 else {
                 let error = Error::connect(&request.method, request.target(), "nobody listens");
                 return std::future::ready(Err(error)).boxed();
             };
-            assert_eq!(request.target(), format!("/agents/{CN}/replaced"));
+            assert_eq!(request.url.path(), format!("/agents/{CN}/replaced"));
+            for migration in MIGRATIONS {
+                assert!(request.target().contains(&migration.to_string()));
+            }
             let taken = self.1.take((&request.method, &request.target()), &request.headers, b"");
             let status = taken.as_ref().map_or(StatusCode::UNAUTHORIZED, |_| StatusCode::OK);
-            let body = serde_json::json!({"replaced": vms}).to_string();
+            let body = serde_json::json!({"replaced": vms, "unknown": unknown}).to_string();
             let mut headers = HeaderMap::new();
             self.1.sign(taken.as_ref().ok(), status, &mut headers, body.as_bytes());
             std::future::ready(Ok(Response { status, headers, body: body.into() })).boxed()
@@ -311,11 +399,11 @@ mod tests {
     }
 
     /// What became of the zones, and what the journal has, where this service answers.
-    async fn booted(answer: Option<Vec<Uuid>>, autoboot: bool) -> (Zones, Memory) {
+    async fn booted(answer: Option<(Vec<Uuid>, Vec<Uuid>)>, autoboot: bool) -> (Zones, Memory) {
         let dir = tempfile::tempdir().unwrap();
         let memory = Memory::read(dir.path(), CN).await.unwrap();
         for (at, vm) in VMS[..2].iter().enumerate() {
-            let migration = Uuid::from_u128(21 + at as u128);
+            let migration = MIGRATIONS[at];
             let about = About { migration, revision: 1, vm: *vm, end: End::Source };
             memory.hear(&about).await.unwrap();
         }
@@ -334,7 +422,7 @@ mod tests {
     #[tokio::test(start_paused = true)] // M48
     async fn a_copy_that_was_replaced_is_hidden_and_does_not_boot() {
         for at in [0, 1] {
-            let (zones, memory) = booted(Some(vec![VMS[at]]), true).await;
+            let (zones, memory) = booted(Some((vec![VMS[at]], vec![])), true).await;
             assert_eq!(zones.of(VMS[at]), (false, true));
             assert_eq!((zones.of(VMS[1 - at]), zones.of(VMS[2])), ((true, false), (true, false)));
             let found: Vec<Uuid> =
@@ -355,5 +443,14 @@ mod tests {
         let (zones, memory) = booted(None, false).await;
         assert_eq!(zones.of(VMS[0]), (false, true));
         assert_eq!(all(&memory), [Some(Taken { autoboot: false, shown: true }); 2]);
+    }
+
+    #[tokio::test(start_paused = true)] // M101
+    async fn a_store_that_does_not_know_an_open_migration_answers_nothing() {
+        let (zones, memory) = booted(Some((vec![], vec![MIGRATIONS[0]])), true).await;
+        assert_eq!((zones.of(VMS[0]), zones.of(VMS[1])), ((false, true), (true, false)));
+        let taken = memory.get(MIGRATIONS[0]).unwrap().waits;
+        assert_eq!(taken, Some(Taken { autoboot: true, shown: true }));
+        assert_eq!(memory.get(MIGRATIONS[1]).unwrap().waits, None);
     }
 }

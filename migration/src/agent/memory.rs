@@ -13,11 +13,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use daemon::disk;
 use daemon::state_file::{Damage, State, StateFile, Unwritten};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::vm::Run;
@@ -171,6 +173,8 @@ pub struct Memory {
 struct Now {
     kept: Kept,
     over: HashMap<Uuid, u64>,
+    /// When something of an open migration was heard last; none since the start.
+    heard: HashMap<Uuid, Instant>,
     /// The file has all of it.
     is_written: bool,
 }
@@ -190,7 +194,7 @@ impl Memory {
         let over = over.unwrap_or_else(|| Err(io::Error::other("the read was aborted")));
         let over = over.map_err(|source| Damage::Io { path: over_file.clone(), source })?;
         let kept = Kept { version: Kept::VERSION, cn_uuid, open };
-        let now = Mutex::new(Now { kept, over, is_written: true });
+        let now = Mutex::new(Now { kept, over, heard: HashMap::new(), is_written: true });
         Ok(Memory { file, over_file, writing: tokio::sync::Mutex::default(), now })
     }
 
@@ -213,6 +217,11 @@ impl Memory {
         self.now().over.contains_key(&migration)
     }
 
+    /// Returns true if nothing of an open migration was heard for so long, or since the start.
+    pub fn is_quiet(&self, migration: Uuid, span: Duration) -> bool {
+        self.now().heard.get(&migration).is_none_or(|at| at.elapsed() >= span)
+    }
+
     /// Takes note of a request's revision, on the disk, so that older ones are refused from now on.
     ///
     /// # Errors
@@ -229,6 +238,7 @@ impl Memory {
                     return Err(Unheard::TooMany);
                 }
                 now.kept.open.insert(id, Entry::new(about));
+                now.heard.insert(id, Instant::now());
                 return Ok(true);
             };
             if (entry.vm, entry.end) != (about.vm, about.end) {
@@ -240,6 +250,7 @@ impl Memory {
             }
             let is_new = entry.revision < about.revision;
             entry.revision = about.revision;
+            now.heard.insert(id, Instant::now());
             Ok(is_new)
         })
         .await
@@ -291,7 +302,11 @@ impl Memory {
                 return Err(Unheard::Unwritten(Unwritten::from(error)));
             }
         }
-        self.write(|now| Ok(now.kept.open.remove(&about.migration).is_some())).await
+        self.write(|now| {
+            now.heard.remove(&about.migration);
+            Ok(now.kept.open.remove(&about.migration).is_some())
+        })
+        .await
     }
 
     /// Makes a change and writes the file. The change holds also where the file cannot be written: the agent then

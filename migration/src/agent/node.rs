@@ -120,15 +120,26 @@ impl Node {
     /// [`NodeError`].
     pub async fn stop(&self, uuid: Uuid) -> Result<(), NodeError> {
         let id = uuid.to_string();
-        for (words, deadline) in
-            [(vec!["stop", &id], SHUTDOWN), (vec!["stop", &id, "-F"], DEADLINE)]
-        {
+        self.end(uuid, &[(&["stop", &id], SHUTDOWN), (&["stop", &id, "-F"], DEADLINE)]).await
+    }
+
+    /// Stops the VM at once.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn halt(&self, uuid: Uuid) -> Result<(), NodeError> {
+        self.end(uuid, &[(&["stop", &uuid.to_string(), "-F"], DEADLINE)]).await
+    }
+
+    /// Tries these one after the other until it does not run.
+    async fn end(&self, uuid: Uuid, ways: &[(&[&str], Duration)]) -> Result<(), NodeError> {
+        for (words, deadline) in ways {
             if !vm::is_running(&self.existing(uuid).await?) {
                 return Ok(());
             }
             // Only the VM itself can tell whether this has helped.
-            if let Err(error) = self.run(Program::Vmadm, &words, Vec::new(), deadline).await {
-                tracing::warn!(vm = id, %error, "the VM does not stop");
+            if let Err(error) = self.run(Program::Vmadm, words, Vec::new(), *deadline).await {
+                tracing::warn!(vm = %uuid, %error, "the VM does not stop");
             }
         }
         let is_up = vm::is_running(&self.existing(uuid).await?);

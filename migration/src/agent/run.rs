@@ -107,14 +107,14 @@ impl Agent {
         self.parts.tasks.spawn_dropped("holds", renew(parts()));
     }
 
-    /// Boots or hides the VMs that wait, when the service at this address says whether they were replaced.
-    pub fn answer_waiting(&self, service: String) {
+    /// Asks the service at this address which copies were replaced, and does what it says.
+    pub fn ask_replaced(&self, service: String) {
         let (parts, stop) = (Arc::clone(&self.parts), self.parts.shutdown.clone());
-        self.parts.tasks.spawn("waiting", async move {
-            // Dropping it at any await is safe: what waits still waits.
+        self.parts.tasks.spawn("replaced", async move {
+            // Dropping it at any await is safe: what waits still waits, and what was replaced is asked for again.
             tokio::select! {
                 () = stop.wait() => {}
-                () = boot::answer_waiting(parts, service) => {}
+                () = boot::ask(parts, service) => {}
             }
         });
     }

@@ -44,6 +44,8 @@ pub enum Settings {
 pub enum Seen {
     /// It did not answer.
     Silent,
+    /// It answered that it cannot say what is true: its agent lives, and so may the copy.
+    Unwell,
     /// It answered, after a reading that began after it was asked.
     Node(Node),
 }
@@ -131,7 +133,7 @@ impl Facts {
     pub fn node(&self, end: End) -> Option<&Node> {
         match self.seen(end) {
             Seen::Node(node) => Some(node),
-            Seen::Silent => None,
+            Seen::Silent | Seen::Unwell => None,
         }
     }
 

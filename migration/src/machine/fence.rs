@@ -41,8 +41,7 @@ pub enum Unsafe {
 impl MayBoot {
     /// Returns the permission if the other copy cannot be running, now or after a reboot.
     pub fn check(end: End, journal: &Journal, facts: &Facts) -> Result<MayBoot, Unsafe> {
-        if end == End::Source && !journal.target_booted && facts.seen(End::Target) == &Seen::Silent
-        {
+        if end == End::Source && !journal.target_booted && facts.node(End::Target).is_none() {
             return Ok(MayBoot(end)); // never ordered to boot, and without autoboot since it was made
         }
         off(end.other(), journal, facts).map(|()| MayBoot(end))
@@ -109,7 +108,7 @@ impl MayDelete {
 fn off(end: End, journal: &Journal, facts: &Facts) -> Result<(), Unsafe> {
     match facts.seen(end) {
         Seen::Silent if journal.is_dead(end) => Ok(()),
-        Seen::Silent => Err(Unsafe::Unconfirmed(end)),
+        Seen::Silent | Seen::Unwell => Err(Unsafe::Unconfirmed(end)),
         Seen::Node(node) if node.copy.as_ref().is_none_or(|copy| copy.is_off()) => Ok(()),
         Seen::Node(_) => Err(Unsafe::Up(end)),
     }

@@ -72,11 +72,17 @@ pub struct Progress {
     pub rate: u64,
 }
 
-/// What the service answers to an agent whose node comes back (`GET /agents/CN/replaced`).
+/// What the service answers to an agent whose node comes back, or was cut off (`GET /agents/CN/replaced?open=ID,…`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
     /// The VMs whose copies on that node were replaced.
     pub replaced: Vec<Uuid>,
+    /// The migrations that they were replaced in; none: the service is of an earlier version.
+    #[serde(default)]
+    pub migrations: Option<Vec<Uuid>>,
+    /// Which of the migrations that the agent has open the service does not know and never knew.
+    #[serde(default)]
+    pub unknown: Vec<Uuid>,
 }
 
 /// A node and its agent.

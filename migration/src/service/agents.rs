@@ -23,6 +23,9 @@ use crate::protocol::{Datasets, Doing, Node, Observe, Observed, Order, Peer, Rat
 /// How long an answer may take besides the wait that an order asks for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a node may take to say that it is not dead.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+
 /// The agents; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Agents(NodeAgents);
@@ -40,6 +43,12 @@ impl Agents {
     /// If CNAPI does not say.
     pub async fn peer(&self, cn: Uuid) -> Result<Peer, Error> {
         Ok(Peer { cn, url: self.0.url(cn).await? })
+    }
+
+    /// Asks for a sign of life. Any answer is one, also an error.
+    pub async fn is_alive(&self, cn: Uuid) -> bool {
+        let answer = self.0.execute(cn, Call::get(&["ping"]).timeout(SIGN_OF_LIFE)).await;
+        !answer.is_err_and(|error| error.status().is_none())
     }
 
     /// Asks what is true of a copy.

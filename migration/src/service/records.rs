@@ -27,8 +27,12 @@ const RECORDS: Schema = Schema {
     lists: &[],
 };
 
-/// One row per VM that was ever migrated, written with each new record: of two begins at once one loses.
+/// One row per VM that was ever migrated, written with each new record: of two begins at once one loses. It has the
+/// ids of the VM's last records, also of those that have gone.
 const LOCKS: Schema = Schema { bucket: "migration_locks", version: 1, fields: &[], lists: &[] };
+
+/// So many ids of a VM's records are remembered.
+const MOST_IDS: usize = 64;
 
 /// The last record of each VM that went, by the operations of its history, whose ids are jobs for the callers.
 const PAST: Schema = Schema { bucket: "migration_past", version: 1, fields: &[], lists: &["jobs"] };
@@ -156,6 +160,38 @@ impl Records {
         }
     }
 
+    /// Returns which of these ids no record has, and none that has gone had.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn unknown(&self, among: &[Uuid]) -> Result<Vec<Uuid>, Error> {
+        let mut unknown = Vec::new();
+        for id in among {
+            match self.records.get(&id.to_string()).await {
+                Ok(_) => {}
+                Err(Error::NotFound { .. }) => unknown.push(*id),
+                Err(error) => return Err(error),
+            }
+        }
+        let mut marker: Option<Marker> = None;
+        while !unknown.is_empty() {
+            let query = match marker {
+                Some(marker) => Query::all().after(marker),
+                None => Query::all(),
+            };
+            let page = self.locks.find(query).await?;
+            for row in &page.records {
+                let known = ids(&row.value);
+                unknown.retain(|id| !known.contains(id));
+            }
+            match page.next {
+                Some(next) => marker = Some(next),
+                None => break,
+            }
+        }
+        Ok(unknown)
+    }
+
     /// Stores a new record.
     ///
     /// # Errors
@@ -164,7 +200,9 @@ impl Records {
         let (id, vm) = (record.id.to_string(), record.vm_uuid.to_string());
         let mut batch = Batch::new();
         self.records.put_in(&mut batch, &id, Expect::Absent, &record.to_json())?;
-        let row = json!({"vm_uuid": vm, "id": id});
+        let older = lock.1.into_iter().take(MOST_IDS - 1);
+        let ids: Vec<Uuid> = std::iter::once(record.id).chain(older).collect();
+        let row = json!({"vm_uuid": vm, "id": id, "ids": ids});
         self.locks.put_in(&mut batch, &vm, lock.0, &row)?;
         let mut etags = self.commit(batch, &record).await?;
         let etag = etags.swap_remove(0).ok_or(Error::Unavailable { why: "no etag".into() })?;
@@ -177,8 +215,8 @@ impl Records {
     /// Those of the store.
     pub async fn lock(&self, vm: Uuid) -> Result<Lock, Error> {
         match self.locks.get(&vm.to_string()).await {
-            Ok(found) => Ok(Lock(Expect::Etag(found.etag))),
-            Err(Error::NotFound { .. }) => Ok(Lock(Expect::Absent)),
+            Ok(found) => Ok(Lock(Expect::Etag(found.etag), ids(&found.value))),
+            Err(Error::NotFound { .. }) => Ok(Lock(Expect::Absent, Vec::new())),
             Err(error) => Err(error),
         }
     }
@@ -335,6 +373,14 @@ fn jobs(record: &Record) -> impl Iterator<Item = Uuid> {
     entries.chain(record.journal.job)
 }
 
-/// What [`Records::create`] expects of the VM's row.
+/// The ids that a VM's row has, the newest first.
+fn ids(row: &Value) -> Vec<Uuid> {
+    match row.get("ids") {
+        Some(ids) => serde_json::from_value(ids.clone()).unwrap_or_default(),
+        None => serde_json::from_value(row["id"].clone()).into_iter().collect(),
+    }
+}
+
+/// What [`Records::create`] expects of the VM's row, and the ids that it has.
 #[derive(Debug)]
-pub struct Lock(Expect);
+pub struct Lock(Expect, Vec<Uuid>);

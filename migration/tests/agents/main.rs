@@ -15,6 +15,8 @@ mod net; // requests and connections for data
 
 mod fence; // old, repeated and foreign requests
 
+mod back; // a node that was declared dead and was only cut off
+
 mod moves; // datasets on their way
 
 mod between; // what people do to the VM between two syncs

@@ -95,6 +95,11 @@ impl Cn {
         self.running = Some((agent, shutdown));
     }
 
+    /// Lets the agent ask the service at this host.
+    pub fn asks(&self, service: &str) {
+        self.running.as_ref().unwrap().0.ask_replaced(format!("http://{service}"));
+    }
+
     /// Kills the agent: nothing that it does goes on.
     pub async fn kill(&mut self, net: &Net) {
         net.connect(&self.host, None);

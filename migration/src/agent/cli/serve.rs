@@ -94,7 +94,7 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError
     );
     pages::listen(&agent, places, status, &tasks, &shutdown);
     agent.start();
-    agent.answer_waiting(config.service.clone());
+    agent.ask_replaced(config.service.clone());
     shutdown.wait().await;
     agent.drain(Duration::from_secs(3)).await;
     tasks.drain(Duration::from_secs(4)).await;

@@ -9,9 +9,9 @@ use pretty_assertions::assert_eq;
 use crate::journal::{End, Journal, Word};
 use crate::machine::*;
 
-/// What can be seen of a node: silence, no copy, and the eight copies.
+/// What can be seen of a node: silence, an answer that says nothing, no copy, and the eight copies.
 fn all_seen() -> Vec<Seen> {
-    let mut all = vec![Seen::Silent, Seen::Node(Node::default())];
+    let mut all = vec![Seen::Silent, Seen::Unwell, Seen::Node(Node::default())];
     for bits in 0..8 {
         let (running, hidden, autoboot) = (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0);
         let copy = Copy { running, hidden, autoboot, ..Copy::default() };
@@ -53,7 +53,7 @@ fn journals(end: End) -> Vec<Journal> {
     all
 }
 
-#[test] // M28
+#[test] // M28 M102
 fn a_copy_boots_and_is_shown_only_when_the_other_one_cannot_be_in_use() {
     let own = Seen::Node(Node { held: false, copy: Some(Copy::default()) });
     for end in [End::Source, End::Target] {
@@ -63,13 +63,15 @@ fn a_copy_boots_and_is_shown_only_when_the_other_one_cannot_be_in_use() {
                 let facts = facts(end, &own, &seen, End::Source);
                 let is_off = match &seen {
                     Seen::Silent => journal.is_dead(other),
+                    Seen::Unwell => false,
                     Seen::Node(Node { copy: None, .. }) => true,
                     Seen::Node(Node { copy: Some(it), .. }) => {
                         !it.running && it.hidden && !it.autoboot
                     }
                 };
                 let is_source = end == End::Source;
-                let never_booted = is_source && !journal.target_booted && seen == Seen::Silent;
+                let is_unseen = facts.node(other).is_none();
+                let never_booted = is_source && !journal.target_booted && is_unseen;
                 let never_shown = is_source && !journal.target_shown;
                 let is_hidden = facts.copy(other).is_none_or(|it| it.hidden);
                 let may_show = if never_shown { is_hidden } else { is_off };

@@ -2,21 +2,24 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `GET /agents/CN/replaced`: what the agent of a node that comes back asks before anything else.
+//! `GET /agents/CN/replaced?open=ID,…`: what the agent of a node that comes back asks before anything else, and what
+//! one asks that hears nothing.
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::routing::get;
 use daemon::http::{Body, signed};
 use http::Response;
 use sdc_clients::signed::Verifier;
+use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
 use super::answer::{ok, respond, uuid};
 use crate::journal::End;
+use crate::protocol::Replaced;
 use crate::record::Record;
 use crate::service::state::Service;
 
@@ -31,15 +34,33 @@ pub fn routes(service: Service, verifier: Arc<Verifier>) -> Router {
     signed(routes, verifier, LONGEST)
 }
 
-async fn replaced(State(service): State<Service>, Path(cn): Path<String>) -> Response<Body> {
+/// The migrations that the agent has open; an agent of an earlier version does not say.
+#[derive(Debug, Default, Deserialize)]
+struct Open {
+    #[serde(default)]
+    open: String,
+}
+
+async fn replaced(
+    State(service): State<Service>,
+    Path(cn): Path<String>,
+    Query(open): Query<Open>,
+) -> Response<Body> {
     let answer = async {
         let cn = uuid(&cn)?;
-        let mut replaced = Vec::new();
+        let ids = open.open.split(',').filter(|id| !id.is_empty());
+        let open = ids.map(uuid).collect::<Result<Vec<_>, _>>()?;
+        let unknown = service.records.unknown(&open).await?;
+        if !unknown.is_empty() {
+            tracing::error!(%cn, ?unknown, "a node has migrations open that the store does not know");
+        }
+        let (mut replaced, mut migrations) = (Vec::new(), Vec::new());
         for mut kept in service.records.all().await? {
             if !is_replaced(&kept.record, cn) {
                 continue;
             }
             replaced.push(kept.record.vm_uuid);
+            migrations.push(kept.record.id);
             if kept.record.journal.returned.is_none() {
                 tracing::error!(%cn, vm = %kept.record.vm_uuid, "a node that was declared dead is back");
                 kept.record.journal.returned = Some(service.clock.now());
@@ -49,7 +70,7 @@ async fn replaced(State(service): State<Service>, Path(cn): Path<String>) -> Res
                 }
             }
         }
-        ok(&json!({ "replaced": replaced }))
+        ok(&json!(Replaced { replaced, migrations: Some(migrations), unknown }))
     };
     respond(answer.await)
 }

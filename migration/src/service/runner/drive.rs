@@ -28,6 +28,8 @@ use crate::time::Time;
 const LOOK: Duration = Duration::from_secs(1);
 /// Both nodes are observed so often while a stream runs: each time `zfs` lists all of the VM's datasets and snapshots.
 const OBSERVES: Duration = Duration::from_secs(10);
+/// The longest wait of a step while the VM is stopped: it is down until the step is done.
+const DOWN_MS: u64 = 5_000;
 /// The wait after a write that was lost against another.
 const LOST: Duration = Duration::from_millis(200);
 /// A store that is away is asked again.
@@ -37,6 +39,8 @@ const AWAY: Duration = Duration::from_secs(2);
 #[derive(Default)]
 struct Memory {
     attempts: Attempts,
+    /// What is left of a wait that is cut into parts, in ms: attempts between them are not counted.
+    left_ms: u64,
     /// The last step that was done: the same again brings nothing forward.
     last: Option<Step>,
     /// How far the stream that runs is, and the bytes of the last one that ended.
@@ -162,7 +166,7 @@ async fn act(
                 let why = Failed::Again(format!("{step:?} was done, and is not seen"));
                 return failed_once(service, fence, kept, memory, why, false).await;
             }
-            memory.attempts = Attempts::default();
+            (memory.attempts, memory.left_ms) = (Attempts::default(), 0);
             Ok(true)
         }
         Err(failed) => {
@@ -194,11 +198,18 @@ async fn failed_once(
         failed => return Err(failed),
     };
     let settings = service.settings.read().await?;
-    match memory.attempts.failed(has_progressed, &settings) {
-        Some(ms) => {
+    let wait = match std::mem::take(&mut memory.left_ms) {
+        0 => memory.attempts.failed(has_progressed, &settings),
+        left => Some(left),
+    };
+    match wait {
+        Some(all) => {
+            let is_down = kept.record.journal.power.is_some_and(|power| power.running);
+            let ms = if is_down { all.min(DOWN_MS) } else { all };
+            memory.left_ms = all - ms;
             tracing::warn!(vm = %kept.record.vm_uuid, reason = why, wait_ms = ms, "a step waits");
             if is_called(service, kept, Duration::from_millis(ms)).await {
-                memory.attempts = Attempts::default();
+                (memory.attempts, memory.left_ms) = (Attempts::default(), 0);
             }
         }
         None => {

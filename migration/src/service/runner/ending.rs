@@ -53,7 +53,7 @@ pub async fn end(
         tickets::free(service, kept).await;
     }
     if is_last(&ending) {
-        over(service, &kept.record).await;
+        over(service, &kept.record, &ending).await;
     }
     kept.record.journal.finalize = false;
     match settle(&mut kept.record, ending.clone(), now) {
@@ -112,10 +112,16 @@ fn is_last(ending: &Ending) -> bool {
     matches!(ending, Ending::Aborted | Ending::RolledBack { .. } | Ending::Finalized { .. })
 }
 
-/// Tells both agents to forget the migration. One that does not hear it keeps a few bytes.
-async fn over(service: &Service, record: &Record) {
+/// Tells both agents to forget the migration. One that does not hear it keeps a few bytes. That of a node that was
+/// declared dead is to find that its copy was replaced.
+async fn over(service: &Service, record: &Record, ending: &Ending) {
+    let is_left = matches!(
+        ending,
+        Ending::RolledBack { is_gone: false } | Ending::Finalized { is_gone: false }
+    );
     for end in [End::Source, End::Target] {
-        if super::observe::node_of(record, end).is_none() {
+        let is_replaced = is_left && record.journal.is_replaced(end);
+        if super::observe::node_of(record, end).is_none() || is_replaced {
             continue;
         }
         if let Err(why) = order(service, record, end, What::Over).await {

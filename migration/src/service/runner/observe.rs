@@ -70,13 +70,14 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     let at = |end: End| node_of(record, end).is_some() && node_of(record, end) == server;
     let vmapi = [End::Source, End::Target].into_iter().find(|end| at(*end));
     let mut is_older = false;
-    let mut seen = |answer: Option<Result<Observed, Error>>| match answer {
-        None => (Seen::Node(Node::default()), None),
-        Some(Ok(observed)) => (Seen::Node(observed.node.clone()), Some(observed)),
-        Some(Err(error)) => {
+    let mut seen = |answer: Answer| match answer {
+        Answer::NoNode => (Seen::Node(Node::default()), None),
+        Answer::Said(observed) => (Seen::Node(observed.node.clone()), Some(*observed)),
+        Answer::Silence => (Seen::Silent, None),
+        Answer::Failed { error, is_alive } => {
             is_older |= is_old(&error);
-            tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent does not answer");
-            (Seen::Silent, None)
+            tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent does not say what is true");
+            (if is_alive { Seen::Unwell } else { Seen::Silent }, None)
         }
     };
     let ((source, source_said), (target, target_said)) = (seen(source), seen(target));
@@ -98,10 +99,33 @@ fn is_dated(source: &Map<String, Value>, target: &Map<String, Value>) -> bool {
     from.is_none() || to.is_none() || from == to
 }
 
-/// Asks the agent of a copy; none before the target is chosen.
-async fn ask(service: &Service, record: &Record, end: End) -> Option<Result<Observed, Error>> {
-    let cn = node_of(record, end)?;
-    Some(service.agents.observe(cn, &Observe { about: about(record, end) }).await)
+/// What came of a question to an agent.
+enum Answer {
+    /// The target is not chosen.
+    NoNode,
+    /// What is true.
+    Said(Box<Observed>),
+    /// The node was declared dead, and gives no sign of life.
+    Silence,
+    /// It was not said what is true.
+    Failed { error: Error, is_alive: bool },
+}
+
+/// Asks the agent of a copy. One that was declared dead is waited for briefly, and any answer of it, also an error, says
+/// that it is not.
+async fn ask(service: &Service, record: &Record, end: End) -> Answer {
+    let Some(cn) = node_of(record, end) else { return Answer::NoNode };
+    let is_declared = record.journal.is_dead(end);
+    if is_declared && !service.agents.is_alive(cn).await {
+        return Answer::Silence;
+    }
+    match service.agents.observe(cn, &Observe { about: about(record, end) }).await {
+        Ok(observed) => Answer::Said(Box::new(observed)),
+        Err(error) => {
+            let is_alive = is_declared || error.status().is_some();
+            Answer::Failed { error, is_alive }
+        }
+    }
 }
 
 /// Whether the reservations stand: all of them on the way to a switch, and any of them on every other way, where

@@ -206,7 +206,7 @@ impl Cn {
         };
         let agent = Agent::new(setup, &shutdown).await?;
         agent.start();
-        agent.answer_waiting(SERVICE.to_owned());
+        agent.ask_replaced(SERVICE.to_owned());
         net.serve(&self.host(), agent.control(), &seat);
         running.agent = Some((agent, shutdown));
         Ok(())

@@ -32,6 +32,10 @@ pub struct Host {
     pub vm: Uuid,
     /// It does not answer.
     pub is_silent: bool,
+    /// It takes requests and never answers.
+    pub is_stuck: bool,
+    /// Its agent answers that it cannot say what is true of a copy.
+    pub is_unwell: bool,
     /// It has no power: whatever its copy is, it does nothing.
     pub is_dead: bool,
     pub held: bool,

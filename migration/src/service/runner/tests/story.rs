@@ -5,8 +5,11 @@
 //! Whole migrations, without anything that goes wrong, and with what an agent can say.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pretty_assertions::assert_eq;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
 
 use super::node::{BORN, Fails, ONE, TWO};
 use super::world::{World, owner};
@@ -84,6 +87,30 @@ async fn a_rollback_brings_back_what_the_target_wrote() {
     assert!(centre.hosts[&TWO].copy.is_none());
     assert_eq!(centre.vmapi["server_uuid"], serde_json::json!(ONE));
     assert_eq!((centre.reserved, world.tickets().len(), &centre.broken), (false, 0, &None));
+}
+
+#[tokio::test(start_paused = true)] // M104
+async fn a_switch_whose_fault_is_gone_boots_within_seconds() {
+    let world = World::new(true);
+    let runs = |cn: Uuid| world.centre().hosts[&cn].copy.as_ref().unwrap().running;
+    beside(&world, async {
+        world.synced().await;
+        assert_eq!(world.act("switch").await.0, 202);
+        while runs(ONE) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(!runs(TWO));
+        world.centre().hosts.get_mut(&TWO).unwrap().is_silent = true;
+        sleep(Duration::from_secs(110)).await;
+        world.centre().hosts.get_mut(&TWO).unwrap().is_silent = false;
+        let began = Instant::now();
+        while !runs(TWO) {
+            assert!(began.elapsed() < Duration::from_secs(20), "it is still down");
+            sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+    assert_eq!(world.centre().broken, None);
 }
 
 #[tokio::test(start_paused = true)] // R25

@@ -26,8 +26,13 @@ use crate::record::{Phase, State};
 use crate::service::front::{AUDIENCE, signed_routes};
 use crate::service::pages;
 
-/// What the agent of a node is told when it comes back.
+/// The copies that the agent of a node is told when it comes back.
 async fn replaced(world: &Arc<World>, cn: Uuid) -> Value {
+    json!({"replaced": told(world, cn, "").await["replaced"]})
+}
+
+/// What the agent of a node is told that has these migrations open.
+async fn told(world: &Arc<World>, cn: Uuid, open: &str) -> Value {
     let verifier = Arc::new(Verifier::new(secret(), AUDIENCE, [3; 32]));
     let routes = signed_routes(world.plain().await.clone(), verifier);
     let path = format!("/agents/{cn}/replaced");
@@ -35,7 +40,8 @@ async fn replaced(world: &Arc<World>, cn: Uuid) -> Value {
     assert_eq!(call(routes.clone(), unsigned).await.status(), 401);
     let signed = Arc::new(Signed::new(Arc::new(Routed(routes)), secret(), AUDIENCE));
     let http = Http::with_transport("http://m.sim", "agent", signed).unwrap();
-    let answer = http.execute(Call::get(&["agents", &cn.to_string(), "replaced"])).await.unwrap();
+    let call = Call::get(&["agents", &cn.to_string(), "replaced"]).query("open", open);
+    let answer = http.execute(call).await.unwrap();
     answer.json("the copies that were replaced").unwrap()
 }
 
@@ -95,6 +101,62 @@ async fn a_source_that_is_declared_dead_is_recorded_kept_down_and_an_alert_when_
     assert_eq!(replaced(&world, ONE).await, json!({"replaced": []}));
 }
 
+#[tokio::test(start_paused = true)] // M102
+async fn an_agent_that_answers_with_an_error_is_not_dead_whatever_an_operator_says() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.centre().hosts.get_mut(&ONE).unwrap().is_unwell = true;
+        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert_eq!((record.phase, record.state), (Phase::Switch, State::Failed));
+        assert_eq!(record.error.as_deref(), Some("the source's node answers: it is not dead"));
+    })
+    .await;
+    let centre = world.centre();
+    assert_eq!((&centre.broken, &centre.vmapi["server_uuid"]), (&None, &json!(ONE)));
+    assert!(centre.hosts[&ONE].copy.as_ref().unwrap().running);
+    assert!(!centre.hosts[&TWO].copy.as_ref().unwrap().running);
+}
+
+#[tokio::test(start_paused = true)] // M103
+async fn a_node_that_is_declared_dead_is_waited_for_seconds() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.power(ONE, false);
+        world.centre().hosts.get_mut(&ONE).unwrap().is_stuck = true;
+        let began = Instant::now();
+        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert_eq!(record.state, State::Successful, "{:?}", record.error);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(60), "{took:?}");
+    })
+    .await;
+    assert!(world.centre().hosts[&TWO].copy.as_ref().unwrap().running);
+}
+
+#[tokio::test(start_paused = true)] // M101
+async fn an_agent_is_told_which_of_its_open_migrations_the_store_never_knew() {
+    let world = World::new(true);
+    let never = Uuid::from_u128(77);
+    let mut gone = None;
+    beside(&world, async {
+        world.command(AUTOMATIC).await.unwrap();
+        let record = world.settled().await.unwrap();
+        let open = format!("{},{never}", record.id);
+        assert_eq!(told(&world, ONE, &open).await["unknown"], json!([never]));
+        assert_eq!(world.act("finalize").await.0, 200);
+        assert!(world.settled().await.is_none());
+        gone = Some(record.id);
+    })
+    .await;
+    // The record has gone: the store has known it all the same.
+    let open = format!("{},{never}", gone.unwrap());
+    assert_eq!(told(&world, ONE, &open).await["unknown"], json!([never]));
+}
+
 #[tokio::test(start_paused = true)] // M58
 async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
     let world = World::new(true);
@@ -102,7 +164,7 @@ async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
     beside(&world, async {
         world.synced().await;
         let state = protocol::State::Failed { error: "vmadm is busy".into(), fatal: false };
-        let fails = Fails { name: "show", state, times: 9, moved: |_| (0, 0) };
+        let fails = Fails { name: "show", state, times: 30, moved: |_| (0, 0) };
         world.centre().hosts.get_mut(&TWO).unwrap().fails = Some(fails);
         assert_eq!(world.act("switch").await.0, 202);
         let within = Instant::now() + Duration::from_secs(300);

@@ -318,6 +318,11 @@ impl Centre {
     fn agent(&mut self, cn: Uuid, route: &[&str], body: &Value) -> (u16, Value) {
         let old = || (409, json!({"code": "OldOrder", "message": "a later round was heard"}));
         match route {
+            ["ping"] => (200, json!({"ping": "pong"})),
+            ["observe"] if self.hosts[&cn].is_unwell => (
+                503,
+                json!({"code": "ServiceUnavailable", "message": "vminfod: no answer in time"}),
+            ),
             ["observe"] => {
                 let asked: Observe = serde_json::from_value(body.clone()).unwrap();
                 let host = self.hosts.get_mut(&cn).unwrap();
@@ -361,23 +366,32 @@ impl Centre {
     }
 
     fn is_silent(&self, request: &Request) -> bool {
-        let host = request.url.host_str().and_then(|host| host.strip_suffix(".sim")?.parse().ok());
-        host.is_some_and(|cn: Uuid| {
-            self.hosts.get(&cn).is_none_or(|host| host.is_silent || host.is_dead)
-        })
+        let cn = cn_of(request);
+        cn.is_some_and(|cn| self.hosts.get(&cn).is_none_or(|host| host.is_silent || host.is_dead))
+    }
+
+    fn is_stuck(&self, request: &Request) -> bool {
+        cn_of(request).and_then(|cn| self.hosts.get(&cn)).is_some_and(|host| host.is_stuck)
     }
 
     /// The verifier of the agent that is asked.
     fn verifier(&self, request: &Request) -> Option<Arc<Verifier>> {
-        let host = request.url.host_str()?.strip_suffix(".sim")?;
-        self.verifiers.get(&host.parse().ok()?).cloned()
+        self.verifiers.get(&cn_of(request)?).cloned()
     }
+}
+
+/// The node whose agent is asked.
+fn cn_of(request: &Request) -> Option<Uuid> {
+    request.url.host_str()?.strip_suffix(".sim")?.parse().ok()
 }
 
 impl Transport for World {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
             let verifier = self.centre().verifier(&request);
+            if self.centre().is_stuck(&request) {
+                return std::future::pending().await;
+            }
             if self.centre().is_silent(&request) {
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 return Err(Error::connect(&request.method, request.target(), "no route"));
