@@ -10,11 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::timing::Clock;
-use sdc_clients::vminfod::{Vm, VmFields as _};
+use sdc_clients::vminfod::{Vm, VmFields as _, VmObject};
 use tokio::sync::Notify;
 
 use crate::config::Times;
-use crate::plan::{Crowd, named};
+use crate::plan::{Crowd, LASTS, named, passing};
+
+/// When a VM of which a write got no answer is looked at again, in second looks since the write: 1, 5 and
+/// 30 minutes as shipped.
+const LATE_LOOKS: [u32; 3] = [1, 5, 30];
 
 /// Above this number, VMs that are not here are forgotten.
 const MOST_TOLD: usize = 10_000;
@@ -58,8 +62,12 @@ pub struct Known {
     /// The VMs of which it was told since, and when it is looked at again: what the node that had the
     /// VM before wrote last may arrive later than what this one wrote.
     pub looks: BTreeMap<String, Duration>,
-    /// The VMs of which a write got no answer, and when it will have been carried out or never is.
+    /// The VMs of which a write got no answer, and when: it may still be carried out.
     pub late: BTreeMap<String, Duration>,
+    /// The VMs that VMAPI did not know when it was asked, and since when.
+    pub unrecorded: BTreeMap<String, Duration>,
+    /// The VMs that show a state that seldom lasts, and since when.
+    pub passing: BTreeMap<String, (String, Duration)>,
     /// True if `told` does not say which VMs are new: the first run, or the state file was lost.
     pub is_first_run: bool,
     /// True while the stream is connected and its snapshot is read.
@@ -100,6 +108,13 @@ impl Known {
     fn forget_settled(&mut self, now: Duration) {
         if self.crowd().tripped().is_none() {
             self.gone.retain(|_, gone| gone.settled.is_none_or(|until| now < until));
+        }
+    }
+
+    /// The VM shows this state: what it showed before has not lasted.
+    fn forget_passing(&mut self, vm: &str, state: Option<&str>) {
+        if self.passing.get(vm).is_some_and(|(before, _)| Some(before.as_str()) != state) {
+            self.passing.remove(vm);
         }
     }
 
@@ -190,6 +205,7 @@ impl Node {
         let (now, until) = (self.clock.now(), self.until());
         self.change(|known| {
             known.synced = true;
+            known.passing.clear();
             for (vm, object) in vms.iter().filter_map(|vm| Some((named(vm)?, vm))) {
                 if known.is_first_run {
                     known.told.insert(vm.clone());
@@ -210,6 +226,7 @@ impl Node {
         let (vm, now, until) = (named(object)?, self.clock.now(), self.until());
         let hidden = object.is_hidden();
         self.change(|known| {
+            known.forget_passing(&vm, passing(object.object()));
             known.put(vm.clone(), hidden, until);
             known.forget_settled(now);
         });
@@ -221,6 +238,7 @@ impl Node {
         let (vm, now, until) = (named(object)?, self.clock.now(), self.until());
         self.change(|known| {
             known.forget_told(&vm);
+            known.forget_passing(&vm, None);
             let was_here = known.here.remove(&vm);
             if was_here == Some(true) || object.is_hidden() {
                 known.hidden.insert(vm.clone(), until);
@@ -303,22 +321,51 @@ impl Node {
         })
     }
 
+    /// Returns how much longer this reading must be seen, if its state is one that seldom lasts.
+    pub fn lasts_in(&self, vm: &str, object: &VmObject) -> Duration {
+        let now = self.clock.now();
+        let state = passing(object);
+        self.change(|known| {
+            known.forget_passing(vm, state);
+            let Some(state) = state else { return Duration::ZERO };
+            let seen = known.passing.entry(vm.to_owned());
+            let (_, since) = seen.or_insert_with(|| (state.to_owned(), now));
+            LASTS.saturating_sub(now.saturating_sub(*since))
+        })
+    }
+
+    /// VMAPI does not know this VM. Returns how much later it has to say so again before it is believed.
+    pub fn unrecorded(&self, vm: &str) -> Duration {
+        let now = self.clock.now();
+        self.change(|known| {
+            let since = *known.unrecorded.entry(vm.to_owned()).or_insert(now);
+            self.second_look.saturating_sub(now.saturating_sub(since))
+        })
+    }
+
+    /// VMAPI knows this VM, or what it does not know of it is settled.
+    pub fn recorded(&self, vm: &str) {
+        self.change(|known| known.unrecorded.remove(vm));
+    }
+
     /// A write about this VM got no answer, and may still be carried out. Returns when to look again.
     pub fn unanswered(&self, vm: &str) -> Duration {
-        let until = self.clock.now() + self.second_look;
-        self.change(|known| known.late.insert(vm.to_owned(), until));
-        until
+        let now = self.clock.now();
+        self.change(|known| known.late.insert(vm.to_owned(), now));
+        now + self.second_look
     }
 
     /// Returns when to look again at a VM of which a write got no answer.
     pub fn late(&self, vm: &str) -> Option<Duration> {
         let now = self.clock.now();
         self.change(|known| {
-            let until = known.late.get(vm).copied().filter(|until| now < *until);
-            if until.is_none() {
+            let sent = *known.late.get(vm)?;
+            let next = LATE_LOOKS.map(|looks| sent + self.second_look * looks);
+            let next = next.into_iter().find(|at| now < *at);
+            if next.is_none() {
                 known.late.remove(vm);
             }
-            until
+            next
         })
     }
 
