@@ -14,11 +14,17 @@ use sdc_clients::vminfod::{Vm, VmFields as _, VmObject};
 use tokio::sync::Notify;
 
 use crate::config::Times;
-use crate::plan::{Crowd, LASTS, named, passing};
+use crate::plan::{Crowd, LASTS, STRANGERS, named, passing};
 
 /// When a VM of which a write got no answer is looked at again, in second looks since the write: 1, 5 and
 /// 30 minutes as shipped.
 const LATE_LOOKS: [u32; 3] = [1, 5, 30];
+
+/// After how many second looks VMAPI is asked again whether a VM has moved, while the brake is on.
+const ASK_AGAIN: u32 = 10;
+
+/// How long a VM counts that this agent never saw and reported.
+pub const DAY: Duration = Duration::from_secs(86_400);
 
 /// Above this number, VMs that are not here are forgotten.
 const MOST_TOLD: usize = 10_000;
@@ -32,17 +38,24 @@ pub struct Gone {
     pub last: Option<Arc<Vm>>,
     /// Set if nothing is to be said of it: until then it counts for the brake, and while that is on.
     pub settled: Option<Duration>,
+    /// True if this agent has seen it here, in this run or an earlier one.
+    pub seen: bool,
+    /// True if this agent has not seen it and VMAPI has it here.
+    pub stranger: bool,
+    /// When VMAPI was last asked whether it has moved, after it was settled.
+    pub asked: Option<Duration>,
 }
 
 impl Gone {
     /// A VM that left, of which something may be to be said.
     pub fn new(since: Duration, last: Option<Arc<Vm>>) -> Self {
-        Self { since, last, settled: None }
+        let seen = last.is_some();
+        Self { since, last, settled: None, seen, stranger: false, asked: None }
     }
 
     /// A VM of which nothing is to be said, and which counts until then.
     fn settled(since: Duration, until: Duration) -> Self {
-        Self { since, last: None, settled: Some(until) }
+        Self { since, last: None, settled: Some(until), seen: true, stranger: false, asked: None }
     }
 }
 
@@ -64,6 +77,8 @@ pub struct Known {
     pub looks: BTreeMap<String, Duration>,
     /// The VMs of which a write got no answer, and when: it may still be carried out.
     pub late: BTreeMap<String, Duration>,
+    /// The VMs that this agent never saw and reported, and until when each counts.
+    pub strangers: BTreeMap<String, Duration>,
     /// The VMs that VMAPI did not know when it was asked, and since when.
     pub unrecorded: BTreeMap<String, Duration>,
     /// The VMs that show a state that seldom lasts, and since when.
@@ -86,6 +101,11 @@ impl Known {
             return Some(true);
         }
         (now >= self.hidden_unknown).then_some(false)
+    }
+
+    /// Returns a VM that VMAPI has here and the node does not show.
+    pub fn missed(&self, vm: &str, since: Duration) -> Gone {
+        Gone { seen: self.told.contains(vm), ..Gone::new(since, None) }
     }
 
     /// Returns true if the VM is here and shown.
@@ -163,12 +183,16 @@ impl Node {
         told: BTreeSet<String>,
         left: BTreeSet<String>,
         hidden: BTreeSet<String>,
+        unseen: &BTreeSet<String>,
     ) {
         let (now, until) = (self.clock.now(), self.until());
         self.change(|known| {
             // They left while nobody looked, unless the first view shows them.
             let left = left.iter().chain(&told).chain(&hidden);
             known.gone = left.map(|vm| (vm.clone(), Gone::settled(now, now))).collect();
+            for (vm, gone) in &mut known.gone {
+                gone.seen = !unseen.contains(vm);
+            }
             known.hidden = hidden.into_iter().map(|vm| (vm, until)).collect();
             known.told = told;
         });
@@ -285,8 +309,8 @@ impl Node {
             let is_missing =
                 !known.here.contains_key(vm) && known.was_hidden(vm, now) != Some(true);
             if is_missing {
-                let gone = known.gone.entry(vm.to_owned());
-                gone.or_insert_with(|| Gone::new(now, None)).settled = None;
+                let missed = known.missed(vm, now);
+                known.gone.entry(vm.to_owned()).or_insert(missed).settled = None;
             }
             is_missing
         })
@@ -301,6 +325,68 @@ impl Node {
                 gone.settled.get_or_insert(now);
             }
             known.forget_settled(now);
+        });
+    }
+
+    /// VMAPI says that a VM which had left when the turn began lives on another node: it counts no more.
+    pub fn moved(&self, vm: &str, began: Duration) {
+        let now = self.clock.now();
+        self.change(|known| {
+            if known.gone.get(vm).is_some_and(|gone| gone.since <= began) {
+                known.gone.remove(vm);
+                known.forget_told(vm);
+            }
+            known.forget_settled(now);
+        });
+    }
+
+    /// Returns the settled VMs of which VMAPI is to be asked whether they have moved: not those of which
+    /// nothing may be said.
+    pub fn to_ask(&self) -> Vec<String> {
+        let (now, pause) = (self.clock.now(), self.second_look * ASK_AGAIN);
+        self.change(|known| {
+            let Known { gone, hidden, hidden_unknown, .. } = known;
+            let is_secret = |vm: &String| hidden.contains_key(vm);
+            let is_due = |gone: &Gone| gone.asked.is_none_or(|at| now >= at + pause);
+            let due = gone.iter_mut().filter(|(vm, gone)| {
+                gone.settled.is_some() && now >= *hidden_unknown && is_due(gone) && !is_secret(vm)
+            });
+            due.map(|(vm, gone)| {
+                gone.asked = Some(now);
+                vm.clone()
+            })
+            .collect()
+        })
+    }
+
+    /// Returns how many VMs that this agent never saw are gone or were reported in the last day, if those
+    /// are too many for this one to be reported.
+    pub fn strangers(&self, vm: &str) -> Option<usize> {
+        let now = self.clock.now();
+        self.change(|known| {
+            if let Some(gone) = known.gone.get_mut(vm) {
+                gone.stranger = true;
+            }
+            let open =
+                known.gone.iter().filter(|(_, gone)| gone.stranger && gone.settled.is_none());
+            let reported = known.strangers.iter().filter(|(_, until)| now < **until);
+            let all: BTreeSet<&str> = open
+                .map(|(vm, _)| vm.as_str())
+                .chain(reported.map(|(vm, _)| vm.as_str()))
+                .chain([vm])
+                .collect();
+            (all.len() > STRANGERS).then_some(all.len())
+        })
+    }
+
+    /// A VM that this agent never saw is about to be reported.
+    pub fn count_stranger(&self, vm: &str) {
+        let now = self.clock.now();
+        self.change(|known| {
+            known.strangers.retain(|_, until| now < *until);
+            if known.gone.get(vm).is_none_or(|gone| !gone.seen) {
+                known.strangers.insert(vm.to_owned(), now + DAY);
+            }
         });
     }
 

@@ -241,7 +241,7 @@ impl Status {
         let tasks: Vec<String> = self.with(|b| {
             b.states.values().filter(is_waiting).map(|it| clip(&it.to_string())).collect()
         });
-        tasks.into_iter().chain(self.vmapi.sentence()).collect()
+        tasks.into_iter().chain(self.brake()).chain(self.vmapi.sentence()).collect()
     }
 
     /// Returns this part of `/status`.

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use daemon::schedule::Due;
 use sdc_clients::Error;
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Map, Value};
@@ -72,6 +73,13 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
         }
         Err(why) => {
             parts.status.count(Count::Deferred);
+            if why.is_brake() {
+                // Those that were given away are not missing; nobody has asked about the settled ones.
+                let at = parts.clock.now();
+                for vm in parts.node.to_ask() {
+                    parts.schedule.wake(&vm, Due { at, work: () });
+                }
+            }
             let after = wait(parts, &why);
             if after == After::Settled {
                 parts.node.settle(vm, began);
@@ -92,7 +100,9 @@ fn wait(parts: &Parts, why: &Reason) -> After {
         | Reason::Unrecorded(left)
         | Reason::Passing(left)
         | Reason::Blocked(Blocked::SecondLook { left, .. }) => After::In(*left),
-        Reason::Blocked(Blocked::Brake(_)) => After::In(parts.config.times.second_look),
+        Reason::Blocked(Blocked::Brake(_) | Blocked::Strangers { .. }) => {
+            After::In(parts.config.times.second_look)
+        }
         Reason::HiddenUnknown => After::In(parts.config.times.hidden_memory),
         _ => After::Later,
     }
@@ -101,6 +111,9 @@ fn wait(parts: &Parts, why: &Reason) -> After {
 /// VMAPI has nothing to learn of this VM for now, by a turn that began then. Returns what is to follow.
 fn settled(parts: &Parts, vm: &str, why: &Reason, began: Duration) -> After {
     parts.node.settle(vm, began);
+    if matches!(why, Reason::Elsewhere(_)) {
+        parts.node.moved(vm, began);
+    }
     parts.node.recorded(vm);
     // What the operator approved counts no more.
     if parts.is_approved(vm) {
@@ -196,7 +209,8 @@ async fn ask_node(parts: &Parts, vm: &str) -> Said {
                 // The stream has not said so yet: its word is awaited.
                 Some(false) if known.here.contains_key(vm) => wait(Reason::Overtaken),
                 Some(false) => {
-                    Said::Gone(known.gone.get(vm).cloned().unwrap_or(Gone::new(now, None)))
+                    let missed = || known.missed(vm, now);
+                    Said::Gone(known.gone.get(vm).cloned().unwrap_or_else(missed))
                 }
             })
         }
@@ -234,6 +248,9 @@ async fn write(
     });
     if !is_so {
         return Err(Reason::Overtaken);
+    }
+    if is_destroyed && !parts.is_approved(vm) {
+        parts.node.count_stranger(vm);
     }
     let sent = parts.clients.vmapi.put_vm(vm, object).await;
     if let Err(error) = sent {

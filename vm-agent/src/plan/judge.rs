@@ -171,15 +171,14 @@ impl Judge<'_> {
     /// Judges a VM that is gone; `last` is the object that was seen last.
     pub fn absent(&self, record: Option<&Record>, last: Option<&VmObject>) -> Decision {
         let Some(record) = record else { return Decision::Nothing(Reason::NoRecord) };
-        match record.server() {
-            None => return Decision::Nothing(Reason::Nowhere),
-            Some(server) if server != self.cn_uuid => {
-                return Decision::Nothing(Reason::Elsewhere(server));
-            }
-            Some(_) => {}
+        if record.server().is_none() {
+            return Decision::Nothing(Reason::Nowhere);
         }
         if let Some(state) = record.over() {
             return Decision::Nothing(Reason::Over(state.to_owned()));
+        }
+        if let Some(server) = record.lives_elsewhere(self.cn_uuid) {
+            return Decision::Nothing(Reason::Elsewhere(server));
         }
         if record.is_bare() {
             return Decision::Nothing(Reason::Bare);

@@ -21,7 +21,7 @@ mod record;
 
 mod reason;
 
-pub use crowd::{Blocked, Crowd};
+pub use crowd::{Blocked, Crowd, STRANGERS};
 pub use judge::{Decision, Judge, LASTS, Reading, named, passing};
 pub use reason::Reason;
 pub use record::Record;

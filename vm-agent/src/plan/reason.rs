@@ -74,6 +74,6 @@ pub enum Reason {
 impl Reason {
     /// Returns true if the brake is on.
     pub fn is_brake(&self) -> bool {
-        matches!(self, Self::Blocked(Blocked::Brake(_)))
+        matches!(self, Self::Blocked(Blocked::Brake(_) | Blocked::Strangers { .. }))
     }
 }

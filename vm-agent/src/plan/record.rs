@@ -36,6 +36,11 @@ impl Record {
         self.text("state").filter(|state| matches!(*state, "destroyed" | "failed"))
     }
 
+    /// Returns the other node that the VM lives on, if it does.
+    pub fn lives_elsewhere(&self, cn_uuid: &str) -> Option<String> {
+        self.server().filter(|server| server != cn_uuid && self.over().is_none())
+    }
+
     /// Returns true if VMAPI is provisioning the VM.
     pub fn is_provisioning(&self) -> bool {
         self.text("state") == Some("provisioning")
