@@ -32,6 +32,7 @@ fn fill(registry: &mut Registry, parts: &Parts) {
             ("vms", "VMs that vminfod shows, hidden ones included", vms),
             ("vms_gone", "VMs that left the node and are not settled", gone),
             ("vms_held", "VMs that wait for something", size(status.held())),
+            ("records_ahead", "VMs whose record is from the future", size(status.records_ahead())),
             ("queue", "VMs that are to have a turn", size(parts.schedule.queued().0.len())),
             ("brake_on", brake, flag(status.brake().is_some())),
             ("writing", "1 while the agent may write to VMAPI", flag(parts.writable().is_ok())),

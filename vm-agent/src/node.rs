@@ -10,11 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::timing::Clock;
-use sdc_clients::vminfod::{Vm, VmFields as _};
+use sdc_clients::vminfod::{Vm, VmFields as _, VmObject};
 use tokio::sync::Notify;
 
 use crate::config::Times;
-use crate::plan::{Crowd, named};
+use crate::plan::{Crowd, LASTS, STRANGERS, named, passing};
+
+/// When a VM of which a write got no answer is looked at again, in second looks since the write: 1, 5 and
+/// 30 minutes as shipped.
+const LATE_LOOKS: [u32; 3] = [1, 5, 30];
+
+/// After how many second looks VMAPI is asked again whether a VM has moved, while the brake is on.
+const ASK_AGAIN: u32 = 10;
+
+/// How long a VM counts that this agent never saw and reported.
+pub const DAY: Duration = Duration::from_secs(86_400);
 
 /// Above this number, VMs that are not here are forgotten.
 const MOST_TOLD: usize = 10_000;
@@ -28,17 +38,24 @@ pub struct Gone {
     pub last: Option<Arc<Vm>>,
     /// Set if nothing is to be said of it: until then it counts for the brake, and while that is on.
     pub settled: Option<Duration>,
+    /// True if this agent has seen it here, in this run or an earlier one.
+    pub seen: bool,
+    /// True if this agent has not seen it and VMAPI has it here.
+    pub stranger: bool,
+    /// When VMAPI was last asked whether it has moved, after it was settled.
+    pub asked: Option<Duration>,
 }
 
 impl Gone {
     /// A VM that left, of which something may be to be said.
     pub fn new(since: Duration, last: Option<Arc<Vm>>) -> Self {
-        Self { since, last, settled: None }
+        let seen = last.is_some();
+        Self { since, last, settled: None, seen, stranger: false, asked: None }
     }
 
     /// A VM of which nothing is to be said, and which counts until then.
     fn settled(since: Duration, until: Duration) -> Self {
-        Self { since, last: None, settled: Some(until) }
+        Self { since, last: None, settled: Some(until), seen: true, stranger: false, asked: None }
     }
 }
 
@@ -58,8 +75,14 @@ pub struct Known {
     /// The VMs of which it was told since, and when it is looked at again: what the node that had the
     /// VM before wrote last may arrive later than what this one wrote.
     pub looks: BTreeMap<String, Duration>,
-    /// The VMs of which a write got no answer, and when it will have been carried out or never is.
+    /// The VMs of which a write got no answer, and when: it may still be carried out.
     pub late: BTreeMap<String, Duration>,
+    /// The VMs that this agent never saw and reported, and until when each counts.
+    pub strangers: BTreeMap<String, Duration>,
+    /// The VMs that VMAPI did not know when it was asked, and since when.
+    pub unrecorded: BTreeMap<String, Duration>,
+    /// The VMs that show a state that seldom lasts, and since when.
+    pub passing: BTreeMap<String, (String, Duration)>,
     /// True if `told` does not say which VMs are new: the first run, or the state file was lost.
     pub is_first_run: bool,
     /// True while the stream is connected and its snapshot is read.
@@ -78,6 +101,11 @@ impl Known {
             return Some(true);
         }
         (now >= self.hidden_unknown).then_some(false)
+    }
+
+    /// Returns a VM that VMAPI has here and the node does not show.
+    pub fn missed(&self, vm: &str, since: Duration) -> Gone {
+        Gone { seen: self.told.contains(vm), ..Gone::new(since, None) }
     }
 
     /// Returns true if the VM is here and shown.
@@ -100,6 +128,13 @@ impl Known {
     fn forget_settled(&mut self, now: Duration) {
         if self.crowd().tripped().is_none() {
             self.gone.retain(|_, gone| gone.settled.is_none_or(|until| now < until));
+        }
+    }
+
+    /// The VM shows this state: what it showed before has not lasted.
+    fn forget_passing(&mut self, vm: &str, state: Option<&str>) {
+        if self.passing.get(vm).is_some_and(|(before, _)| Some(before.as_str()) != state) {
+            self.passing.remove(vm);
         }
     }
 
@@ -148,12 +183,16 @@ impl Node {
         told: BTreeSet<String>,
         left: BTreeSet<String>,
         hidden: BTreeSet<String>,
+        unseen: &BTreeSet<String>,
     ) {
         let (now, until) = (self.clock.now(), self.until());
         self.change(|known| {
             // They left while nobody looked, unless the first view shows them.
             let left = left.iter().chain(&told).chain(&hidden);
             known.gone = left.map(|vm| (vm.clone(), Gone::settled(now, now))).collect();
+            for (vm, gone) in &mut known.gone {
+                gone.seen = !unseen.contains(vm);
+            }
             known.hidden = hidden.into_iter().map(|vm| (vm, until)).collect();
             known.told = told;
         });
@@ -190,6 +229,7 @@ impl Node {
         let (now, until) = (self.clock.now(), self.until());
         self.change(|known| {
             known.synced = true;
+            known.passing.clear();
             for (vm, object) in vms.iter().filter_map(|vm| Some((named(vm)?, vm))) {
                 if known.is_first_run {
                     known.told.insert(vm.clone());
@@ -210,6 +250,7 @@ impl Node {
         let (vm, now, until) = (named(object)?, self.clock.now(), self.until());
         let hidden = object.is_hidden();
         self.change(|known| {
+            known.forget_passing(&vm, passing(object.object()));
             known.put(vm.clone(), hidden, until);
             known.forget_settled(now);
         });
@@ -221,6 +262,7 @@ impl Node {
         let (vm, now, until) = (named(object)?, self.clock.now(), self.until());
         self.change(|known| {
             known.forget_told(&vm);
+            known.forget_passing(&vm, None);
             let was_here = known.here.remove(&vm);
             if was_here == Some(true) || object.is_hidden() {
                 known.hidden.insert(vm.clone(), until);
@@ -267,8 +309,8 @@ impl Node {
             let is_missing =
                 !known.here.contains_key(vm) && known.was_hidden(vm, now) != Some(true);
             if is_missing {
-                let gone = known.gone.entry(vm.to_owned());
-                gone.or_insert_with(|| Gone::new(now, None)).settled = None;
+                let missed = known.missed(vm, now);
+                known.gone.entry(vm.to_owned()).or_insert(missed).settled = None;
             }
             is_missing
         })
@@ -283,6 +325,68 @@ impl Node {
                 gone.settled.get_or_insert(now);
             }
             known.forget_settled(now);
+        });
+    }
+
+    /// VMAPI says that a VM which had left when the turn began lives on another node: it counts no more.
+    pub fn moved(&self, vm: &str, began: Duration) {
+        let now = self.clock.now();
+        self.change(|known| {
+            if known.gone.get(vm).is_some_and(|gone| gone.since <= began) {
+                known.gone.remove(vm);
+                known.forget_told(vm);
+            }
+            known.forget_settled(now);
+        });
+    }
+
+    /// Returns the settled VMs of which VMAPI is to be asked whether they have moved: not those of which
+    /// nothing may be said.
+    pub fn to_ask(&self) -> Vec<String> {
+        let (now, pause) = (self.clock.now(), self.second_look * ASK_AGAIN);
+        self.change(|known| {
+            let Known { gone, hidden, hidden_unknown, .. } = known;
+            let is_secret = |vm: &String| hidden.contains_key(vm);
+            let is_due = |gone: &Gone| gone.asked.is_none_or(|at| now >= at + pause);
+            let due = gone.iter_mut().filter(|(vm, gone)| {
+                gone.settled.is_some() && now >= *hidden_unknown && is_due(gone) && !is_secret(vm)
+            });
+            due.map(|(vm, gone)| {
+                gone.asked = Some(now);
+                vm.clone()
+            })
+            .collect()
+        })
+    }
+
+    /// Returns how many VMs that this agent never saw are gone or were reported in the last day, if those
+    /// are too many for this one to be reported.
+    pub fn strangers(&self, vm: &str) -> Option<usize> {
+        let now = self.clock.now();
+        self.change(|known| {
+            if let Some(gone) = known.gone.get_mut(vm) {
+                gone.stranger = true;
+            }
+            let open =
+                known.gone.iter().filter(|(_, gone)| gone.stranger && gone.settled.is_none());
+            let reported = known.strangers.iter().filter(|(_, until)| now < **until);
+            let all: BTreeSet<&str> = open
+                .map(|(vm, _)| vm.as_str())
+                .chain(reported.map(|(vm, _)| vm.as_str()))
+                .chain([vm])
+                .collect();
+            (all.len() > STRANGERS).then_some(all.len())
+        })
+    }
+
+    /// A VM that this agent never saw is about to be reported.
+    pub fn count_stranger(&self, vm: &str) {
+        let now = self.clock.now();
+        self.change(|known| {
+            known.strangers.retain(|_, until| now < *until);
+            if known.gone.get(vm).is_none_or(|gone| !gone.seen) {
+                known.strangers.insert(vm.to_owned(), now + DAY);
+            }
         });
     }
 
@@ -303,22 +407,51 @@ impl Node {
         })
     }
 
+    /// Returns how much longer this reading must be seen, if its state is one that seldom lasts.
+    pub fn lasts_in(&self, vm: &str, object: &VmObject) -> Duration {
+        let now = self.clock.now();
+        let state = passing(object);
+        self.change(|known| {
+            known.forget_passing(vm, state);
+            let Some(state) = state else { return Duration::ZERO };
+            let seen = known.passing.entry(vm.to_owned());
+            let (_, since) = seen.or_insert_with(|| (state.to_owned(), now));
+            LASTS.saturating_sub(now.saturating_sub(*since))
+        })
+    }
+
+    /// VMAPI does not know this VM. Returns how much later it has to say so again before it is believed.
+    pub fn unrecorded(&self, vm: &str) -> Duration {
+        let now = self.clock.now();
+        self.change(|known| {
+            let since = *known.unrecorded.entry(vm.to_owned()).or_insert(now);
+            self.second_look.saturating_sub(now.saturating_sub(since))
+        })
+    }
+
+    /// VMAPI knows this VM, or what it does not know of it is settled.
+    pub fn recorded(&self, vm: &str) {
+        self.change(|known| known.unrecorded.remove(vm));
+    }
+
     /// A write about this VM got no answer, and may still be carried out. Returns when to look again.
     pub fn unanswered(&self, vm: &str) -> Duration {
-        let until = self.clock.now() + self.second_look;
-        self.change(|known| known.late.insert(vm.to_owned(), until));
-        until
+        let now = self.clock.now();
+        self.change(|known| known.late.insert(vm.to_owned(), now));
+        now + self.second_look
     }
 
     /// Returns when to look again at a VM of which a write got no answer.
     pub fn late(&self, vm: &str) -> Option<Duration> {
         let now = self.clock.now();
         self.change(|known| {
-            let until = known.late.get(vm).copied().filter(|until| now < *until);
-            if until.is_none() {
+            let sent = *known.late.get(vm)?;
+            let next = LATE_LOOKS.map(|looks| sent + self.second_look * looks);
+            let next = next.into_iter().find(|at| now < *at);
+            if next.is_none() {
                 known.late.remove(vm);
             }
-            until
+            next
         })
     }
 

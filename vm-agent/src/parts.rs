@@ -25,7 +25,7 @@ use tokio::sync::{Notify, RwLock};
 
 use crate::config::Config;
 use crate::node::Node;
-use crate::plan::{Judge, Reason};
+use crate::plan::{Judge, Reason, Record};
 use crate::status::{State, Status, Task};
 
 /// The clients of one agent.
@@ -117,6 +117,14 @@ impl Parts {
             provisioning_age: self.config.times.provisioning_age,
             now: vmapi.min(daemon::wall::now()),
         }
+    }
+
+    /// VMAPI has this record of a VM, or none. One of this node that is from the future is an alarm.
+    pub(crate) fn note_record(&self, vm: &str, record: Option<&Record>) {
+        let is_ours = |record: &&Record| record.is_on(&self.cn_uuid) && record.over().is_none();
+        let now = daemon::wall::now();
+        let ahead = record.filter(is_ours).is_some_and(|record| record.is_ahead(now));
+        self.status.ahead(vm, ahead);
     }
 
     /// Checks whether anything may be said now.

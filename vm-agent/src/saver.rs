@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use daemon::state_file::Seen;
 
+use crate::node::DAY;
 use crate::parts::Parts;
 use crate::state_file::Kept;
 
@@ -34,7 +35,11 @@ pub(crate) async fn restore(parts: &Parts) {
             file.lost().map_or(Duration::ZERO, |lost| clock + lost.rest(memory, now));
     });
     if let Some(kept) = kept {
-        parts.node.restore(kept.told, kept.left, kept.hidden.into_keys().collect());
+        let rest = |seen: Seen| clock + seen.rest(DAY, now);
+        let strangers = kept.strangers.into_iter().map(|(vm, seen)| (vm, rest(seen))).collect();
+        parts.node.change(|known| known.strangers = strangers);
+        let hidden = kept.hidden.into_keys().collect();
+        parts.node.restore(kept.told, kept.left, hidden, &kept.unseen);
     }
 }
 
@@ -51,6 +56,12 @@ fn collect(parts: &Parts) -> Option<Kept> {
     parts.node.look(|known| {
         kept.told.clone_from(&known.told);
         kept.left = known.gone.keys().cloned().collect();
+        let unseen = known.gone.iter().filter(|(_, gone)| !gone.seen);
+        kept.unseen = unseen.map(|(vm, _)| vm.clone()).collect();
+        for (vm, until) in known.strangers.iter().filter(|(_, until)| clock < **until) {
+            let seen = Seen::ago(now, (clock + DAY).saturating_sub(*until));
+            kept.strangers.insert(vm.clone(), seen);
+        }
         for (vm, until) in &known.hidden {
             let since = (clock + memory).saturating_sub(*until);
             let is_here = known.here.contains_key(vm);

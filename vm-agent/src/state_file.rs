@@ -22,6 +22,12 @@ pub struct Kept {
     /// The VMs that left and were not settled, or counted for the brake.
     #[serde(default)]
     pub left: BTreeSet<String>,
+    /// Those of them that this agent never saw.
+    #[serde(default)]
+    pub unseen: BTreeSet<String>,
+    /// The VMs that it never saw and reported in the last day, and when.
+    #[serde(default)]
+    pub strangers: BTreeMap<String, Seen>,
     /// VMs that are hidden, or were shortly before they went, and when they went; none for those that
     /// were still here when this was written.
     #[serde(default)]
@@ -37,7 +43,8 @@ impl State for Kept {
 
     fn is_same(&self, other: &Self) -> bool {
         let (hidden, others) = (self.hidden.iter(), other.hidden.iter());
-        (&self.told, &self.left) == (&other.told, &other.left)
+        (&self.told, &self.left, &self.unseen) == (&other.told, &other.left, &other.unseen)
+            && self.strangers.keys().eq(other.strangers.keys())
             && self.hidden.len() == other.hidden.len()
             && hidden.zip(others).all(|((v, a), (w, b))| v == w && Seen::are_close(*a, *b))
             && Seen::are_close(self.lost, other.lost)
@@ -52,6 +59,8 @@ impl Kept {
             cn_uuid: cn_uuid.to_owned(),
             told: BTreeSet::new(),
             left: BTreeSet::new(),
+            unseen: BTreeSet::new(),
+            strangers: BTreeMap::new(),
             hidden: BTreeMap::new(),
             lost: None,
         }

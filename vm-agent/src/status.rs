@@ -5,7 +5,7 @@
 //! What the operator sees: the state of each task, counters, and what was last decided about each VM.
 //! It decides nothing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -88,6 +88,7 @@ counts! {
     Reported, "writes_reported", "Writes that the report mode only logged";
     Starts, "comparisons", "Comparisons with VMAPI's list";
     Errors, "errors", "Requests and comparisons that failed";
+    FromFuture, "records_from_the_future", "Records whose last_modified was found ahead of the clock";
     StreamsLost, "streams_lost", "Times that vminfod's stream was lost";
 }
 
@@ -113,6 +114,8 @@ struct Board {
     last_start: Option<Timestamp>,
     lines: BTreeMap<String, Line>,
     puts: VecDeque<(Timestamp, String, &'static str)>,
+    /// The VMs whose record is from the future.
+    ahead: BTreeSet<String>,
 }
 
 /// The counters, states and decisions. The lock is held for a few instructions and never over an
@@ -186,6 +189,26 @@ impl Status {
         });
     }
 
+    /// Stores whether VMAPI's record of a VM is from the future.
+    pub fn ahead(&self, vm: &str, is_ahead: bool) {
+        let is_news = self.with(|b| {
+            let room = b.ahead.len() < LINES;
+            if !is_ahead {
+                b.ahead.remove(vm);
+            }
+            is_ahead && room && b.ahead.insert(vm.to_owned())
+        });
+        if is_news {
+            self.count(Count::FromFuture);
+            tracing::warn!(vm, "VMAPI's record is from the future: a clock was or is ahead");
+        }
+    }
+
+    /// Returns how many records are from the future.
+    pub fn records_ahead(&self) -> usize {
+        self.with(|b| b.ahead.len())
+    }
+
     /// Returns true if the brake blocks this VM.
     pub fn is_braked(&self, vm: &str) -> bool {
         self.with(|b| b.lines.get(vm).is_some_and(|line| line.why.is_brake()))
@@ -218,7 +241,7 @@ impl Status {
         let tasks: Vec<String> = self.with(|b| {
             b.states.values().filter(is_waiting).map(|it| clip(&it.to_string())).collect()
         });
-        tasks.into_iter().chain(self.vmapi.sentence()).collect()
+        tasks.into_iter().chain(self.brake()).chain(self.vmapi.sentence()).collect()
     }
 
     /// Returns this part of `/status`.
@@ -233,6 +256,7 @@ impl Status {
             page["last_error"] = error.into();
             page["last_error_at"] = at.map(|at| format!("{at:.3}")).into();
             page["last_start"] = b.last_start.map(|at| at.to_string()).into();
+            page["records_ahead"] = b.ahead.iter().take(PUTS).cloned().collect();
             page["last_puts"] = b.puts.iter().map(put).collect();
             for count in Count::ALL.iter().copied() {
                 let n = b.counts.get(&count).copied().unwrap_or_default();

@@ -66,6 +66,10 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
         Err(Blocked::Brake(_)) if parts.is_approved(vm) => return Ok(()),
         cleared => cleared?,
     }
+    let is_stranger = !gone.seen && !parts.is_approved(vm);
+    if let Some(gone) = is_stranger.then(|| parts.node.strangers(vm)).flatten() {
+        return Err(Blocked::Strangers { gone }.into());
+    }
     let left = second_look.saturating_sub(since);
     if gone.last.is_none() && !left.is_zero() {
         return Err(Reason::Missed(left));

@@ -10,7 +10,7 @@ use sdc_clients::vmapi::VmQuery;
 use sdc_clients::{Class, Error};
 
 use crate::parts::Parts;
-use crate::plan::{Reason, Start};
+use crate::plan::{Reason, Record, Start, named};
 use crate::status::Count;
 
 /// Why a comparison has to be repeated.
@@ -47,6 +47,11 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
     parts.note_turns();
     let view = parts.clients.vminfod.vms(true).await.map_err(NotStarted::View)?;
     let listed = records.len();
+    for record in &records {
+        if let Some(vm) = named(record) {
+            parts.note_record(&vm, Some(&Record(record.clone())));
+        }
+    }
     let mut start = Start::of(parts.judge(), records, &view);
     start.hidden.iter().for_each(|vm| parts.node.note_hidden(vm));
     tracing::info!(
@@ -129,7 +134,11 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
     if taken(parts, sent, start.batch.keys().map(String::as_str))? {
         parts.status.count(Count::Batches);
         parts.status.add(Count::Batched, start.batch.len());
-        start.batch.keys().for_each(|vm| parts.status.wrote(vm, "batch"));
+        for (vm, object) in &start.batch {
+            parts.status.wrote(vm, "batch");
+            let written = object.as_object().map(|object| Record(object.clone()));
+            parts.note_record(vm, written.as_ref());
+        }
         start.settled.extend(vms);
     } else {
         start.alone.extend(vms);

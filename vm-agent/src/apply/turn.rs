@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use daemon::schedule::Due;
 use sdc_clients::Error;
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Map, Value};
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 use super::absence::prove;
 use crate::node::Gone;
 use crate::parts::Parts;
-use crate::plan::{Blocked, Decision, Reason, Record};
+use crate::plan::{Blocked, Decision, Reading, Reason, Record};
 use crate::status::Count;
 
 /// What is to follow a turn.
@@ -72,6 +73,13 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
         }
         Err(why) => {
             parts.status.count(Count::Deferred);
+            if why.is_brake() {
+                // Those that were given away are not missing; nobody has asked about the settled ones.
+                let at = parts.clock.now();
+                for vm in parts.node.to_ask() {
+                    parts.schedule.wake(&vm, Due { at, work: () });
+                }
+            }
             let after = wait(parts, &why);
             if after == After::Settled {
                 parts.node.settle(vm, began);
@@ -89,8 +97,12 @@ fn wait(parts: &Parts, why: &Reason) -> After {
         Reason::ReportMode => After::Settled,
         Reason::Provisioning(left)
         | Reason::Missed(left)
+        | Reason::Unrecorded(left)
+        | Reason::Passing(left)
         | Reason::Blocked(Blocked::SecondLook { left, .. }) => After::In(*left),
-        Reason::Blocked(Blocked::Brake(_)) => After::In(parts.config.times.second_look),
+        Reason::Blocked(Blocked::Brake(_) | Blocked::Strangers { .. }) => {
+            After::In(parts.config.times.second_look)
+        }
         Reason::HiddenUnknown => After::In(parts.config.times.hidden_memory),
         _ => After::Later,
     }
@@ -99,6 +111,10 @@ fn wait(parts: &Parts, why: &Reason) -> After {
 /// VMAPI has nothing to learn of this VM for now, by a turn that began then. Returns what is to follow.
 fn settled(parts: &Parts, vm: &str, why: &Reason, began: Duration) -> After {
     parts.node.settle(vm, began);
+    if matches!(why, Reason::Elsewhere(_)) {
+        parts.node.moved(vm, began);
+    }
+    parts.node.recorded(vm);
     // What the operator approved counts no more.
     if parts.is_approved(vm) {
         parts.node.change(|known| known.gone.remove(vm));
@@ -106,7 +122,8 @@ fn settled(parts: &Parts, vm: &str, why: &Reason, began: Duration) -> After {
     if *why == Reason::Hidden {
         return After::Settled;
     }
-    let look = parts.node.told(vm).max(parts.node.late(vm));
+    let looks = [parts.node.told(vm), parts.node.late(vm)];
+    let look = looks.into_iter().flatten().min();
     look.map_or(After::Settled, |at| After::In(at.saturating_sub(parts.clock.now())))
 }
 
@@ -121,12 +138,15 @@ pub(crate) async fn judge_now(parts: &Parts, vm: &str) -> Decision {
         Err(error) if error.is_not_found_resource() => None,
         Err(error) => return Decision::Wait(failed(parts, &error)),
     };
+    parts.note_record(vm, record.as_ref());
     match said {
-        Said::Here(object) => {
-            let is_new = parts.node.look(|known| !known.told.contains(vm));
-            parts.judge().present(record.as_ref(), &object, is_new)
-        }
+        Said::Here(object) => judge_here(parts, vm, record.as_ref(), &object).await,
         Said::Enough(decision) => decision,
+        // One 404 settles nothing.
+        Said::Gone(_) if record.is_none() => match parts.node.unrecorded(vm) {
+            Duration::ZERO => Decision::Nothing(Reason::NoRecord),
+            left => Decision::Wait(Reason::Unrecorded(left)),
+        },
         Said::Gone(gone) => {
             let last = gone.last.as_ref().map(|vm| vm.object());
             let decision = parts.judge().absent(record.as_ref(), last);
@@ -138,6 +158,37 @@ pub(crate) async fn judge_now(parts: &Parts, vm: &str) -> Decision {
                 Err(why) => Decision::Wait(why),
             }
         }
+    }
+}
+
+/// Judges a VM that is here. What a record says of its time decides nothing: where it says that it is
+/// newer, the node is read once more.
+async fn judge_here(
+    parts: &Parts,
+    vm: &str,
+    record: Option<&Record>,
+    object: &VmObject,
+) -> Decision {
+    let is_new = parts.node.look(|known| !known.told.contains(vm));
+    if record.is_none() && !is_new && object.zone_state() != Some("running") {
+        // A VM that VMAPI has elsewhere would be left alone, and one 404 is no proof that it has not.
+        let left = parts.node.unrecorded(vm);
+        if !left.is_zero() {
+            return Decision::Wait(Reason::Unrecorded(left));
+        }
+    }
+    let judged = |object: &VmObject, is_after| {
+        let lasts_in = parts.node.lasts_in(vm, object);
+        parts.judge().present(record, object, Reading { is_new, is_after, lasts_in })
+    };
+    let decision = judged(object, false);
+    if !matches!(decision, Decision::Wait(Reason::Older { .. })) {
+        return decision;
+    }
+    match ask_node(parts, vm).await {
+        Said::Here(object) => judged(&object, true),
+        Said::Enough(decision) => decision,
+        Said::Gone(_) => Decision::Wait(Reason::Overtaken),
     }
 }
 
@@ -158,7 +209,8 @@ async fn ask_node(parts: &Parts, vm: &str) -> Said {
                 // The stream has not said so yet: its word is awaited.
                 Some(false) if known.here.contains_key(vm) => wait(Reason::Overtaken),
                 Some(false) => {
-                    Said::Gone(known.gone.get(vm).cloned().unwrap_or(Gone::new(now, None)))
+                    let missed = || known.missed(vm, now);
+                    Said::Gone(known.gone.get(vm).cloned().unwrap_or_else(missed))
                 }
             })
         }
@@ -197,6 +249,9 @@ async fn write(
     if !is_so {
         return Err(Reason::Overtaken);
     }
+    if is_destroyed && !parts.is_approved(vm) {
+        parts.node.count_stranger(vm);
+    }
     let sent = parts.clients.vmapi.put_vm(vm, object).await;
     if let Err(error) = sent {
         parts.unanswered(&error, [vm]);
@@ -206,6 +261,8 @@ async fn write(
     if is_destroyed {
         parts.settled(vm);
     }
+    let written = (!is_destroyed).then(|| Record(object.clone()));
+    parts.note_record(vm, written.as_ref());
     parts.status.wrote(vm, name);
     tracing::info!(action = name, "wrote the record");
     Ok(())

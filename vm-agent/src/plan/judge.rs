@@ -48,6 +48,28 @@ impl Decision {
     }
 }
 
+/// How long a state that seldom lasts is seen before it is told.
+pub const LASTS: Duration = Duration::from_secs(1);
+
+/// The states that a zone only passes through.
+const PASSING: [&str; 3] = ["down", "ready", "shutting_down"];
+
+/// Returns the state of this object, if it is one that seldom lasts.
+pub fn passing(object: &VmObject) -> Option<&str> {
+    object.zone_state().filter(|state| PASSING.contains(state))
+}
+
+/// What is known of a reading beside its object.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// The VM came here, or out of hiding, and VMAPI was not told yet.
+    pub is_new: bool,
+    /// It is of this VM alone, and began after VMAPI's record was read.
+    pub is_after: bool,
+    /// How much longer its state must be seen, if it is one that seldom lasts.
+    pub lasts_in: Duration,
+}
+
 type Is = fn(&Value) -> bool;
 
 /// The fields that every object has which was read whole (H7); the type of those that have one.
@@ -82,15 +104,23 @@ pub struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Judges a VM that is here. `is_new` if it came here, or out of hiding, and VMAPI was not told yet.
-    pub fn present(&self, record: Option<&Record>, object: &VmObject, is_new: bool) -> Decision {
+    /// Judges a VM that is here. Where the record says that it is newer, a reading begun after it decides.
+    pub fn present(
+        &self,
+        record: Option<&Record>,
+        object: &VmObject,
+        reading: Reading,
+    ) -> Decision {
         if let Err(why) = self.is_sayable(object) {
             return match why {
                 Reason::Hidden => Decision::Nothing(why),
                 why => Decision::Wait(why),
             };
         }
-        let put = |why| Decision::Put(why, object.clone());
+        let put = |why| match passing(object).is_some() && !reading.lasts_in.is_zero() {
+            true => Decision::Wait(Reason::Passing(reading.lasts_in)),
+            false => Decision::Put(why, object.clone()),
+        };
         let Some(record) = record else { return put(Reason::NoRecord) };
         if record.is_on(self.cn_uuid) {
             if record.is_bare() {
@@ -99,13 +129,14 @@ impl Judge<'_> {
             let (stored, here) = (record.time("last_modified"), time(object, "last_modified"));
             if let (Some(stored), Some(here)) = (stored, here)
                 && stored > here
+                && !reading.is_after
             {
                 let (record, here) = (stored.to_string(), here.to_string());
-                return Decision::Nothing(Reason::Older { record, here });
+                return Decision::Wait(Reason::Older { record, here });
             }
         } else if let Some(server) = record.server()
             && record.over().is_none()
-            && !is_new
+            && !reading.is_new
             && object.zone_state() != Some("running")
         {
             // The other node was told later than this one that it has the VM.
@@ -140,15 +171,14 @@ impl Judge<'_> {
     /// Judges a VM that is gone; `last` is the object that was seen last.
     pub fn absent(&self, record: Option<&Record>, last: Option<&VmObject>) -> Decision {
         let Some(record) = record else { return Decision::Nothing(Reason::NoRecord) };
-        match record.server() {
-            None => return Decision::Nothing(Reason::Nowhere),
-            Some(server) if server != self.cn_uuid => {
-                return Decision::Nothing(Reason::Elsewhere(server));
-            }
-            Some(_) => {}
+        if record.server().is_none() {
+            return Decision::Nothing(Reason::Nowhere);
         }
         if let Some(state) = record.over() {
             return Decision::Nothing(Reason::Over(state.to_owned()));
+        }
+        if let Some(server) = record.lives_elsewhere(self.cn_uuid) {
+            return Decision::Nothing(Reason::Elsewhere(server));
         }
         if record.is_bare() {
             return Decision::Nothing(Reason::Bare);

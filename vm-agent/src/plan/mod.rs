@@ -21,8 +21,8 @@ mod record;
 
 mod reason;
 
-pub use crowd::{Blocked, Crowd};
-pub use judge::{Decision, Judge, named};
+pub use crowd::{Blocked, Crowd, STRANGERS};
+pub use judge::{Decision, Judge, LASTS, Reading, named, passing};
 pub use reason::Reason;
 pub use record::Record;
 pub use start::Start;

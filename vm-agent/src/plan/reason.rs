@@ -48,6 +48,10 @@ pub enum Reason {
     Unread,
     #[error("vminfod's list shows it, and vminfod does not know it")]
     Contradicted,
+    #[error("VMAPI does not know it: asked again in {} s", .0.as_secs())]
+    Unrecorded(Duration),
+    #[error("its state seldom lasts: looked at again in {} ms", .0.as_millis())]
+    Passing(Duration),
     #[error("it went while this agent was away: looked at again in {} s", .0.as_secs())]
     Missed(Duration),
     #[error("it changed meanwhile")]
@@ -70,6 +74,6 @@ pub enum Reason {
 impl Reason {
     /// Returns true if the brake is on.
     pub fn is_brake(&self) -> bool {
-        matches!(self, Self::Blocked(Blocked::Brake(_)))
+        matches!(self, Self::Blocked(Blocked::Brake(_) | Blocked::Strangers { .. }))
     }
 }

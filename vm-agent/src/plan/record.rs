@@ -4,9 +4,12 @@
 
 //! VMAPI's record of a VM, as far as it is judged.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use sdc_clients::uuid_value;
 use serde_json::{Map, Value};
+
+/// By how much two clocks may differ.
+const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
 /// A record. Any of its fields may be missing or of a wrong type.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +36,11 @@ impl Record {
         self.text("state").filter(|state| matches!(*state, "destroyed" | "failed"))
     }
 
+    /// Returns the other node that the VM lives on, if it does.
+    pub fn lives_elsewhere(&self, cn_uuid: &str) -> Option<String> {
+        self.server().filter(|server| server != cn_uuid && self.over().is_none())
+    }
+
     /// Returns true if VMAPI is provisioning the VM.
     pub fn is_provisioning(&self) -> bool {
         self.text("state") == Some("provisioning")
@@ -46,6 +54,11 @@ impl Record {
     /// Returns true if its state is one that the server made up, which may not be what is stored (H5).
     pub fn has_made_up_state(&self) -> bool {
         matches!(self.text("state"), Some("unknown" | "rebooting"))
+    }
+
+    /// Returns true if it was changed later than any clock that is right says.
+    pub fn is_ahead(&self, now: Timestamp) -> bool {
+        self.time("last_modified").is_some_and(|at| at.duration_since(now) > AHEAD)
     }
 
     /// Returns a time that the record names.

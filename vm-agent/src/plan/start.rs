@@ -10,7 +10,7 @@ use sdc_clients::uuid_value;
 use sdc_clients::vminfod::{View, VmFields as _};
 use serde_json::{Map, Value};
 
-use super::judge::{Decision, Judge, named};
+use super::judge::{Decision, Judge, LASTS, Reading, named};
 use super::reason::Reason;
 use super::record::Record;
 
@@ -62,7 +62,8 @@ impl Start {
                 start.alone.insert(vm);
                 continue;
             };
-            match judge.present(Some(&record), object, false) {
+            let reading = Reading { is_new: false, is_after: false, lasts_in: LASTS };
+            match judge.present(Some(&record), object, reading) {
                 Decision::Put(Reason::Bare, object) => start.first.push((vm, object)),
                 Decision::Put(why, object) => {
                     start.why.insert(vm.clone(), why);

@@ -4,11 +4,13 @@
 
 //! What a change of the node leads to.
 
+use std::time::Duration;
+
 use mocks::faults::{Action, Rule};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{World, object, uuid};
+use crate::world::{OTHER, World, object, uuid};
 use crate::{HOUR, MIN, SEC, lawful};
 
 #[tokio::test(start_paused = true)] // A7, W12
@@ -108,6 +110,74 @@ async fn a_write_that_is_carried_out_late_does_not_stay() {
         sleep(3 * MIN).await;
         assert_eq!(shown(&world), before);
     }
+}
+
+#[tokio::test(start_paused = true)] // W22, F140
+async fn a_write_without_an_answer_is_looked_at_for_half_an_hour() {
+    for (ms, corrected) in [(100_000, 6 * MIN), (20 * 60_000, 31 * MIN)] {
+        let world = World::of(0..5);
+        world.started(&json!({})).await;
+        world.vmapi.faults().add(Rule::new("PUT", "/vms/*", Action::Hang { ms }).times(1));
+        world.vm(2, &json!({"alias": "first"}));
+        sleep(35 * SEC).await;
+        world.vm(2, &json!({"alias": "last"}));
+        sleep(5 * SEC).await;
+        assert_eq!(world.stored(2)["alias"], "last");
+        sleep(Duration::from_millis(ms)).await;
+        assert_eq!(world.stored(2)["alias"], "first", "the late one has won");
+        sleep(corrected.saturating_sub(Duration::from_millis(ms))).await;
+        assert_eq!(world.stored(2)["alias"], "last", "{ms} ms late");
+        let asked = world.asked("").len();
+        sleep(2 * HOUR).await;
+        assert_eq!(world.asked("").len(), asked + usize::from(ms == 100_000), "it ends");
+    }
+}
+
+#[tokio::test(start_paused = true)] // W25, F140
+async fn a_state_of_milliseconds_is_not_told_unless_it_lasts() {
+    let world = World::of(0..5);
+    world.started(&json!({})).await;
+    world.forget();
+    // A reboot, in steps.
+    for state in ["shutting_down", "down", "ready"] {
+        world.vm(2, &json!({"state": state, "zone_state": state}));
+        sleep(SEC / 4).await;
+    }
+    world.vm(2, &json!({"alias": "rebooted"}));
+    sleep(MIN).await;
+    let told: Vec<_> = world.puts(2).into_iter().map(|put| put.body["state"].clone()).collect();
+    assert_eq!(told, ["running"]);
+    // One that stays as it is.
+    world.vm(3, &json!({"state": "down", "zone_state": "down"}));
+    sleep(SEC / 2).await;
+    assert!(world.puts(3).is_empty());
+    sleep(SEC).await;
+    assert_eq!(world.stored(3)["state"], "down");
+}
+
+#[tokio::test(start_paused = true)] // W26, F140
+async fn one_404_of_vmapi_settles_nothing() {
+    let world = World::of(0..5);
+    let stopped = json!({"state": "stopped", "zone_state": "installed"});
+    world.quietly(3, Some(&stopped));
+    world.knows(3, &stopped);
+    world.started(&json!({})).await;
+    let missing = || Action::Status {
+        status: 404,
+        body: Some(json!({"code": "ResourceNotFound", "message": "VM not found"})),
+        retry_after: None,
+    };
+    world.vmapi.faults().add(Rule::new("GET", "/vms/*", missing()).times(1));
+    world.delete(2);
+    sleep(2 * MIN).await;
+    assert_eq!(world.stored(2)["state"], "destroyed");
+    // It is elsewhere by now, and the one 404 would hide that.
+    world.knows(3, &json!({"server_uuid": OTHER}));
+    world.vmapi.faults().add(Rule::new("GET", "/vms/*", missing()).times(1));
+    world.vm(3, &json!({"state": "stopped", "zone_state": "installed", "alias": "x"}));
+    sleep(2 * MIN).await;
+    assert!(world.puts(3).is_empty(), "{:?}", world.puts(3));
+    lawful(&world);
 }
 
 #[tokio::test(start_paused = true)] // A9

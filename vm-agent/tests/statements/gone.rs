@@ -293,3 +293,87 @@ async fn after_a_damaged_state_file_nobody_is_reported_for_five_minutes() {
     sleep(3 * MIN).await;
     assert_eq!(world.stored(3)["state"], "destroyed");
 }
+
+#[tokio::test(start_paused = true)] // W27, F141
+async fn vms_that_moved_away_leave_the_brake() {
+    for (is_hidden, record, is_told) in [
+        (false, json!({"server_uuid": OTHER}), true),
+        (true, json!({"server_uuid": OTHER, "state": "destroyed"}), false),
+        (false, json!({"server_uuid": OTHER, "state": "failed"}), false),
+        (false, json!({"server_uuid": ""}), false),
+        (true, json!({}), false),
+    ] {
+        let world = World::of(0..7);
+        let (_, shutdown) = world.started(&json!({})).await;
+        if is_hidden {
+            (2..7).for_each(|n| world.vm(n, &json!({"do_not_inventory": true})));
+            sleep(MIN).await;
+            (2..7).for_each(|n| world.delete(n));
+        } else {
+            shutdown.trigger();
+            sleep(MIN).await;
+            (2..7).for_each(|n| drop(world.quietly(n, None)));
+            world.cut();
+        }
+        (2..7).for_each(|n| world.knows(n, &record));
+        let (agent, _) = if is_hidden {
+            sleep(6 * MIN).await;
+            shutdown.trigger();
+            sleep(MIN).await;
+            world.cut();
+            world.started(&json!({})).await
+        } else {
+            world.started(&json!({})).await
+        };
+        world.forget();
+        world.delete(0);
+        sleep(30 * MIN).await;
+        let told = world.stored(0)["state"] == "destroyed";
+        let status = agent.status_json();
+        assert_eq!(told, is_told, "{is_hidden} {record}: {status:#}");
+        assert_eq!(status["brake"].is_null(), is_told, "{status:#}");
+        let waits = status["waiting_for"].to_string();
+        assert_eq!(waits.contains("fewer than half"), !is_told, "{waits}");
+        (2..7).for_each(|n| assert!(world.puts(n).is_empty(), "{record}"));
+    }
+}
+
+#[test] // W28, F142
+fn vms_that_this_agent_never_saw_have_a_limit_of_two_a_day() {
+    let gone = |world: &World| {
+        (20..30).filter(|n| world.stored(*n)["state"] == "destroyed").collect::<Vec<_>>()
+    };
+    let world = World::of(0..10);
+    // VMAPI has three more here: a first run on a second machine of this uuid.
+    (20..23).for_each(|n| world.knows(n, &json!({})));
+    world.live_and_crash(2 * HOUR, |_| {});
+    assert_eq!(gone(&world), [0; 0]);
+    world.live_and_crash(2 * HOUR, |_| {});
+    assert_eq!(gone(&world), [0; 0], "after a restart");
+    // One of them shows up elsewhere: two are few enough, but no more on this day.
+    world.knows(22, &json!({"server_uuid": OTHER}));
+    world.live_and_crash(2 * HOUR, |_| {});
+    assert_eq!(gone(&world), [20, 21]);
+    world.knows(23, &json!({}));
+    world.live_and_crash(2 * HOUR, |_| {});
+    assert_eq!(gone(&world), [20, 21]);
+    // VMs that it saw are not theirs.
+    world.quietly(9, None);
+    world.live_and_crash(5 * MIN, |_| {});
+    assert_eq!((gone(&world), &world.stored(9)["state"]), (vec![20, 21], &json!("destroyed")));
+}
+
+#[tokio::test(start_paused = true)] // W15, W28
+async fn the_operator_approves_vms_that_this_agent_never_saw() {
+    let world = World::of(0..10);
+    (20..25).for_each(|n| world.knows(n, &json!({})));
+    let (agent, _) = world.started(&json!({})).await;
+    sleep(HOUR).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    let status = agent.status_json();
+    assert!(status["brake"].as_str().unwrap().contains("never seen"), "{status:#}");
+    let plan = agent.offer();
+    assert_eq!(agent.parts.approve(plan["approval"]["id"].as_str().unwrap(), "root"), Ok(5));
+    sleep(MIN).await;
+    assert!((20..25).all(|n| world.stored(n)["state"] == "destroyed"));
+}

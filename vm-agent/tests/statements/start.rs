@@ -117,26 +117,57 @@ async fn what_was_not_read_whole_is_left_out_and_told_on_its_own() {
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)] // A12, A14, W6
-async fn what_is_newer_or_elsewhere_is_left_alone() {
+#[tokio::test(start_paused = true)] // A14, W6
+async fn what_is_elsewhere_is_left_alone() {
     let world = World::of(0..4);
-    let newer = json!({"last_modified": "2026-02-01T00:00:00.000Z", "alias": "newer"});
-    world.knows(0, &newer);
     // Stopped here and known elsewhere, and gone from here and known elsewhere.
+    let newer = json!({"last_modified": "2026-02-01T00:00:00.000Z", "server_uuid": OTHER});
     world.quietly(1, Some(&json!({"state": "stopped", "zone_state": "installed", "alias": "x"})));
-    world.knows(1, &json!({"server_uuid": OTHER}));
+    world.knows(1, &newer);
     world.knows(9, &json!({"server_uuid": OTHER}));
     world.started(&json!({})).await;
     sleep(HOUR).await;
     assert_eq!(world.writes().len(), 0, "{:?}", world.writes());
-    world.vm(0, &json!({"state": "stopped", "zone_state": "installed"}));
+}
+
+#[tokio::test(start_paused = true)] // A12, W23, F139
+async fn a_record_that_says_newer_is_corrected_by_a_reading_begun_after_it() {
+    let world = World::of(0..4);
+    let newer = json!({"last_modified": "2026-02-01T00:00:00.000Z", "alias": "newer"});
+    world.knows(0, &newer);
+    world.started(&json!({})).await;
+    assert_eq!(world.stored(0)["alias"], "vm0", "at a start");
+    // By an event; the VM has changed between the two readings.
+    world.knows(1, &newer);
+    world.forget();
+    let stopped = json!({"state": "stopped", "zone_state": "installed"});
+    let last = json!({"state": "stopped", "zone_state": "installed", "alias": "last"});
+    let later = last.clone();
+    world.state().after_reading = Some(Box::new(move |world: &World| {
+        world.quietly(1, Some(&later));
+    }));
+    world.vm(1, &stopped);
     sleep(MIN).await;
-    assert_eq!(world.stored(0)["alias"], "newer");
-    assert_eq!(world.writes().len(), 0);
-    // It is newer than both.
-    world.vm(0, &json!({"last_modified": "2026-02-02T00:00:00.000Z"}));
+    assert_eq!(world.puts(1).iter().map(|put| &put.body).collect::<Vec<_>>(), [&object(1, &last)]);
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // W24, F139
+async fn a_record_from_the_future_is_an_alarm_and_no_reason_to_wait() {
+    let world = World::of(0..4);
+    let ahead = json!({"last_modified": "2999-01-01T00:00:00.000Z"});
+    world.quietly(2, Some(&ahead));
+    for n in [0, 2] {
+        world.knows(n, &json!({"last_modified": "2999-01-01T00:00:00.000Z", "alias": "old"}));
+    }
+    let (agent, _) = world.started(&json!({})).await;
+    assert_eq!([0, 2].map(|n| world.stored(n)["alias"].clone()), ["vm0", "vm2"]);
+    let status = agent.status_json();
+    assert_eq!(status["records_ahead"], json!([uuid(2)]), "one was corrected: {status:#}");
+    assert_eq!(status["records_from_the_future"], 2, "{status:#}");
+    world.vm(2, &json!({}));
     sleep(MIN).await;
-    assert_eq!(world.puts(0).len(), 1);
+    assert_eq!(agent.status_json()["records_ahead"], json!([]));
 }
 
 #[tokio::test(start_paused = true)] // W7, W20

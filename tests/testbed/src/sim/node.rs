@@ -154,6 +154,8 @@ impl Cn {
             listen: ([127, 0, 0, 1], 0).into(),
             sweep: often(Duration::from_secs(20)),
             refresh: (often(REFRESH * 4 / 5), often(REFRESH)),
+            // Many nodes are in one process, and each is reached in memory.
+            socket: None,
             ..Config::default()
         };
         let shutdown = Shutdown::new();
