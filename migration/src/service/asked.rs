@@ -111,8 +111,9 @@ pub fn overrides(params: &Params) -> Result<Option<Uuid>, Refused> {
 
 /// Reads a uuid that may be absent.
 fn uuid_of(params: &Params, name: &str) -> Result<Option<Uuid>, Refused> {
-    let Some(text) = params.text(name) else { return Ok(None) };
-    lower_uuid(text).map(Some).ok_or_else(|| Refused::parameter(name, "Invalid UUID"))
+    let Some(value) = params.get(name) else { return Ok(None) };
+    let uuid = value.as_str().and_then(lower_uuid);
+    uuid.map(Some).ok_or_else(|| Refused::parameter(name, "Invalid UUID"))
 }
 
 /// Reads a uuid in the one form that VMAPI takes.

@@ -2,58 +2,67 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The parameters of a request: its query and its JSON body, as VMAPI's HTTP library joins them.
+//! The parameters of a request: its path, its body and its query, as VMAPI's HTTP library joins them.
 
-use http::HeaderMap;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 
 use super::refused::Refused;
 
-/// Parameters by name. One of the query wins over one of the body.
+/// Parameters by name. One of the path wins over one of the body, and that over one of the query.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Params(Map<String, Value>);
+pub struct Params {
+    fields: Map<String, Value>,
+    /// The body has a type of which VMAPI reads nothing.
+    pub is_body_unread: bool,
+}
 
 impl Params {
     /// Reads a query.
     pub fn of_query(query: Option<&str>) -> Params {
-        let mut params = Map::new();
-        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            params.insert(decoded(name), json!(decoded(value)));
-        }
-        Params(params)
+        Params { fields: pairs(query.unwrap_or_default()), is_body_unread: false }
     }
 
-    /// Reads a query and a body.
+    /// Reads the uuid in a path, a body and a query. A list as the body takes the place of what the path says.
     ///
     /// # Errors
-    /// 400 for a body that is announced as JSON and is none, 409 for one that is no object.
-    pub fn of(query: Option<&str>, headers: &HeaderMap, body: &[u8]) -> Result<Params, Refused> {
-        let mut params = Params::of_query(query);
-        let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        if kind != "application/json" || body.iter().all(u8::is_ascii_whitespace) {
-            return Ok(params);
+    /// 400 for a body that is announced as JSON and is none, 409 for one that is neither object nor list, 415 for
+    /// one that is encoded or in parts.
+    pub fn of(
+        uuid: Option<&str>,
+        query: Option<&str>,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<Params, Refused> {
+        let mut params = Params::default();
+        params.fields.extend(uuid.map(|uuid| ("uuid".to_owned(), json!(uuid))));
+        match content(headers, body)? {
+            Content::Fields(fields) => params.fill(fields),
+            Content::List => params.fields.clear(),
+            Content::Unread => params.is_body_unread = true,
         }
-        let fields = match serde_json::from_slice(body) {
-            Ok(Value::Object(fields)) => fields,
-            Ok(_) => return Err(Refused::argument("the body is not an object")),
-            Err(error) => return Err(bad_json(&error)),
-        };
-        for (name, value) in fields {
-            if params.text(&name).is_none() {
-                params.0.insert(name, value);
-            }
-        }
+        params.fill(pairs(query.unwrap_or_default()));
         Ok(params)
     }
 
-    /// Returns a parameter that is there and not empty.
+    /// Adds fields whose names have no value yet.
+    fn fill(&mut self, fields: Map<String, Value>) {
+        for (name, value) in fields {
+            if self.get(&name).is_none() {
+                self.fields.insert(name, value);
+            }
+        }
+    }
+
+    /// Returns a parameter that is there and not what JavaScript takes for false.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        let is_set =
-            |value: &&Value| !value.is_null() && **value != json!("") && **value != json!(false);
-        self.0.get(name).filter(is_set)
+        self.fields.get(name).filter(|value| match value {
+            Value::Null | Value::Bool(false) => false,
+            Value::String(text) => !text.is_empty(),
+            Value::Number(number) => number.as_f64() != Some(0.0),
+            _ => true,
+        })
     }
 
     /// Returns a parameter that is a text.
@@ -61,9 +70,10 @@ impl Params {
         self.get(name).and_then(Value::as_str)
     }
 
-    /// Returns a parameter of the query as it came, also an empty one.
+    /// Returns a parameter of the query as it came, also an empty one. A list is the text that no value has.
     pub fn as_sent(&self, name: &str) -> Option<String> {
-        self.0.get(name).and_then(Value::as_str).map(str::to_owned)
+        let value = self.fields.get(name)?;
+        Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     }
 
     /// Returns true for `true`, as a text or a boolean.
@@ -73,7 +83,44 @@ impl Params {
 
     /// Returns all parameters.
     pub fn into_object(self) -> Map<String, Value> {
-        self.0
+        self.fields
+    }
+}
+
+/// What a body says.
+enum Content {
+    Fields(Map<String, Value>),
+    List,
+    /// VMAPI does not read this type.
+    Unread,
+}
+
+fn content(headers: &HeaderMap, body: &[u8]) -> Result<Content, Refused> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Content::Fields(Map::new()));
+    }
+    let unreadable = |why| Err(Refused::coded(415, "UnsupportedMediaTypeError", why));
+    if headers.contains_key(CONTENT_ENCODING) {
+        return unreadable("An encoded body cannot be read: send it without content-encoding");
+    }
+    let is_twice = |name: &HeaderName| headers.get_all(name).iter().nth(1).is_some();
+    if is_twice(&CONTENT_TYPE) {
+        return unreadable("The body has two types");
+    }
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    match kind.to_ascii_lowercase().as_str() {
+        "application/json" => match serde_json::from_slice(body) {
+            Ok(Value::Object(fields)) => Ok(Content::Fields(fields)),
+            Ok(Value::Array(_)) => Ok(Content::List),
+            Ok(_) => Err(Refused::argument("the body is not an object")),
+            Err(error) => Err(bad_json(&error)),
+        },
+        "application/x-www-form-urlencoded" => {
+            Ok(Content::Fields(pairs(&String::from_utf8_lossy(body))))
+        }
+        "multipart/form-data" => unreadable("A form in parts cannot be read: send JSON"),
+        _ => Ok(Content::Unread),
     }
 }
 
@@ -83,6 +130,25 @@ fn bad_json(error: &serde_json::Error) -> Refused {
         false => error.to_string(),
     };
     Refused::coded(400, "InvalidContent", &format!("Invalid JSON: {why}"))
+}
+
+/// Reads a query or a form. A name that comes twice, or has a key in brackets, has a list; `[name]` is `name`.
+fn pairs(text: &str) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decoded(name), decoded(value));
+        let (name, key) = match name.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((name, key)) => (name, key),
+            None => name.split_at(name.find('[').unwrap_or(name.len())),
+        };
+        let value = if key.is_empty() { json!(value) } else { json!([value]) };
+        match fields.get_mut(name) {
+            None => drop(fields.insert(name.to_owned(), value)),
+            Some(first) => *first = json!([value]),
+        }
+    }
+    fields
 }
 
 /// Decodes `%XX` and `+`.
@@ -112,23 +178,36 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_query_wins_over_the_body() {
+    #[test] // M96
+    fn the_path_wins_over_the_body_and_that_over_the_query() {
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
-        let of = |query: &str, body: &str| Params::of(Some(query), &headers, body.as_bytes());
-        let params = of("a=1&b=&c=%7B+%2&d", r#"{"a": 2, "b": 3, "e": [1]}"#).unwrap();
-        assert_eq!(params.text("a"), Some("1"));
-        assert_eq!(params.get("b"), Some(&json!(3)));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("Application/JSON; charset=utf-8"));
+        let of =
+            |query: &str, body: &str| Params::of(Some("u"), Some(query), &headers, body.as_bytes());
+        let body = r#"{"a": 2, "b": 0, "e": [1], "uuid": "v"}"#;
+        let params = of("a=1&b=3&c=%7B+%2&d&uuid=w", body).unwrap();
+        assert_eq!(params.get("a"), Some(&json!(2)));
+        assert_eq!(params.text("b"), Some("3"));
         assert_eq!(params.text("c"), Some("{ %2"));
         assert_eq!((params.get("d"), params.as_sent("d")), (None, Some(String::new())));
         assert_eq!(params.text("e"), None, "a list is no text");
-        assert!(
-            of("x=true", "").unwrap().is_true("x")
-                && !of("", r#"{"x": "yes"}"#).unwrap().is_true("x")
-        );
+        assert_eq!(params.text("uuid"), Some("u"));
+        assert_eq!(of("uuid=w", "[]").unwrap().text("uuid"), Some("w"));
+        assert_eq!(of("", "[{}]").unwrap(), Params::default());
+        assert!(of("x=true", "").unwrap().is_true("x"));
+        assert!(!of("", r#"{"x": "yes"}"#).unwrap().is_true("x"));
         assert_eq!(of("", "{").unwrap_err().status(), 400);
-        assert_eq!(of("", "[]").unwrap_err().status(), 409);
-        assert_eq!(Params::of(None, &HeaderMap::new(), b"{").unwrap(), Params::default());
+        assert_eq!(of("", "7").unwrap_err().status(), 409);
+        let untyped = Params::of(None, None, &HeaderMap::new(), b"{").unwrap();
+        assert_eq!(untyped, Params { is_body_unread: true, ..Params::default() });
+    }
+
+    #[test] // M96
+    fn names_that_come_twice_or_with_keys_are_lists() {
+        let params = Params::of_query(Some("a=1&a=2&a=3&b[]=1&c%5Bk%5D=1&[d]=1&[e][f]=1&=1"));
+        for name in ["a", "b", "c", "e"] {
+            assert!(params.get(name).unwrap().is_array(), "{name}");
+        }
+        assert_eq!(params.text("d"), Some("1"));
     }
 }

@@ -58,7 +58,9 @@ pub(crate) fn falsy(value: &Value) -> bool {
 pub(crate) enum BadBody {
     /// It is not JSON; the text says why, as the library does.
     Syntax(String),
-    /// It is JSON, but no object.
+    /// It is a list, which takes the place of the parameters that the path gave.
+    List,
+    /// It is JSON, but neither an object nor a list.
     NotAnObject,
 }
 
@@ -71,11 +73,12 @@ pub(crate) fn merge_body(
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let body = request.body();
-    let fields = match kind {
+    let fields = match kind.to_ascii_lowercase().as_str() {
         "application/json" if !body.iter().all(u8::is_ascii_whitespace) => {
             match parse_json(body, old_platform).map_err(BadBody::Syntax)? {
                 Value::Object(map) => map,
                 value if falsy(&value) => Map::new(),
+                Value::Array(_) => return Err(BadBody::List),
                 _ => return Err(BadBody::NotAnObject),
             }
         }

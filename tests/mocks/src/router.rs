@@ -70,7 +70,7 @@ impl Router {
                 return Err(restify::plain(method, 400, "InvalidContent", &message));
             }
             // Its routes take no such body: they see none.
-            Ok(()) | Err(BadBody::NotAnObject) => {}
+            Ok(()) | Err(BadBody::List | BadBody::NotAnObject) => {}
         }
         Ok(Way { method: method.clone(), route, id, query, given })
     }

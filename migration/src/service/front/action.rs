@@ -2,25 +2,25 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `POST /vms/UUID` and `DELETE /vms/UUID`: the action `migrate`, and what a migrating VM is not to be
-//! asked.
+//! Requests that would change a VM: the action `migrate`, and what a migrating VM is not to be asked.
 
 use std::time::Duration;
 
-use axum::extract::{Path, Request, State};
-use daemon::http::{Body, reply_json};
-use http::{HeaderValue, Method, Response, StatusCode};
+use axum::extract::Request;
+use daemon::http::reply_json;
+use http::{HeaderValue, StatusCode};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::answer::{Answer, done, ok, respond, uuid, whole};
+use super::answer::{Answer, READ, done, ok, uuid, whole};
+use super::reading::Change;
 use super::shared::Front;
 use crate::checks::{Obstacle, Warning};
 use crate::estimate;
 use crate::machine::{Action, Refusal};
 use crate::permit;
-use crate::record::{Record, State as RecordState, is_over};
+use crate::record::{Phase, Record, State as RecordState, is_over};
 use crate::resync::Rule;
 use crate::service::asked::{Asked, lower_uuid, overrides};
 use crate::service::begin::Vm;
@@ -55,40 +55,44 @@ const REFUSED: [&str; 16] = [
 const FINALIZED: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Answers what is asked of a VM: `POST` and `DELETE`; the rest passes.
-pub async fn of_vm(
-    State(front): State<Front>,
-    Path(vm): Path<String>,
-    request: Request,
-) -> Response<Body> {
-    let answer = async {
-        let (parts, body) = whole(request).await?;
-        match parts.method {
-            Method::POST => {
-                let params = Params::of(parts.uri.query(), &parts.headers, &body)?;
-                let action = params.text("action").unwrap_or_default();
-                if action == "migrate" {
-                    return front.migrate(&vm, &params).await;
-                }
-                front.refuse_while_migrating(&vm, action).await?;
-            }
-            Method::DELETE => front.refuse_while_migrating(&vm, "delete").await?,
-            _ => {}
-        }
-        front.upstream.send(parts, body).await
-    };
-    respond(answer.await)
-}
-
 impl Front {
-    /// Refuses an action on a VM that migrates. Where its migration has nothing but a record, or is done but
-    /// for the hidden source, all but its deletion passes.
-    async fn refuse_while_migrating(&self, vm: &str, action: &str) -> Result<(), Refused> {
-        let Some(vm) = lower_uuid(vm).filter(|_| REFUSED.contains(&action)) else { return Ok(()) };
+    /// Answers a request that would change a VM: what it may, VMAPI answers. `uuid` is the path's.
+    pub async fn judge(&self, change: Change, uuid: &str, request: Request) -> Answer {
+        let (parts, body) = whole(request, READ).await?;
+        let params = Params::of(Some(uuid), parts.uri.query(), &parts.headers, &body)?;
+        let vm = named(&params, "uuid", "Invalid UUID")?;
+        let action = match change {
+            Change::Action => named(&params, "action", "Invalid parameter")?,
+            Change::Deletion => "delete",
+            Change::Maps => "update",
+        };
+        if change == Change::Action && action == "migrate" {
+            return self.migrate(vm, &params).await;
+        }
+        self.refuse_while_migrating(vm, change, action, params.is_body_unread).await?;
+        self.upstream.send(parts, body).await
+    }
+
+    /// Refuses an action on a VM that migrates, and a body that hides which. Where its migration has nothing but a
+    /// record, or is done but for the hidden source, all but its deletion passes.
+    async fn refuse_while_migrating(
+        &self,
+        vm: &str,
+        change: Change,
+        action: &str,
+        is_body_unread: bool,
+    ) -> Result<(), Refused> {
+        let is_known = REFUSED.contains(&action);
+        let Some(vm) = lower_uuid(vm).filter(|_| is_known || is_body_unread) else { return Ok(()) };
         let Some(kept) = self.service.records.of_vm(vm).await? else { return Ok(()) };
         let record = &kept.record;
-        if !is_in_the_way(record, action) {
+        if !is_in_the_way(record, change, action) {
             return Ok(());
+        }
+        if is_body_unread {
+            let why =
+                "The instance is being migrated, and the body has no type that is read: send JSON";
+            return Err(Refused::coded(415, "UnsupportedMediaTypeError", why));
         }
         let (phase, state) = (record.phase.name(), record.state.name());
         let message = format!(
@@ -225,10 +229,20 @@ impl Front {
     }
 }
 
-/// Returns true if an action would touch what the migration moves.
-fn is_in_the_way(record: &Record, action: &str) -> bool {
+/// Returns a parameter that has to be a text; an empty one where there is none.
+fn named<'a>(params: &'a Params, name: &str, wrong: &str) -> Result<&'a str, Refused> {
+    let Some(value) = params.get(name) else { return Ok("") };
+    value.as_str().ok_or_else(|| Refused::parameter(name, wrong))
+}
+
+/// Returns true if an action would touch what the migration moves. Tags and metadata that change during syncs are
+/// brought over; the switch, or its way back, could lose them.
+fn is_in_the_way(record: &Record, change: Change, action: &str) -> bool {
+    let is_switch = matches!(record.phase, Phase::Switch | Phase::Rollback);
     match record.state {
         RecordState::Successful => action == "delete",
+        RecordState::Aborted => false,
+        _ if change == Change::Maps => is_switch,
         RecordState::Failed => record.target_server_uuid.is_some(),
         _ => true,
     }

@@ -17,8 +17,10 @@ use crate::service::asked::lower_uuid;
 use crate::service::params::Params;
 use crate::service::refused::Refused;
 
-/// The longest body that is read: vm-agent's map of all VMs of a node.
-const BODY: usize = 64 << 20;
+/// The longest body that is passed on: vm-agent's map of all VMs of a node.
+pub const LONGEST: usize = 64 << 20;
+/// The longest body that is read for its parameters.
+pub const READ: usize = 1 << 20;
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
@@ -44,12 +46,12 @@ pub fn done() -> Answer {
 ///
 /// # Errors
 /// 413 for a body that is too long or too slow.
-pub async fn whole(request: Request) -> Result<(Parts, bytes::Bytes), Refused> {
+pub async fn whole(request: Request, longest: usize) -> Result<(Parts, bytes::Bytes), Refused> {
     let (parts, body) = request.into_parts();
-    match collect(body, BODY, BODY_TIME).await {
+    match collect(body, longest, BODY_TIME).await {
         Some(bytes) => Ok((parts, bytes)),
         None => {
-            let why = format!("the body has more than {BODY} bytes or did not arrive in time");
+            let why = format!("the body has more than {longest} bytes or did not arrive in time");
             Err(Refused::coded(413, "RequestEntityTooLarge", &why))
         }
     }
@@ -60,8 +62,8 @@ pub async fn whole(request: Request) -> Result<(Parts, bytes::Bytes), Refused> {
 /// # Errors
 /// As [`Params::of`].
 pub async fn params(request: Request) -> Result<Params, Refused> {
-    let (parts, body) = whole(request).await?;
-    Params::of(parts.uri.query(), &parts.headers, &body)
+    let (parts, body) = whole(request, LONGEST).await?;
+    Params::of(None, parts.uri.query(), &parts.headers, &body)
 }
 
 /// Reads the uuid of a path.

@@ -9,8 +9,6 @@
 #[cfg(test)]
 mod tests;
 
-mod action;
-
 mod watch;
 
 mod migrations;
@@ -24,6 +22,10 @@ mod settings;
 mod replaced;
 
 mod pass;
+
+mod action;
+
+mod reading;
 
 mod shared;
 
@@ -41,7 +43,9 @@ use daemon::http::first_line::escape;
 use http::{HeaderName, HeaderValue, Response};
 use tokio::time::Instant;
 
+use super::refused::Refused;
 use super::state::Service;
+use answer::respond;
 use shared::Front;
 
 pub use replaced::{AUDIENCE, routes as signed_routes};
@@ -52,7 +56,6 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Returns the routes.
 pub fn router(service: Service, upstream: Upstream) -> Router {
     let own = Router::new()
-        .route("/vms/{uuid}", any(action::of_vm))
         .route("/migrations", any(migrations::all))
         .route("/migrations/{uuid}", any(migrations::of_vm))
         .route("/migrations/{uuid}/watch", get(watch::watch))
@@ -64,13 +67,25 @@ pub fn router(service: Service, upstream: Upstream) -> Router {
         .route("/settings", get(settings::all).put(settings::change_all))
         .route("/settings/{cn}", get(settings::of_cn).put(settings::change_of_cn))
         .fallback(pass::on);
-    own.layer(from_fn(dressed)).with_state(Front { service, upstream })
+    own.layer(from_fn(clear)).layer(from_fn(dressed)).with_state(Front { service, upstream })
 }
 
 /// Edits the first line of a connection: VMAPI takes quotes and angle brackets in a query, such as those of a
 /// predicate, as they are.
 pub fn first_line(held: &mut BytesMut) -> bool {
     escape(held, b"\"<>`")
+}
+
+/// Refuses a path that VMAPI could take for another one.
+async fn clear(request: Request, next: Next) -> Response<Body> {
+    match reading::clear(request.uri().path()) {
+        Ok(()) => next.run(request).await,
+        Err(unclear) => respond(Err(Refused::coded(
+            400,
+            "InvalidPath",
+            &format!("{unclear}; write it plainly"),
+        ))),
+    }
 }
 
 /// Adds the headers that VMAPI's own answers have, unless VMAPI has added them.

@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bypass;
+
 use std::sync::Arc;
 use std::time::Duration;
 

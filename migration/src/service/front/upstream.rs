@@ -61,7 +61,7 @@ impl Upstream {
 
     /// Sends a request on.
     pub async fn send(&self, parts: Parts, body: Bytes) -> Answer {
-        let request = self.request(parts, body);
+        let request = self.request(parts, body)?;
         let _permit = self.transport.admit().await;
         let answer = self.transport.stream(request).await.map_err(silent)?;
         let body = answer.body.map(|piece| piece.map_err(axum::BoxError::from));
@@ -70,7 +70,7 @@ impl Upstream {
 
     /// Sends a request for a WebSocket on, and connects the client with VMAPI if VMAPI agrees.
     pub async fn connect(&self, parts: Parts, body: Bytes) -> Answer {
-        let mut request = self.request(parts, body);
+        let mut request = self.request(parts, body)?;
         request.headers.extend(to_web_socket());
         let _permit = self.transport.admit().await;
         match self.transport.upgrade(request).await.map_err(silent)? {
@@ -93,22 +93,22 @@ impl Upstream {
         }
     }
 
-    fn request(&self, parts: Parts, body: Bytes) -> Request {
+    /// What is decided on is what is sent: a path that would be written otherwise is refused.
+    fn request(&self, parts: Parts, body: Bytes) -> Result<Request, Refused> {
         let mut url = self.base.clone();
         let prefix = self.base.path().trim_end_matches('/').to_owned();
-        url.set_path(&format!("{prefix}{}", parts.uri.path()));
+        let path = format!("{prefix}{}", parts.uri.path());
+        url.set_path(&path);
+        if url.path() != path {
+            let why = "The path has characters that must be percent-encoded";
+            return Err(Refused::coded(400, "InvalidPath", why));
+        }
         url.set_query(parts.uri.query());
         let mut headers = carried(&parts.headers);
         headers.remove(CONTENT_LENGTH);
         let body = Some(body).filter(|body| !body.is_empty());
-        Request {
-            method: parts.method,
-            url,
-            headers,
-            body,
-            timeout: PATIENCE,
-            body_cap: usize::MAX,
-        }
+        let (method, timeout, body_cap) = (parts.method, PATIENCE, usize::MAX);
+        Ok(Request { method, url, headers, body, timeout, body_cap })
     }
 }
 

@@ -359,7 +359,9 @@ fn bad_body(bad: BadBody) -> ApiError {
         BadBody::Syntax(why) => {
             ApiError::Plain(400, "InvalidContent", format!("Invalid JSON: {why}"))
         }
-        BadBody::NotAnObject => ApiError::invalid("parameters", "Parameters must be objects"),
+        BadBody::List | BadBody::NotAnObject => {
+            ApiError::invalid("parameters", "Parameters must be objects")
+        }
     }
 }
 

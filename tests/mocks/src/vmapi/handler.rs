@@ -32,6 +32,7 @@ const SERVED: [&str; 6] = [
 ];
 
 /// A route with the variable parts of its path.
+#[derive(Clone, Copy)]
 enum Route<'a> {
     Ping,
     Statuses,
@@ -69,6 +70,15 @@ impl<'a> Route<'a> {
             }
             _ => return None,
         })
+    }
+
+    /// The same route for another VM.
+    fn of(self, uuid: &'a str) -> Self {
+        match self {
+            Route::Vm(_) => Route::Vm(uuid),
+            Route::OfVm(_, what, name) => Route::OfVm(uuid, what, name),
+            other => other,
+        }
     }
 
     fn methods(&self) -> &'static [&'static str] {
@@ -232,9 +242,8 @@ impl Store {
     ) -> Result<Done, ApiError> {
         let query = restify::from_query(request.uri().query().unwrap_or_default());
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        // In the object that replaces a record the body goes before the query.
-        let replaces = matches!((route, request.method()), (Route::Vm(_), &Method::PUT));
-        let mut given = if replaces { Params::new() } else { query.clone() };
+        // The body goes before the query, and the path before both, unless the body is a list.
+        let (mut given, mut route) = (Params::new(), *route);
         if !reads {
             match restify::merge_body(&mut given, request, false) {
                 Ok(()) => {}
@@ -242,13 +251,17 @@ impl Store {
                     let message = format!("Invalid JSON: {why}");
                     return Err(ApiError::Plain(400, "InvalidContent", message));
                 }
+                Err(BadBody::List) => {
+                    let uuid = query.get("uuid").and_then(Value::as_str);
+                    route = route.of(uuid.ok_or_else(|| ApiError::uuid("uuid"))?);
+                }
                 Err(BadBody::NotAnObject) => return Err(ApiError::uuid("uuid")),
             }
         }
-        if replaces {
-            query.iter().for_each(|(name, value)| {
-                given.entry(name.clone()).or_insert_with(|| value.clone());
-            });
+        for (name, value) in &query {
+            if given.get(name).is_none_or(falsy) {
+                given.insert(name.clone(), value.clone());
+            }
         }
         let needs_jobs = matches!(route, Route::Vms | Route::Vm(_) | Route::OfVm(..));
         if !reads && needs_jobs && !self.peers().workflow {
@@ -288,7 +301,7 @@ impl Store {
                 self.act(uuid, action, vm, given)
             }
             (Route::OfVm(uuid, what, name), method) => {
-                self.of_vm(method, (uuid, what, *name), &query, given)
+                self.of_vm(method, (uuid, what, name), &query, given)
             }
             (Route::Migrations, _) => self.records().map(|_| Done::Json(json!([]))),
             (Route::Migration(uuid), _) => self.migration(uuid),

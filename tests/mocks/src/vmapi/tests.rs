@@ -224,3 +224,15 @@ async fn what_a_put_takes_from_where() {
         assert_eq!(put(&store, &node, &json!({ "vms": vms })).await.0, status, "{vms}");
     }
 }
+
+#[tokio::test] // A22
+async fn a_list_as_the_body_takes_the_place_of_the_uuid_in_the_path() {
+    let store = store();
+    let target = format!("/vms/{ELSEWHERE}?uuid={KEPT}");
+    let (status, ordered) = ask(&store, Method::DELETE, &target, Some(&json!([]))).await;
+    assert_eq!((status, &ordered["vm_uuid"]), (202, &json!(KEPT)));
+    let (status, ordered) = ask(&store, Method::DELETE, &target, Some(&json!({}))).await;
+    assert_eq!((status, &ordered["vm_uuid"]), (202, &json!(ELSEWHERE)));
+    let (status, _) = ask(&store, Method::DELETE, &format!("/vms/{KEPT}"), Some(&json!([]))).await;
+    assert_eq!(status, 409);
+}
