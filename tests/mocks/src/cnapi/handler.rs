@@ -193,10 +193,10 @@ impl Store {
             Err(BadBody::Syntax(why)) => {
                 return Err(Refusal::Coded(400, "InvalidContent", format!("Invalid JSON: {why}")));
             }
-            Err(BadBody::NotAnObject) if parts[0] == "servers" => {
+            Err(BadBody::List | BadBody::NotAnObject) if parts[0] == "servers" => {
                 return Err(Refusal::argument("Invalid server_uuid"));
             }
-            Err(BadBody::NotAnObject) => Params::new(),
+            Err(BadBody::List | BadBody::NotAnObject) => Params::new(),
         };
         let all = || -> Params { query.clone().into_iter().chain(body.clone()).collect() };
         if let ["servers", server, ..] = parts.as_slice()

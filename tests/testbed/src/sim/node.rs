@@ -15,6 +15,7 @@ use daemon::command::{Commands, Program};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use sdc_clients::Jitter;
+use sdc_clients::MacAddr;
 use sdc_clients::vminfod::{Incomplete, VmFields as _, VmObject};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -321,6 +322,9 @@ impl Cn {
     /// The MACs of a VM as its configuration has them.
     pub fn macs(&self, vm: &str) -> anyhow::Result<Vec<String>> {
         let xml = self.node.zone_config(vm).with_context(|| format!("the zone {vm}"))?;
-        Ok(xml.all("network").filter_map(|nic| nic.get("mac-addr").map(str::to_owned)).collect())
+        // A configuration has them without leading zeros.
+        let macs =
+            xml.all("network").filter_map(|nic| nic.get("mac-addr")?.parse::<MacAddr>().ok());
+        Ok(macs.map(|mac| mac.to_string()).collect())
     }
 }
