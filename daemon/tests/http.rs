@@ -272,7 +272,7 @@ async fn a_stalled_peer_is_reset_and_a_half_head_cut() {
         write: Duration::from_millis(200),
         ..Limits::default()
     };
-    let toy = Toy::serve(limits, journal::BYTES).await;
+    let toy = Toy::serve(limits, 64 << 20).await;
     let begun = tcp(toy.at, "GET /ping HTTP/1.1\r\nHo").await;
     assert!(!begun.contains("pong"), "{begun}");
     let mut deaf = TcpStream::connect(toy.at).await.unwrap();

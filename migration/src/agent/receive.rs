@@ -236,7 +236,8 @@ async fn settle(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
     // From the top: what is mounted below a parent that is not stands in the parent's way.
     let top: Vec<&str> = expected.dataset.splitn(3, '/').take(2).collect();
     mounts::mount(parts, &top.join("/"), &delegated).await?;
-    let run = vm.as_ref().map(Run::of);
+    // Read once more: how the VM last ended is in a file that is there now.
+    let run = parts.node.vm(expected.about.vm).await?.as_ref().map(Run::of);
     Ok(parts.memory.change(expected.about.migration, |entry| entry.run = run).await?)
 }
 

@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sdc_clients::MacAddr;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -245,8 +246,11 @@ pub(super) fn owner(nic: &Value) -> String {
 }
 
 fn has_mac(xml: &Element, mac: &str) -> bool {
-    let bare = |mac: &str| mac.replace(':', "").to_lowercase();
-    xml.all("network").filter_map(|nic| nic.get("mac-addr")).any(|one| bare(one) == bare(mac))
+    // A configuration has them without leading zeros.
+    let read = |mac: &str| mac.parse::<MacAddr>().ok();
+    xml.all("network")
+        .filter_map(|nic| read(nic.get("mac-addr")?))
+        .any(|own| Some(own) == read(mac))
 }
 
 /// How long ago a record was written, by NAPI's clock.
