@@ -42,7 +42,7 @@ pub async fn set_again(
             Err(error) if error.said() == Said::Absent => continue,
             found => found?,
         };
-        for (name, _) in &found {
+        for name in found.keys() {
             let value = wanted.get(name).map_or("", String::as_str);
             parts.zfs.change(args(&["set", &format!("{name}={value}"), dataset])).await?;
         }

@@ -158,7 +158,7 @@ impl<T: Keeper> Service for T {
                 let answer = own.fold(answer, |answer, (name, value)| answer.with(name, value));
                 answer.response(request, T::SERVER, self.records().now_ms())
             }),
-            Err(response) => Some(response),
+            Err(response) => Some(*response),
         };
         Box::pin(std::future::ready(answered))
     }

@@ -38,36 +38,36 @@ pub(crate) struct Way {
 
 impl Router {
     /// Finds the route, or the answer of a request that has none.
-    pub(crate) fn way(&self, request: &Request<Bytes>) -> Result<Way, Response<Bytes>> {
+    pub(crate) fn way(&self, request: &Request<Bytes>) -> Result<Way, Box<Response<Bytes>>> {
         let (method, path) = (request.method(), request.uri().path());
         let Some((route, methods, id)) = self.find(path) else {
             let query = request.uri().query().filter(|_| self.names_query && !reads(method));
             let query = query.map(|query| format!("?{query}")).unwrap_or_default();
             let message = format!("{path}{query} does not exist");
-            return Err(restify::plain(method, 404, "ResourceNotFound", &message));
+            return Err(Box::new(restify::plain(method, 404, "ResourceNotFound", &message)));
         };
         if !methods.contains(&method.as_str()) {
-            return Err(restify::not_allowed(method, methods));
+            return Err(Box::new(restify::not_allowed(method, methods)));
         }
         if let Some(range) = restify::asked_version(request)
             && !self.versions.iter().any(|own| fits(range, *own))
         {
             let message = format!("{range} is not supported by {method} {path}");
-            return Err(restify::plain(method, 400, "InvalidVersion", &message));
+            return Err(Box::new(restify::plain(method, 400, "InvalidVersion", &message)));
         }
         let kinds = request.headers().get(header::ACCEPT).and_then(|it| it.to_str().ok());
         if kinds.is_some_and(|kinds| !kinds.split(',').any(is_served)) {
-            return Err(match self.not_acceptable {
+            return Err(Box::new(match self.not_acceptable {
                 Some(message) => restify::plain(method, 406, "NotAcceptableError", message),
                 None => restify::build(method, 406, None),
-            });
+            }));
         }
         let query = restify::from_query(request.uri().query().unwrap_or_default());
         let mut given = query.clone();
         match restify::merge_body(&mut given, request, false) {
             Err(BadBody::Syntax(why)) => {
                 let message = format!("Invalid JSON: {why}");
-                return Err(restify::plain(method, 400, "InvalidContent", &message));
+                return Err(Box::new(restify::plain(method, 400, "InvalidContent", &message)));
             }
             // Its routes take no such body: they see none.
             Ok(()) | Err(BadBody::List | BadBody::NotAnObject) => {}

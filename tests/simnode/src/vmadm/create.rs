@@ -87,7 +87,7 @@ pub(crate) fn deprecated(vm: &mut Payload, brand: &str) {
 
 fn filesystems(vm: &Payload) -> Result<(), Refusal> {
     let sourceless = |fs: &&Payload| payload::text(fs, "source").is_none();
-    match forms::objects(vm, "filesystems").iter().any(|fs| sourceless(&fs)) {
+    match forms::objects(vm, "filesystems").iter().any(sourceless) {
         true => Err(Refusal::Dies("a file system has no source")),
         false => Ok(()),
     }

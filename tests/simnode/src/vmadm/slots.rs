@@ -32,7 +32,7 @@ impl Slot {
     pub(crate) fn parse(text: &str) -> Option<Slot> {
         let is_number = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
         let parts: Vec<&str> = text.split(':').collect();
-        if !parts.iter().all(|part| is_number(&part)) {
+        if !parts.iter().all(is_number) {
             return None;
         }
         let numbers: Vec<u8> = parts.iter().map(|part| part.parse().ok()).collect::<Option<_>>()?;

@@ -155,9 +155,12 @@ fn root(vm: &Payload) -> String {
     format!("{}/{uuid}", payload::text(vm, "zpool").unwrap_or("zones"))
 }
 
-/// Properties of datasets that a payload sets, by the names that zfs has for them.
-pub fn properties(vm: &Payload) -> (Vec<(&'static str, String)>, Vec<(&'static str, String)>) {
-    let of = |names: &[(&'static str, &'static str)]| -> Vec<(&'static str, String)> {
+/// Properties of a dataset with their values.
+pub type Properties = Vec<(&'static str, String)>;
+
+/// Properties of datasets that a payload sets, of the root and of what is delegated, by the names that zfs has for them.
+pub fn properties(vm: &Payload) -> (Properties, Properties) {
+    let of = |names: &[(&'static str, &'static str)]| -> Properties {
         let text = |name: &str| vm.get(name).filter(|value| !value.is_null()).map(forms::printed);
         let given = |name: &str| text(name).filter(|text| !text.is_empty());
         names.iter().filter_map(|(name, key)| Some((*key, given(name)?))).collect()

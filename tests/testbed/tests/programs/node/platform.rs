@@ -28,7 +28,7 @@ fn the_shipped_script_prints_one_zone_if_it_is_named() {
     let all = script(&[]);
     assert!(all.len() > 2 && all.iter().all(|one| one["class"] == "zone_misc"), "{all:?}");
     for one in &all {
-        assert_eq!(script(&[&one["instance"].to_string()]), [one.clone()]);
+        assert_eq!(script(&[&one["instance"].to_string()]), std::slice::from_ref(one));
     }
     // A zone that has just gone is an answer.
     assert_eq!(ok(run(node.tool("kstat"), &["99999"])), "[]\n");
