@@ -36,6 +36,8 @@ pub struct CreateOptions {
     pub dir: PathBuf,
     /// How many VMs.
     pub vms: u32,
+    /// The slot of its first VM, from which names and addresses follow: nodes of one data centre share none.
+    pub slot: usize,
     /// Seed of all random choices.
     pub seed: u64,
     /// The node's UUID; from the seed if absent.
@@ -56,6 +58,7 @@ impl CreateOptions {
         CreateOptions {
             dir: dir.into(),
             vms: 12,
+            slot: 0,
             seed: 1,
             cn_uuid: None,
             admin_ip: None,
@@ -192,7 +195,7 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
     let mut zones = Zones::default();
     let mut taken = HashSet::new();
     for n in 0..options.vms as usize {
-        let mut vm = sample::payload(&mut rng, n, n);
+        let mut vm = sample::payload(&mut rng, n, options.slot + n);
         unique_macs(&mut vm, &mut rng, &mut taken);
         let (_, _, runs) = MIX[n % MIX.len()];
         let vm = made(vm, &all, &facts)?;

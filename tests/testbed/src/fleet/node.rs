@@ -236,7 +236,7 @@ impl Wire {
     fn vminfod(&self, path: &str) -> Response {
         match path {
             "/sysinfo" => reply(StatusCode::OK, self.sysinfo.clone()),
-            "/vms" => synced(reply(StatusCode::OK, self.vms.clone())),
+            "/vms" => reply(StatusCode::OK, self.vms.clone()),
             _ => {
                 self.centre.series.arrived(Kind::OneVm);
                 let body = format!("VM Not Found: {}", path.trim_start_matches("/vms/"));
@@ -246,9 +246,12 @@ impl Wire {
     }
 }
 
-/// The answer of a vminfod that has read its zones for it.
-fn synced(mut answer: Response) -> Response {
-    answer.headers.insert(SYNCED, HeaderValue::from_static("zones"));
+/// The answer of a vminfod that has read what it was asked to read for it.
+fn synced(mut answer: Response, request: &Request) -> Response {
+    let sync = request.url.query_pairs().find(|(key, _)| key == "sync");
+    if let Some(value) = sync.and_then(|(_, sync)| HeaderValue::from_str(&sync).ok()) {
+        answer.headers.insert(SYNCED, value);
+    }
     answer
 }
 
@@ -289,7 +292,7 @@ impl Transport for Wire {
                     self.centre.series.arrived(Kind::Vmapi);
                     self.vmapi.send(request).await
                 }
-                _ => Ok(self.vminfod(request.url.path())),
+                _ => Ok(synced(self.vminfod(request.url.path()), &request)),
             }
         })
     }

@@ -71,6 +71,7 @@ impl World {
         let admin = ports::admin(nth);
         let node = Node::create(&CreateOptions {
             vms: options.vms,
+            slot: 10_000 * nth as usize,
             seed: options.seed,
             admin_ip: Some(admin),
             program: Some(options.program.clone()),

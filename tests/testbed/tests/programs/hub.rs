@@ -245,9 +245,10 @@ async fn vmadm_reads_payloads_from_standard_input() {
     let uuid = "00000000-0000-4000-8000-00000000beef";
     let vmadm = lab.node().dir().join("bin/vmadm");
     let vmadm = vmadm.display();
+    let image = simnode::sample::image("joyent-minimal").unwrap();
     let script = format!(
         "set -euo pipefail\n\
-         echo '{{\"uuid\": \"{uuid}\", \"brand\": \"joyent-minimal\", \"ram\": 512}}' | {vmadm} create\n\
+         echo '{{\"uuid\": \"{uuid}\", \"brand\": \"joyent-minimal\", \"ram\": 512, \"image_uuid\": \"{image}\"}}' | {vmadm} create\n\
          echo '{{\"alias\": \"by-pipe\", \"max_physical_memory\": 1024}}' | {vmadm} update {uuid}\n\
          {vmadm} update {uuid} quota=21 </dev/null\n\
          ! echo nonsense | {vmadm} update {uuid}\n\
