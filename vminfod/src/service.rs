@@ -207,7 +207,7 @@ pub async fn serve_with(
     let counts = server.counts();
     let api = Api::new(reconciler.published(), status, asks, counts, max_jobs, shutdown.clone());
     if let Some((path, bound)) = socket {
-        tracing::info!(path = %path.display(), "listening");
+        tracing::info!(path = %path.display(), "serving on the socket");
         tasks.spawn_vital("http on the socket", server.clone().serve(bound, api.router()));
     }
     daemon::metrics::serve(metrics, api.router(), &tasks, &shutdown);

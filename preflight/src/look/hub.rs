@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use sdc_clients::http::{Call, Http, user_agent};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::finding::Finding;
 use crate::place::Place;
@@ -49,13 +49,17 @@ async fn answer(place: &Place, cn: Option<&str>) -> Finding {
     }
     // A program that took the port knows no sysinfo of this node.
     match http.execute(Call::get(&["sysinfo"])).await.and_then(|reply| reply.object()) {
-        Ok(sysinfo) if sysinfo.get("UUID").and_then(Value::as_str) != cn => {
+        Ok(answer) if uuid(&answer) != cn => {
             against.push("it serves the sysinfo of another node".to_owned());
         }
         Ok(_) => {}
         Err(_) => return Finding::unless("B16", &against, "the shipped hub: it serves no sysinfo"),
     }
     Finding::unless("B16", &against, "ours")
+}
+
+fn uuid(answer: &Map<String, Value>) -> Option<&str> {
+    answer.get("sysinfo")?.get("UUID")?.as_str()
 }
 
 /// The socket is root's, and nobody else may open it.

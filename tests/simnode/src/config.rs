@@ -13,4 +13,4 @@ mod places; // where each property is
 mod zone; // new zones
 
 pub use places::{alias, apply};
-pub use zone::{installed, zone_xml};
+pub use zone::{installed, is_installed_later, zone_xml};

@@ -126,10 +126,12 @@ impl Verbs {
         let (name, installed) = (uuid.clone(), vm.clone());
         self.on_node(move |node| {
             node.zfs(|all| protection::apply(all, &format!("zones/{name}"), &installed))?;
-            node.zone_reconfigure(&name, |xml| {
-                config::installed(xml, &installed);
-                Ok(())
-            })?;
+            if config::is_installed_later(&installed) {
+                node.zone_reconfigure(&name, |xml| {
+                    config::installed(xml, &installed);
+                    Ok(())
+                })?;
+            }
             let dir = node.path(&format!("/zones/{name}/config"));
             files::make_dir(&dir)?;
             let files = new_vm::config_files(&installed);

@@ -37,6 +37,14 @@ pub fn zone_xml(vm: &Payload, zonepath: &str, zonedid: i64) -> Result<Element, N
     Ok(zone)
 }
 
+/// Returns true if the configuration of a new VM is changed once its datasets are there.
+pub fn is_installed_later(vm: &Payload) -> bool {
+    let is_volume =
+        |fs: &&Payload| payload::text(fs, "source").is_some_and(crate::vmadm::kinds::is_uuid);
+    vm.get("delegate_dataset").is_some_and(forms::is_true)
+        || forms::objects(vm, "filesystems").iter().any(is_volume)
+}
+
 /// The delegated dataset of a VM, and its file systems that are volumes: once their datasets are there.
 pub fn installed(zone: &mut Element, vm: &Payload) {
     let zonepath = zone.get("zonepath").unwrap_or_default().to_string();

@@ -42,7 +42,7 @@ impl Lab {
     }
 
     fn tool(&self, name: &str) -> String {
-        self.dir().join("bin").join(name).display().to_string()
+        self.node().tool(name).display().to_string()
     }
 }
 

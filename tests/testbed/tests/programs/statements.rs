@@ -91,7 +91,7 @@ async fn a_create_meets_every_wait_of_vmadm() {
     stream.watch_for_event(&installed, MINUTE).await.unwrap();
     let files = json!({"uuid": uuid, "vm": {"tags": {"a": 1}, "customer_metadata": {"k": "v"}}});
     stream.watch_for_event(&files, MINUTE).await.unwrap();
-    let running = json!([{"path": ["state"], "newValue": "running"}]);
+    let running = json!([{"path": ["zone_state"], "newValue": "running"}]);
     let of_vm = json!({"uuid": uuid});
     let marker = json!([{"path": ["provisioning"], "action": "removed"}]);
     stream.watch_for_changes(&of_vm, &running, MINUTE).await.unwrap();

@@ -203,8 +203,9 @@ fn create_and_delete_announce_what_smartos_announces() {
     let (_dir, node) = new_node(1);
     let (mut zones, mut zfs) = (Follower::zones(&node), Follower::zfs(&node));
     let uuid = ok(vm(&node, &["create", "--brand", "joyent", "--seed", "5"])).trim().to_string();
-    let created = format!("configured incomplete installed {BOOT} configured");
-    assert_eq!(zones.states(8), created);
+    // The second one is of the delegated dataset.
+    let created = format!("configured incomplete installed configured {BOOT} configured");
+    assert_eq!(zones.states(9), created);
     assert_eq!(zfs.actions(5), ["clone", "set", "create", "set", "create"]);
     let xml = std::fs::read_to_string(node.zone_xml(&uuid)).unwrap();
     assert!(xml.contains("autoboot=\"true\"") && !xml.contains("provisioning"), "{xml}");

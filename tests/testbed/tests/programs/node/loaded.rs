@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use sdc_clients::MacAddr;
 use serde_json::{Value, json};
 use simnode::{Node, Verbs, Wait};
 
@@ -77,7 +78,11 @@ async fn what_the_verbs_do_is_what_the_loader_finds() {
             "routes",
             "internal_metadata",
         ] {
-            assert_eq!(vm[key], sample[key], "{brand} {key}");
+            let mut shown = vm[key].clone();
+            if let Some(metadata) = shown.as_object_mut() {
+                metadata.shift_remove("docker:id"); // vmadm makes it
+            }
+            assert_eq!(shown, sample[key], "{brand} {key}");
         }
         for (nic, wanted) in
             vm["nics"].as_array().unwrap().iter().zip(sample["nics"].as_array().unwrap())
@@ -115,7 +120,9 @@ async fn what_the_verbs_do_is_what_the_loader_finds() {
             (&vm["do_not_inventory"], &vm["snapshots"][0]["name"]),
             (&json!(true), &json!("before"))
         );
-        assert_eq!(vm["nics"].as_array().unwrap().last().unwrap()["mac"], mac);
+        // A configuration has it without leading zeros.
+        let last = vm["nics"].as_array().unwrap().last().unwrap()["mac"].as_str().unwrap();
+        assert_eq!(last.parse::<MacAddr>().unwrap().to_string(), mac);
         verbs.rollback(&uuid, "before").await.unwrap();
         verbs.remove_nic(&uuid, &mac.to_uppercase()).await.unwrap();
         verbs.hide(&uuid, false).await.unwrap();
