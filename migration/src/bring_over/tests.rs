@@ -159,7 +159,7 @@ fn a_nic_is_updated_by_what_changes_or_removed_and_added_again() {
     }
     for there in [json!({"mtu": 9000}), json!({"nic_tag": "external"}), json!({"vlan_id": 3})] {
         let want = json!([{"remove_nics": ["m"]}, {"add_nics": [given(&plain)]}]);
-        assert_eq!(updates("joyent", of(&[plain.clone()]), of(&[nic(there)])), want);
+        assert_eq!(updates("joyent", of(std::slice::from_ref(&plain)), of(&[nic(there)])), want);
     }
     // The primary NIC gives that up to another one, never by itself.
     let second = |primary: Value| nic(json!({"mac": "n", "primary": primary}));

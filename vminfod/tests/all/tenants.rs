@@ -235,7 +235,7 @@ fn any_texts_leave_all_other_datasets_as_they_are() {
     node.zfs(&["rename", &node.own[0], &was]);
     node.zfs(&["set", "zoned=off", &was]);
     node.zfs(&["set", "mountpoint=none", &was]);
-    let own: Vec<String> = [&[was.clone()], &node.own[1..]].concat();
+    let own: Vec<String> = [std::slice::from_ref(&was), &node.own[1..]].concat();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let truth = runtime.block_on(node.rows());
     let names: Vec<String> = truth.iter().map(|row| row.name().to_owned()).collect();

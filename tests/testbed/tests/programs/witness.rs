@@ -259,8 +259,8 @@ async fn whoever_takes_the_port_while_the_hub_is_down_is_not_believed() {
     let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
     let serving = tokio::spawn(async move { axum::serve(listener, impostor).await });
     until("the agent waits for vminfod", LATE, || async {
-        let waits = status(&world).await["waiting_for"].clone();
-        Ok(waits.as_array().is_some_and(|waits| waits.contains(&json!("vminfod"))))
+        let waits = status(&world).await["waiting_for"].to_string();
+        Ok(waits.contains("waiting for vminfod") && waits.contains("refused"))
     })
     .await
     .unwrap();
