@@ -388,7 +388,10 @@ mod tests {
         let ends = now.as_second() + 60;
         let ticket = peers.ticket("owner-data", ends).await.unwrap();
         assert_eq!(store.all_tickets()[0]["expires_at"], "2026-03-01T00:01:00.000Z");
-        assert_eq!(peers.tickets_of("owner-data", ends).await.unwrap(), [ticket.clone()]);
+        assert_eq!(
+            peers.tickets_of("owner-data", ends).await.unwrap(),
+            std::slice::from_ref(&ticket)
+        );
         assert!(peers.get_ticket(&ticket).await.unwrap().is_active());
         store.advance(Duration::from_secs(62));
         assert_eq!(peers.get_ticket(&ticket).await.unwrap().status, "expired");
