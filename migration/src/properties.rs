@@ -6,7 +6,7 @@
 //! trust the sender's list.
 //!
 //! A tenant writes user properties and mountpoints of what is delegated to his VM, byte for byte, and `zfs` prints them
-//! as they are. So only properties in [`WORDS`] are read in rows, and a text is read alone.
+//! as they are. So only properties in `WORDS` are read in rows, and a text is read alone.
 
 /// How the node treats what is in a dataset: carried where the dataset is the node's, never where it is zoned, since a
 /// tenant sets them there and they would be the node's own if the dataset were not zoned for a moment.
