@@ -42,8 +42,10 @@ pub(crate) fn around(
     vms: Vec<Payload>,
     new_uuid: Box<dyn FnMut() -> String + Send>,
 ) -> Surroundings {
-    let pools = all.sorted().into_iter().filter(|row| row.depth() == 0).map(|row| row.name.clone());
-    let finals = all.sorted().into_iter().filter_map(|row| row.name.strip_suffix("@final"));
+    let mut pools: Vec<String> =
+        all.rows.values().filter(|row| row.depth() == 0).map(|row| row.name.clone()).collect();
+    pools.sort();
+    let finals = all.rows.values().filter_map(|row| row.name.strip_suffix("@final"));
     let mut images = BTreeMap::new();
     for name in finals {
         let Some((_, uuid)) = name.split_once('/') else { continue };
@@ -56,14 +58,7 @@ pub(crate) fn around(
         };
         images.insert(uuid.to_string(), manifests.get(uuid).cloned().unwrap_or_else(by_dataset));
     }
-    Surroundings {
-        pools: pools.collect(),
-        images,
-        tags: tags(sysinfo),
-        vms,
-        reserves: reserved,
-        new_uuid,
-    }
+    Surroundings { pools, images, tags: tags(sysinfo), vms, reserves: reserved, new_uuid }
 }
 
 /// The NIC tags of a node, with those of its overlays by their rules.
