@@ -33,7 +33,11 @@ pub async fn set_again(
         wanted.retain(|name, value| {
             let may = properties::may_set(name, value, is_zoned);
             if !may {
-                tracing::warn!(dataset, property = name, "the other node wants it set: it is not");
+                tracing::warn!(
+                    dataset,
+                    property = name,
+                    "a property that the sender names may not be set here: it is left as it is"
+                );
             }
             may && !LIFTED.contains(&name.as_str())
         });
