@@ -131,8 +131,13 @@ async fn an_edited_nic_is_found_by_its_mac() {
     stream.watch_for_changes(&json!({"uuid": uuid_of(&vm)}), &wanted, MINUTE).await.unwrap();
     // A whole-array record would leave vmadm waiting for ever: the client knows the difference.
     let mut stream = follow(&lab).await;
-    let nic = json!({"ip": "192.0.2.78", "netmask": "255.255.255.0", "nic_tag": "admin"});
+    let nic = json!({"mac": "90:b8:d0:0a:00:07", "ip": "192.0.2.78", "netmask": "255.255.255.0",
+        "nic_tag": "admin"});
     let added = lab.verbs().add_nic(uuid_of(&vm), &map(nic)).await.unwrap();
+    assert_eq!(
+        added, "90:b8:d0:a:0:7",
+        "zonecfg keeps no leading zeros, and objects show what it keeps"
+    );
     let wanted = json!([{"path": ["nics", null], "action": "added", "newValue": {"mac": added}}]);
     stream.watch_for_changes(&json!({"uuid": uuid_of(&vm)}), &wanted, MINUTE).await.unwrap();
     lab.stop().await;
