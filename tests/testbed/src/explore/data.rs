@@ -9,8 +9,8 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
-use migration::agent::wire::{Connection, Tcp, Wire};
-use migration::journal::End;
+use migration_agent::wire::{Connection, Tcp, Wire};
+use migration_core::journal::End;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, duplex};
 use tokio::sync::mpsc;
 

@@ -153,7 +153,7 @@ fn changed(stream: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use migration::stream::{Meter, Rate, Refusals, TokenKey, Tokens, accept, send};
+    use migration_core::stream::{Meter, Rate, Refusals, TokenKey, Tokens, accept, send};
     use simnode::stream::Begin;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 

@@ -4,7 +4,7 @@
 
 //! What all parties know: the nodes, the secret.
 
-use migration::journal::End;
+use migration_core::journal::End;
 use sdc_clients::signed::Secret;
 use uuid::Uuid;
 

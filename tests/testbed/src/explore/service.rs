@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use migration::service::clock::Clock;
-use migration::service::front::{AUDIENCE, Upstream, router, signed_routes};
-use migration::service::runner::{TERM, lead};
-use migration::service::{Addresses, Agents, Known, Peers, Service, Steps};
+use migration_service::clock::Clock;
+use migration_service::front::{AUDIENCE, Upstream, router, signed_routes};
+use migration_service::runner::{TERM, lead};
+use migration_service::{Addresses, Agents, Known, Peers, Service, Steps};
 use sdc_clients::http::Transport;
 use sdc_clients::signed::Verifier;
 use store::Store;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use migration::journal::End;
+use migration_core::journal::End;
 use sdc_clients::migrations::Migration;
 use tokio::time::sleep;
 

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use migration::journal::End;
+use migration_core::journal::End;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::explore::points::{Moment, Party};

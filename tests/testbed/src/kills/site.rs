@@ -31,7 +31,7 @@ use crate::moving::judge::Judge;
 use crate::moving::operator::{Operator, Story, Waits};
 use crate::moving::subject::VM;
 use crate::process;
-use migration::journal::End;
+use migration_core::journal::End;
 
 const WAITS: Waits = Waits {
     patience: Duration::from_secs(120),

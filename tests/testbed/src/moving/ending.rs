@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use daemon::command::Program;
-use migration::journal::End;
+use migration_core::journal::End;
 use mocks::faults::Seen;
 use mocks::{cnapi, napi, vmapi};
 use net_agent::holds::HoldsFile;

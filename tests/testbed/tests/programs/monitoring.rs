@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use daemon::timing::Clock;
 use futures_util::future::BoxFuture;
-use migration::service::{self, Addresses, Agents, Known, Peers, Service, Steps};
+use migration_service::{Addresses, Agents, Known, Peers, Service, Steps};
 use sdc_clients::http::{HttpTransport, Transport};
 use sdc_clients::signed::Secret;
 use serde_json::json;
@@ -132,10 +132,10 @@ async fn migrations() -> String {
     let secret = Secret::of(&[7; 32]).unwrap();
     let known = Known { secret, port: 1, urls: BTreeMap::new() };
     let agents = Agents::new(known, peers.cnapi.clone(), transport);
-    let (store, clock) = (Store::in_memory().unwrap(), service::clock::Clock::System);
+    let (store, clock) = (Store::in_memory().unwrap(), migration_service::clock::Clock::System);
     let service =
         Service::open(&store, peers, agents, Steps::Own, clock, &nowhere()).await.unwrap();
-    page(service::pages::router(service)).await
+    page(migration_service::pages::router(service)).await
 }
 
 /// What these routes answer for metrics.

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use daemon::Shutdown;
 use daemon::http::{Limits, Server};
-use migration::service::clock::Clock;
-use migration::service::front::{Upstream, router};
-use migration::service::{self, Addresses, Agents, Known, Service, Steps};
+use migration_service::clock::Clock;
+use migration_service::front::{Upstream, router};
+use migration_service::{Addresses, Agents, Known, Service, Steps};
 use sdc_clients::http::Transport;
 use sdc_clients::signed::Secret;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ impl Front {
             imgapi: at("imgapi"),
             papi: at("papi"),
         };
-        let clients = service::Peers::new(&addresses, &transport)?;
+        let clients = migration_service::Peers::new(&addresses, &transport)?;
         // The jobs do the steps: no agent is asked.
         let known = Known { secret: Secret::of(&[0; 32])?, port: 0, urls: BTreeMap::new() };
         let agents = Agents::new(known, clients.cnapi.clone(), Arc::clone(&transport));

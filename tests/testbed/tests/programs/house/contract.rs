@@ -17,8 +17,10 @@ const SCOPES: [(&[&str], &[&str]); 11] = [
     (&["volumes/src", "volumes/tests", "volapi"], &["volapi"]),
     (
         &[
-            "migration/src",
-            "migration/tests",
+            "migration/core",
+            "migration/agent",
+            "migration/service",
+            "migration/cli",
             "testbed/src/explore",
             "testbed/src/moving",
             "real_zfs",

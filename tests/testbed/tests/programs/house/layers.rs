@@ -5,13 +5,17 @@
 //! The layers: which crate depends on which, and which module of a crate uses which.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
+use testbed::process;
+
+use super::super::common::LATE;
 use super::paths::{self, Module};
 use super::source::{self, Kind};
 
 /// Each crate and the crates of the workspace that it may depend on (tests apart). The crates below
 /// `tests/` may depend on all; a crate that is not listed here on none.
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 16] = [
     ("daemon", &["sdc-clients"]),
     ("store", &["sdc-clients"]),
     ("console", &["daemon", "sdc-clients"]),
@@ -19,7 +23,10 @@ const CRATES: [(&str, &[&str]); 13] = [
     ("net-agent", &["daemon", "sdc-clients"]),
     ("kvmd", &["daemon", "sdc-clients"]),
     ("vm-agent", &["vm-model", "daemon", "sdc-clients"]),
-    ("migration", &["vm-model", "daemon", "sdc-clients", "store"]),
+    ("migration-core", &["sdc-clients"]),
+    ("migration-agent", &["migration-core", "daemon", "sdc-clients"]),
+    ("migration-service", &["migration-core", "daemon", "sdc-clients", "store"]),
+    ("sdc-migrate", &["migration-core", "daemon", "sdc-clients"]),
     ("volumes", &["vm-model", "daemon", "sdc-clients", "store"]),
     ("preflight", &["vm-model", "daemon", "sdc-clients"]),
     ("boot-times", &["daemon", "sdc-clients"]),
@@ -72,6 +79,23 @@ fn crates_depend_only_on_those_below_them() {
         }
     }
     assert!(faults.is_empty(), "crates that use one above them:\n{}", faults.join("\n"));
+}
+
+#[tokio::test]
+async fn no_program_of_a_compute_node_links_a_database() {
+    let manifest = source::root().join("Cargo.toml").to_string_lossy().into_owned();
+    for program in ["vminfod", "net-agent", "vm-agent", "kvmd", "migration-agent"] {
+        let args = ["tree", "--offline", "--locked", "--manifest-path", &manifest];
+        let args = [&args[..], &["--prefix", "none", "-e", "normal", "-p", program]].concat();
+        let done = process::run(Path::new(env!("CARGO")), &args, LATE).await.unwrap();
+        assert_eq!(done.code, Some(0), "{program}: {}", done.stderr);
+        let linked = done.stdout.lines().filter_map(|line| line.split(' ').next());
+        let linked: BTreeSet<&str> = linked.collect();
+        assert!(linked.contains("daemon"), "{program}: {linked:?}");
+        for database in ["store", "redb", "tokio-postgres"] {
+            assert!(!linked.contains(database), "{program} links {database}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,456 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A node that comes back: its copy of a VM may have been replaced while it was away. What has an open migration here
+//! is neither shown nor boots before migration-service has said that it was not. A node that was only cut off runs on:
+//! its agent asks when it has heard nothing of a migration for a minute.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::command::{Call, CommandError, Commands, Program};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::failed::Failed;
+use super::memory::{Entry, Memory, Taken};
+use super::parts::Parts;
+use super::peer::Peers;
+use migration_core::protocol::{About, Replaced};
+
+/// The audience of what is signed for the service.
+const SERVICE: &str = "migration-service";
+/// For one question to the service, and between two.
+const ANSWERS: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_secs(10);
+/// So often the service is asked before the zones boot.
+const ASKED: u32 = 3;
+/// The service is asked when nothing of an open migration was heard for so long, and between two questions.
+const QUIET: Duration = Duration::from_secs(60);
+/// For zonecfg.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Why a node's zones may boot though they were not looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// zonecfg.
+    #[error("zonecfg of {vm}: {source}")]
+    Zonecfg {
+        /// The VM.
+        vm: Uuid,
+        /// What it said.
+        source: CommandError,
+    },
+    /// The journal.
+    #[error(transparent)]
+    Unheard(#[from] super::memory::Unheard),
+}
+
+type Open = BTreeMap<Uuid, Entry>;
+
+/// Asks the service which copies of this node were replaced, and which of its open migrations it does not know.
+async fn replaced(
+    peers: &Peers,
+    (service, cn): (&str, Uuid),
+    open: &Open,
+) -> Result<Replaced, sdc_clients::Error> {
+    let ids: Vec<String> = open.keys().map(Uuid::to_string).collect();
+    let call = sdc_clients::http::Call::get(&["agents", &cn.to_string(), "replaced"])
+        .query("open", ids.join(","))
+        .timeout(ANSWERS);
+    peers.signed(service, SERVICE)?.execute(call).await?.json("the copies that were replaced")
+}
+
+/// Before the zones boot: hides what was replaced and keeps it down, and so what nobody answers for, until somebody
+/// does. Returns what was done, for the start method's log.
+///
+/// # Errors
+/// If a zone cannot be changed or the journal not written.
+pub async fn before_zones(
+    memory: &Memory,
+    commands: &dyn Commands,
+    peers: &Peers,
+    (service, cn): (&str, Uuid),
+) -> Result<String, BootError> {
+    let open = memory.open();
+    if open.is_empty() {
+        return Ok("no migration is open on this node\n".to_owned());
+    }
+    let mut answer = replaced(peers, (service, cn), &open).await;
+    for _ in 1..ASKED {
+        if answer.is_err() {
+            tokio::time::sleep(PAUSE).await;
+            answer = replaced(peers, (service, cn), &open).await;
+        }
+    }
+    let mut said = String::new();
+    for (migration, entry) in open {
+        let vm = entry.vm;
+        let zone = Zone { vm, commands };
+        let word = match &answer {
+            Ok(answer) => word(answer, migration, vm),
+            Err(error) => Word::None(error.to_string()),
+        };
+        if word == Word::Replaced {
+            zone.set_autoboot(false).await?;
+            zone.hide().await?;
+            memory.change(migration, found_replaced).await?;
+            said += &format!("{vm} was replaced on another node: it is hidden and does not boot\n");
+        } else if let Word::None(why) = word {
+            let taken = zone.has().await?;
+            if taken != Taken::default() {
+                memory.change(migration, |entry| found_unknown(entry, taken)).await?;
+                zone.set_autoboot(false).await?;
+                zone.hide().await?;
+                said += &format!("{vm} waits: {why}; migration-agent release {vm} gives it back\n");
+            }
+        }
+    }
+    Ok(said)
+}
+
+/// What an answer says of one migration.
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    /// The copy was replaced.
+    Replaced,
+    /// It was not.
+    Kept,
+    /// Nothing, and why.
+    None(String),
+}
+
+/// A service whose store is empty, or older than the migration, knows nothing of it: that is no word at all.
+fn word(answer: &Replaced, migration: Uuid, vm: Uuid) -> Word {
+    let is_replaced = match &answer.migrations {
+        Some(migrations) => migrations.contains(&migration),
+        None => answer.replaced.contains(&vm), // an older service names VMs alone
+    };
+    if is_replaced {
+        Word::Replaced
+    } else if answer.unknown.contains(&migration) {
+        Word::None(format!("the service has no record of migration {migration}"))
+    } else {
+        Word::Kept
+    }
+}
+
+fn found_replaced(entry: &mut Entry) {
+    (entry.waits, entry.hidden, entry.replaced) = (None, true, true);
+}
+
+/// What is taken adds up where the node goes down again before there is an answer.
+fn found_unknown(entry: &mut Entry, taken: Taken) {
+    let all = entry.waits.get_or_insert_default();
+    all.autoboot |= taken.autoboot;
+    all.shown |= taken.shown;
+}
+
+/// Asks the service while a VM waits, and when nothing of an open migration was heard for a minute.
+pub async fn ask(parts: Arc<Parts>, service: String) {
+    let (mut answered, mut is_told): (Option<Instant>, bool) = (None, false);
+    loop {
+        let open = parts.memory.open();
+        let waits = open.values().any(|entry| entry.waits.is_some());
+        let is_due = answered.is_none_or(|at| at.elapsed() >= QUIET);
+        let is_quiet = || open.keys().any(|id| parts.memory.is_quiet(*id, QUIET));
+        if waits || (is_due && is_quiet()) {
+            match replaced(&parts.peers, (&service, parts.cn), &open).await {
+                Ok(answer) => {
+                    (answered, is_told) = (Some(Instant::now()), false);
+                    for (migration, entry) in &open {
+                        if let Err(error) = obey(&parts, &answer, *migration, entry).await {
+                            let vm = entry.vm;
+                            tracing::error!(%vm, %error, "what was replaced or waits is left as it is");
+                        }
+                    }
+                }
+                Err(error) if !is_told => {
+                    is_told = true;
+                    tracing::warn!(%error, "the service does not say which copies were replaced");
+                }
+                Err(_) => {}
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Does with a VM what the service says.
+async fn obey(
+    parts: &Parts,
+    answer: &Replaced,
+    migration: Uuid,
+    entry: &Entry,
+) -> Result<(), Failed> {
+    match (word(answer, migration, entry.vm), entry.waits) {
+        (Word::Replaced, _) => keep_down(parts, migration, entry).await,
+        (Word::Kept, Some(taken)) => give_back(parts, migration, entry.vm, taken).await,
+        (Word::Kept, None) if entry.replaced => {
+            Ok(parts.memory.change(migration, |entry| entry.replaced = false).await?)
+        }
+        (Word::Kept, None) => Ok(()),
+        (Word::None(why), _) => {
+            tracing::error!(vm = %entry.vm, why, "nobody answers for a copy");
+            Ok(())
+        }
+    }
+}
+
+/// Stops and hides what was replaced. The other copy runs: there is no time for a shutdown. Orders that came since the
+/// service was asked are newer than its answer.
+async fn keep_down(parts: &Parts, migration: Uuid, entry: &Entry) -> Result<(), Failed> {
+    let Entry { vm, end, revision, .. } = *entry;
+    let about = About { migration, revision, vm, end };
+    let is_newest = || parts.memory.is_newest(&about);
+    is_newest()?;
+    let Some(object) = parts.node.vm(vm).await? else {
+        return Ok(parts.memory.change(migration, found_replaced).await?);
+    };
+    if !super::vm::is_off(&object) {
+        tracing::error!(%vm, "was replaced on another node: it is stopped and hidden");
+    }
+    parts.node.set_autoboot(vm, false).await?;
+    is_newest()?;
+    parts.node.halt(vm).await?;
+    is_newest()?;
+    parts.memory.change(migration, |entry| entry.hold = true).await?;
+    if let Err(error) = parts.node.hold(vm, migration).await {
+        tracing::warn!(%vm, %error, "net-agent is not held for a copy that was replaced");
+    }
+    is_newest()?;
+    parts.node.set_hidden(vm, true).await?;
+    Ok(parts.memory.change(migration, found_replaced).await?)
+}
+
+async fn give_back(parts: &Parts, migration: Uuid, vm: Uuid, taken: Taken) -> Result<(), Failed> {
+    if taken.shown {
+        parts.node.set_hidden(vm, false).await?;
+    }
+    if taken.autoboot {
+        parts.node.set_autoboot(vm, true).await?;
+        parts.node.boot(vm).await?;
+    }
+    Ok(parts.memory.change(migration, |entry| entry.waits = None).await?)
+}
+
+/// Shows and boots a VM that waits, by an operator's word. Returns false if it does not wait.
+///
+/// # Errors
+/// If it is not shown, or does not boot.
+pub async fn release(parts: &Parts, vm: Uuid) -> Result<bool, Failed> {
+    let mut open = parts.memory.open().into_iter().filter(|(_, entry)| entry.vm == vm);
+    let Some((migration, taken)) = open.find_map(|(id, entry)| Some((id, entry.waits?))) else {
+        return Ok(false);
+    };
+    give_back(parts, migration, vm, taken).await?;
+    Ok(true)
+}
+
+/// The configuration of a zone that has not booted.
+struct Zone<'a> {
+    vm: Uuid,
+    commands: &'a dyn Commands,
+}
+
+impl Zone<'_> {
+    async fn zonecfg(&self, command: &str) -> Result<String, BootError> {
+        let args = vec!["-z".to_owned(), self.vm.to_string(), command.to_owned()];
+        let ran = self.commands.run(Call::new(Program::Zonecfg, args, DEADLINE)).await;
+        let wrong = |source| BootError::Zonecfg { vm: self.vm, source };
+        let output = ran.map_err(wrong)?;
+        if output.status != 0 && !output.complaint().contains("No such") {
+            return Err(wrong(CommandError::Exit { command: command.to_owned(), output }));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Returns the value of an attribute; none if there is no such one, or no zone.
+    async fn attribute(&self, name: &str) -> Result<Option<String>, BootError> {
+        let text = self.zonecfg(&format!("info attr name={name}")).await?;
+        let value = text.lines().find_map(|line| line.trim().strip_prefix("value:"));
+        Ok(value.map(|value| value.trim().trim_matches('"').to_owned()))
+    }
+
+    /// Returns what can be taken from it; nothing of a zone that is not there.
+    async fn has(&self) -> Result<Taken, BootError> {
+        let zone = self.zonecfg("info autoboot").await?;
+        if !zone.starts_with("autoboot") {
+            return Ok(Taken::default());
+        }
+        // vmadmd boots kvm and bhyve by an attribute of their own.
+        let hvm = self.attribute("vm-autoboot").await?;
+        let hidden = self.attribute("do-not-inventory").await?;
+        Ok(Taken {
+            autoboot: hvm.as_deref() == Some("true") || zone.ends_with("true"),
+            shown: hidden.as_deref() != Some("true"),
+        })
+    }
+
+    async fn set_autoboot(&self, on: bool) -> Result<(), BootError> {
+        if self.attribute("vm-autoboot").await?.is_some() {
+            let set = format!("select attr name=vm-autoboot; set value={on}; end");
+            self.zonecfg(&set).await?;
+        }
+        self.zonecfg(&format!("set autoboot={on}")).await.map(drop)
+    }
+
+    async fn hide(&self) -> Result<(), BootError> {
+        let set = match self.attribute("do-not-inventory").await? {
+            Some(_) => "select attr name=do-not-inventory; set value=true; end",
+            None => "add attr; set name=do-not-inventory; set type=boolean; set value=true; end",
+        };
+        self.zonecfg(set).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_util::FutureExt as _;
+    use futures_util::future::BoxFuture;
+    use http::{HeaderMap, StatusCode};
+    use sdc_clients::Error;
+    use sdc_clients::http::{Request, Response, Transport};
+    use sdc_clients::signed::{Secret, Verifier};
+
+    use super::*;
+    use daemon::command::{Output, Run};
+    use migration_core::journal::End;
+    use migration_core::protocol::About;
+
+    const CN: Uuid = Uuid::from_u128(1);
+    const VMS: [Uuid; 3] = [Uuid::from_u128(11), Uuid::from_u128(12), Uuid::from_u128(13)];
+
+    const MIGRATIONS: [Uuid; 2] = [Uuid::from_u128(21), Uuid::from_u128(22)];
+
+    fn secret() -> Secret {
+        Secret::of(&[b's'; 40]).unwrap()
+    }
+
+    /// Zones with autoboot and hidden; the second boots as kvm and bhyve do.
+    struct Zones(Mutex<BTreeMap<String, (bool, bool)>>);
+
+    impl Zones {
+        fn new() -> Zones {
+            Zones(Mutex::new(VMS.iter().map(|vm| (vm.to_string(), (true, false))).collect()))
+        }
+
+        fn of(&self, vm: Uuid) -> (bool, bool) {
+            self.0.lock().unwrap()[&vm.to_string()]
+        }
+    }
+
+    impl Commands for Zones {
+        fn run(&self, call: Call) -> Run<'_> {
+            let Call { program, args, .. } = call;
+            assert_eq!((program, args[0].as_str()), (Program::Zonecfg, "-z"));
+            let mut zones = self.0.lock().unwrap();
+            let is_hvm = args[1] == VMS[1].to_string();
+            let (autoboot, hidden) = zones.get_mut(&args[1]).unwrap();
+            let print = match args[2].as_str() {
+                "info autoboot" => format!("autoboot: {}", *autoboot && !is_hvm),
+                "info attr name=vm-autoboot" if is_hvm => {
+                    format!("attr:\n\tname: vm-autoboot\n\ttype: boolean\n\tvalue: {autoboot}")
+                }
+                set if set.ends_with("autoboot=false")
+                    || set == "select attr name=vm-autoboot; set value=false; end" =>
+                {
+                    *autoboot = false;
+                    String::new()
+                }
+                set if set.starts_with("add attr; set name=do-not-inventory;") => {
+                    *hidden = true;
+                    String::new()
+                }
+                info => {
+                    assert!(info.starts_with("info attr name="), "{info}");
+                    "No such attr resource.".to_owned()
+                }
+            };
+            let output = Output { status: 0, stdout: print.into_bytes(), stderr: Vec::new() };
+            std::future::ready(Ok(output)).boxed()
+        }
+    }
+
+    /// A service that answers, or does not: the VMs that were replaced, and the migrations that it does not know.
+    struct Service(Option<(Vec<Uuid>, Vec<Uuid>)>, Verifier);
+
+    impl Transport for Service {
+        fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+            let Some((vms, unknown)) = &self.0 else {
+                let error = Error::connect(&request.method, request.target(), "nobody listens");
+                return std::future::ready(Err(error)).boxed();
+            };
+            assert_eq!(request.url.path(), format!("/agents/{CN}/replaced"));
+            for migration in MIGRATIONS {
+                assert!(request.target().contains(&migration.to_string()));
+            }
+            let taken = self.1.take((&request.method, &request.target()), &request.headers, b"");
+            let status = taken.as_ref().map_or(StatusCode::UNAUTHORIZED, |_| StatusCode::OK);
+            let body = serde_json::json!({"replaced": vms, "unknown": unknown}).to_string();
+            let mut headers = HeaderMap::new();
+            self.1.sign(taken.as_ref().ok(), status, &mut headers, body.as_bytes());
+            std::future::ready(Ok(Response { status, headers, body: body.into() })).boxed()
+        }
+    }
+
+    /// What became of the zones, and what the journal has, where this service answers.
+    async fn booted(answer: Option<(Vec<Uuid>, Vec<Uuid>)>, autoboot: bool) -> (Zones, Memory) {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::read(dir.path(), CN).await.unwrap();
+        for (at, vm) in VMS[..2].iter().enumerate() {
+            let migration = MIGRATIONS[at];
+            let about = About { migration, revision: 1, vm: *vm, end: End::Source };
+            memory.hear(&about).await.unwrap();
+        }
+        let zones = Zones::new();
+        if !autoboot {
+            zones.0.lock().unwrap().values_mut().for_each(|(autoboot, _)| *autoboot = false);
+        }
+        let service = Service(answer, Verifier::new(secret(), SERVICE, [1; 32]));
+        let peers = Peers::new(Arc::new(service), secret(), CN);
+        before_zones(&memory, &zones, &peers, ("http://service", CN)).await.unwrap();
+        drop(memory);
+        let again = Memory::read(dir.path(), CN).await.unwrap();
+        (zones, again)
+    }
+
+    #[tokio::test(start_paused = true)] // M48
+    async fn a_copy_that_was_replaced_is_hidden_and_does_not_boot() {
+        for at in [0, 1] {
+            let (zones, memory) = booted(Some((vec![VMS[at]], vec![])), true).await;
+            assert_eq!(zones.of(VMS[at]), (false, true));
+            assert_eq!((zones.of(VMS[1 - at]), zones.of(VMS[2])), ((true, false), (true, false)));
+            let found: Vec<Uuid> =
+                memory.open().into_values().filter(|it| it.replaced).map(|it| it.vm).collect();
+            assert_eq!(found, [VMS[at]]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)] // M48
+    async fn while_nobody_answers_only_what_has_an_open_migration_stays_down_and_hidden() {
+        let (zones, memory) = booted(None, true).await;
+        assert_eq!((zones.of(VMS[0]), zones.of(VMS[1])), ((false, true), (false, true)));
+        assert_eq!(zones.of(VMS[2]), (true, false));
+        let all =
+            |memory: &Memory| memory.open().into_values().map(|it| it.waits).collect::<Vec<_>>();
+        assert_eq!(all(&memory), [Some(Taken { autoboot: true, shown: true }); 2]);
+        // What does not boot with its node may have been replaced too.
+        let (zones, memory) = booted(None, false).await;
+        assert_eq!(zones.of(VMS[0]), (false, true));
+        assert_eq!(all(&memory), [Some(Taken { autoboot: false, shown: true }); 2]);
+    }
+
+    #[tokio::test(start_paused = true)] // M101
+    async fn a_store_that_does_not_know_an_open_migration_answers_nothing() {
+        let (zones, memory) = booted(Some((vec![], vec![MIGRATIONS[0]])), true).await;
+        assert_eq!((zones.of(VMS[0]), zones.of(VMS[1])), ((false, true), (true, false)));
+        let taken = memory.get(MIGRATIONS[0]).unwrap().waits;
+        assert_eq!(taken, Some(Taken { autoboot: true, shown: true }));
+        assert_eq!(memory.get(MIGRATIONS[1]).unwrap().waits, None);
+    }
+}

@@ -1,0 +1,257 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Orders, carried out. Each function can be called again at any time, and after kill -9: what it made or changed
+//! is in the journal before, and it looks at the node first.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sdc_clients::vminfod::VmObject;
+
+use super::counts::Outcome;
+use super::failed::Failed;
+use super::memory::Unheard;
+use super::parts::Parts;
+use super::work::Work;
+use super::zfs::args;
+use super::{mounts, observe, quotas, sync, vm};
+use migration_core::protocol::{About, Doing, Failure, Order, State, What};
+use migration_core::sync_plan::{Row, Side, number_of};
+
+/// How long an answer may wait at most.
+const WAITS: Duration = Duration::from_secs(20);
+
+/// Takes an order, and waits for its end as long as it says.
+///
+/// # Errors
+/// If the order is old, or the journal cannot be written.
+pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, Unheard> {
+    let Order { about, wait_ms, order: what } = order;
+    let id = about.migration;
+    if what == What::Over && parts.memory.is_over(id) {
+        let (state, warnings) = (State::Done, Vec::new());
+        return Ok(Doing { order: what, state, progress: None, warnings });
+    }
+    parts.memory.hear(&about).await?;
+    let is_newest = || parts.memory.is_newest(&about);
+    let (work, is_new) = parts.works.join(id, what, about.revision, is_newest).await?;
+    if is_new && work.what != What::Receive {
+        let (of, work, stop) = (Arc::clone(parts), Arc::clone(&work), parts.shutdown.clone());
+        parts.tasks.spawn("order", async move {
+            // Dropping it at any await is what kill -9 does, and the journal is for that.
+            tokio::select! {
+                biased;
+                () = stop.wait() => {}
+                () = run(&of, &about, &work) => {}
+            }
+        });
+    }
+    work.wait(Duration::from_millis(wait_ms).min(WAITS)).await;
+    let doing = work.doing();
+    if work.what == What::Over && doing.state == State::Done {
+        parts.works.forget(id);
+    }
+    Ok(doing)
+}
+
+async fn run(parts: &Parts, about: &About, work: &Work) {
+    let what = &work.what;
+    let done = daemon::tasks::caught("order", carry(parts, about, work)).await;
+    let (state, outcome) = match &done {
+        Some(Ok(())) => (State::Done, Outcome::Done),
+        Some(Err(failed)) => {
+            let Failure { error, fatal } = failed.failure();
+            let outcome = match failed {
+                Failed::Cancelled => Outcome::Cancelled,
+                _ => Outcome::Failed,
+            };
+            (State::Failed { error, fatal }, outcome)
+        }
+        None => {
+            let error = "the agent failed; its log says where".to_owned();
+            (State::Failed { error, fatal: true }, Outcome::Failed)
+        }
+    };
+    let (id, vm, order) = (about.migration, about.vm, super::counts::name(what));
+    match &state {
+        State::Failed { error, .. } => {
+            tracing::warn!(migration = %id, %vm, order, reason = error, "order not done");
+        }
+        _ => tracing::info!(migration = %id, %vm, order, "order done"),
+    }
+    parts.counts.order(what, outcome);
+    parts.streams.bytes_out.fetch_add(work.meter.bytes(), Ordering::Relaxed);
+    work.finish(state);
+}
+
+async fn carry(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> {
+    let (node, memory, id, vm) = (&parts.node, &parts.memory, about.migration, about.vm);
+    match &work.what {
+        What::Hold => {
+            memory.change(id, |entry| entry.hold = true).await?;
+            Ok(node.hold(vm, id).await?)
+        }
+        What::Release => {
+            // First, so that it is not renewed.
+            memory.change(id, |entry| entry.hold = false).await?;
+            Ok(node.release(vm).await?)
+        }
+        What::Autoboot { on } => Ok(node.set_autoboot(vm, *on).await?),
+        What::Stop => Ok(node.stop(vm).await?),
+        What::Boot => {
+            mount(parts, about).await?;
+            Ok(node.boot(vm).await?)
+        }
+        What::Hide => {
+            memory.change(id, |entry| entry.hidden = true).await?;
+            Ok(node.set_hidden(vm, true).await?)
+        }
+        What::Show => {
+            mount(parts, about).await?;
+            node.set_hidden(vm, false).await?;
+            Ok(memory.change(id, |entry| entry.hidden = false).await?)
+        }
+        What::Send { number, to } => sync::send(parts, about, work, *number, to).await,
+        What::SendImage { image, to } => sync::send_image(parts, about, work, *image, to).await,
+        What::Receive => Ok(()),
+        What::RestoreQuota => quotas::restore(parts, id).await,
+        What::Forget { keep } => forget(parts, about, work, *keep).await,
+        What::Settle => settle(parts, about).await,
+        What::BringOver { update, then } => {
+            mount(parts, about).await?;
+            for update in std::iter::once(update).chain(then) {
+                let now = node.existing(vm).await?;
+                node.change(&now, vm, update.clone()).await?;
+            }
+            node.existing(vm).await.map(drop).map_err(Failed::from)
+        }
+        What::Date { created } => Ok(node.set_created(vm, created).await?),
+        What::Protect { of } => Ok(node.protect(vm, *of).await?),
+        What::Delete => delete(parts, about, work).await,
+        What::Over => {
+            if memory.get(id).is_some_and(|entry| entry.hold) {
+                node.release(vm).await?;
+            }
+            quotas::restore(parts, id).await?;
+            Ok(memory.end(about).await?)
+        }
+    }
+}
+
+/// Returns the roots of a VM's datasets with what there is of them.
+async fn datasets(parts: &Parts, vm: &VmObject) -> Result<(Vec<String>, Side), Failed> {
+    let sent = sync::sent(parts, vm).await?;
+    let roots: Vec<String> = sent.into_iter().map(|it| it.dataset).collect();
+    let side = parts.zfs.list(&roots, &[]).await?.side;
+    Ok((roots, side))
+}
+
+/// Mounts what a stream that failed has left unmounted.
+async fn mount(parts: &Parts, about: &About) -> Result<(), Failed> {
+    let vm = parts.node.existing(about.vm).await?;
+    for it in sync::sent(parts, &vm).await? {
+        mounts::mount(parts, &it.dataset, &vm::delegated(&vm)).await?;
+    }
+    Ok(())
+}
+
+/// Destroys the sync snapshots other than this one. What is held, or cannot be destroyed otherwise, is named, and is no
+/// part of the migration any more: its owner removes it.
+async fn forget(
+    parts: &Parts,
+    about: &About,
+    work: &Work,
+    keep: Option<u32>,
+) -> Result<(), Failed> {
+    let vm = parts.node.existing(about.vm).await?;
+    let (roots, mut side) = datasets(parts, &vm).await?;
+    let entry = parts.memory.get(about.migration);
+    let known_left = entry.map(|entry| entry.left).unwrap_or_default();
+    side.snapshots.retain(|row| !known_left.contains(&row.full_name()));
+    let common = observe::snapshots(&roots, &side);
+    if keep.is_some_and(|keep| !common.iter().any(|it| it.number == keep)) {
+        return Err(Failed::NoSnapshot);
+    }
+    for token in side.tokens.iter().filter(|_| keep.is_none()) {
+        parts.zfs.change(args(&["receive", "-A", &token.dataset])).await?;
+    }
+    let is_old = |row: &&Row| number_of(&row.name).is_some_and(|number| Some(number) != keep);
+    let old: Vec<String> = side.snapshots.iter().filter(is_old).map(Row::full_name).collect();
+    let mut left = BTreeSet::new();
+    for name in old {
+        let is_held = parts.zfs.each("userrefs", std::slice::from_ref(&name)).await?;
+        let is_held = is_held.get(&name).is_some_and(|holds| holds != "0" && holds != "-");
+        let words = args(&["destroy", &name]);
+        let destroyed = match (
+            super::zfs::is_of(name.split('@').next().unwrap_or_default(), about.vm),
+            is_held,
+        ) {
+            (false, _) => Err(Failed::Foreign(name.clone())),
+            (true, true) => parts.zfs.remove_once(words).await.map_err(Failed::from),
+            (true, false) => parts.zfs.remove(words).await.map_err(Failed::from),
+        };
+        if let Err(why) = destroyed {
+            work.warn(format!("{name} is left: {why}"));
+            left.insert(name);
+        }
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    Ok(parts.memory.change(about.migration, |entry| entry.left.append(&mut left)).await?)
+}
+
+/// Rolls all datasets back to the newest sync snapshot that all of them have, and drops what was received in part.
+async fn settle(parts: &Parts, about: &About) -> Result<(), Failed> {
+    let vm = parts.node.existing(about.vm).await?;
+    if !vm::is_off(&vm) {
+        return Err(Failed::NotOff);
+    }
+    let (roots, side) = datasets(parts, &vm).await?;
+    for token in &side.tokens {
+        parts.zfs.change(args(&["receive", "-A", &token.dataset])).await?;
+    }
+    let entry = parts.memory.get(about.migration);
+    let is_whole = |number| entry.as_ref().is_none_or(|entry| !entry.may_lack(number));
+    let mut common = observe::snapshots(&roots, &side);
+    common.retain(|it| is_whole(it.number));
+    let newest = common.last().ok_or(Failed::NoSnapshot)?.number;
+    let name = migration_core::sync_plan::snapshot_name(newest);
+    for dataset in &side.datasets {
+        if side.of(dataset).iter().any(|row| row.name == name) {
+            parts.zfs.change(args(&["rollback", "-r", &format!("{dataset}@{name}")])).await?;
+        }
+    }
+    parts.memory.change(about.migration, |entry| entry.incoming = false).await?;
+    mount(parts, about).await
+}
+
+/// Deletes a copy that is stopped and hidden, with everything that `zfs` has of it. Once the VM is gone, what cannot be
+/// destroyed is named and left.
+async fn delete(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> {
+    let root = format!("{}/{}", parts.zfs.pool(), about.vm);
+    let mut roots = vec![root];
+    if let Some(vm) = parts.node.vm(about.vm).await? {
+        if !vm::is_off(&vm) {
+            return Err(Failed::NotOff);
+        }
+        if vm::to_sync(&vm).is_some() {
+            roots.extend(sync::sent(parts, &vm).await?.into_iter().map(|it| it.dataset));
+        }
+        parts.node.delete(about.vm).await?;
+    }
+    for root in roots {
+        let destroyed = match super::zfs::is_of(&root, about.vm) {
+            true => parts.zfs.remove(args(&["destroy", "-r", &root])).await.map_err(Failed::from),
+            false => Err(Failed::Foreign(root.clone())),
+        };
+        if let Err(why) = destroyed {
+            work.warn(format!("{root} is left: {why}"));
+        }
+    }
+    Ok(())
+}

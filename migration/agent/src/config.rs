@@ -1,0 +1,175 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The configuration. Durations carry units and have bounds. No key switches the signatures or the fence off.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use daemon::agent::{Basics, Files, hub};
+use daemon::command::{Paths, Program};
+use daemon::config::{http_url, lower_uuid};
+use daemon::{ConfigError, Fields};
+use uuid::Uuid;
+
+/// Where config-agent keeps the agent's file.
+pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/migration-agent.config.json";
+
+/// The programs that it runs.
+const PROGRAMS: [Program; 5] =
+    [Program::Zfs, Program::Zpool, Program::Vmadm, Program::NetAgent, Program::Zonecfg];
+
+/// Where the agent listens on the admin network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The address; none: the admin address that vminfod's sysinfo has.
+    pub address: Option<IpAddr>,
+    /// The port for requests.
+    pub port: u16,
+    /// The port for data.
+    pub data_port: u16,
+}
+
+impl Listen {
+    /// Returns the addresses for requests and for data.
+    pub fn at(&self, address: IpAddr) -> [SocketAddr; 2] {
+        [self.port, self.data_port].map(|port| SocketAddr::new(address, port))
+    }
+}
+
+/// The whole configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// This compute node.
+    pub cn: Uuid,
+    /// migration-service's base URL.
+    pub service: String,
+    /// vminfod's.
+    pub vminfod: String,
+    /// The file with the data centre's secret.
+    pub secret: PathBuf,
+    /// Where it listens.
+    pub listen: Listen,
+    /// The pool of the VMs.
+    pub pool: String,
+    /// The limit of the streams until the service says another, in Mbit/s; none is no limit.
+    pub mbps: Option<u32>,
+    /// The node's programs.
+    pub commands: Paths,
+    /// What every agent has.
+    pub basics: Basics,
+}
+
+impl AsRef<Basics> for Config {
+    fn as_ref(&self) -> &Basics {
+        &self.basics
+    }
+}
+
+impl Config {
+    /// Reads JSON text (one file that holds everything).
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        Self::read(Files::from_json(text)?)
+    }
+
+    /// Reads the two files.
+    ///
+    /// # Errors
+    /// All faults at once, each with its key.
+    pub fn read(mut files: Files) -> Result<Self, ConfigError> {
+        let shipped = files.shipped();
+        let service = shipped.required("service_url", http_url);
+        let cn = shipped.required("server_uuid", lower_uuid).parse().unwrap_or_default();
+        let basics = files.basics("migration-agent", 5317);
+        let mut config = Self::ours(files.ours(), cn, service, basics);
+        config.basics.unknown = files.finish()?;
+        Ok(config)
+    }
+
+    fn ours(f: &mut Fields, cn: Uuid, service: String, basics: Basics) -> Self {
+        let mut port = |key: &str, default| {
+            u16::try_from(f.number(key, default, 0..=65_535)).unwrap_or_default()
+        };
+        let (port, data_port) = (port("listen.port", 5314), port("listen.data_port", 5316));
+        let address = f.get("listen.address").is_some();
+        let address = address.then(|| f.parse("listen.address", "127.0.0.1"));
+        let mbps = u32::try_from(f.number("mbps", 500, 0..=1_000_000)).unwrap_or_default();
+        Self {
+            cn,
+            service,
+            vminfod: hub::url(f),
+            secret: f.path("secret_file", "/opt/smartdc/agents/etc/migration.secret"),
+            listen: Listen { address, port, data_port },
+            pool: f.text("pool", "zones"),
+            mbps: Some(mbps).filter(|mbps| *mbps > 0),
+            commands: Paths::read(f, &PROGRAMS),
+            basics,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CN: &str = "564d0b8e-6099-4c50-a1b1-0f0b30000001";
+
+    #[test]
+    fn two_keys_are_enough() {
+        let text = format!(
+            r#"{{"service_url": "http://migration.example/", "server_uuid": "{CN}", "odd": 1}}"#
+        );
+        let config = Config::from_json(&text).unwrap();
+        assert_eq!(
+            (config.service.as_str(), config.cn.to_string()),
+            ("http://migration.example", CN.to_owned())
+        );
+        assert_eq!(
+            (config.listen.port, config.listen.data_port, config.listen.address),
+            (5314, 5316, None)
+        );
+        assert_eq!((config.mbps, config.basics.unknown), (Some(500), vec!["odd".to_owned()]));
+    }
+
+    #[test]
+    fn reports_all_faults_at_once() {
+        let text =
+            Config::from_json(r#"{"listen": {"address": "x", "port": 70000}, "mbps": "fast"}"#)
+                .unwrap_err()
+                .to_string();
+        for key in ["service_url:", "server_uuid:", "listen.address:", "listen.port:", "mbps:"] {
+            assert!(text.contains(key), "{key} missing in {text}");
+        }
+    }
+
+    #[test]
+    fn documents_every_key() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config-migration-agent.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let keys = page.lines().filter(|line| line.starts_with("| `"));
+        let keys = keys.filter_map(|line| line.split('|').nth(1));
+        let names: Vec<&str> = keys.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        // A file with a value of the wrong kind for each key is refused for each of them.
+        let mut file = serde_json::Map::new();
+        for name in &names {
+            let (outer, inner) = name.split_once('.').unwrap_or((name, ""));
+            let wrong = serde_json::json!([]);
+            let place = file.entry(outer).or_insert_with(|| serde_json::json!({}));
+            match inner {
+                "" => *place = wrong,
+                _ => place[inner] = wrong,
+            }
+        }
+        let error = Config::from_json(&serde_json::Value::Object(file).to_string()).unwrap_err();
+        let faults = error.to_string();
+        let missing: Vec<&&str> =
+            names.iter().filter(|name| !faults.contains(&format!("{name}:"))).collect();
+        // A seed may be any value that is no number: it is drawn then.
+        assert!(missing.is_empty(), "{missing:?} are no keys: {faults}");
+        assert_eq!(faults.matches(": ").count(), names.len() + 1, "{faults}");
+    }
+}

@@ -1,0 +1,76 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What is counted since the start.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use migration_core::protocol::What;
+
+/// How an order ended, or that it was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// It was not.
+    Failed,
+    /// Another one came.
+    Cancelled,
+}
+
+impl Outcome {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Failed => "failed",
+            Outcome::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Orders by kind and outcome.
+pub type Orders = BTreeMap<(&'static str, Outcome), u64>;
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub struct Counts(Mutex<Orders>);
+
+impl Counts {
+    /// Counts an order.
+    pub fn order(&self, what: &What, outcome: Outcome) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry((name(what), outcome)).or_default() += 1;
+    }
+
+    /// Returns the orders by kind and outcome.
+    pub fn orders(&self) -> Orders {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Returns the name of an order.
+pub fn name(what: &What) -> &'static str {
+    match what {
+        What::Hold => "hold",
+        What::Release => "release",
+        What::Autoboot { .. } => "autoboot",
+        What::Stop => "stop",
+        What::Boot => "boot",
+        What::Hide => "hide",
+        What::Show => "show",
+        What::Send { .. } => "send",
+        What::SendImage { .. } => "send_image",
+        What::Receive => "receive",
+        What::RestoreQuota => "restore_quota",
+        What::Forget { .. } => "forget",
+        What::Settle => "settle",
+        What::BringOver { .. } => "bring_over",
+        What::Date { .. } => "date",
+        What::Protect { .. } => "protect",
+        What::Delete => "delete",
+        What::Over => "over",
+    }
+}

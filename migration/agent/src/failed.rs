@@ -1,0 +1,142 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Why an order was not done.
+
+use std::io;
+
+use sdc_clients::Error;
+
+use super::memory::Unheard;
+use super::node::NodeError;
+use super::zfs::{Said, ZfsError};
+use migration_core::protocol::Failure;
+use migration_core::stream::{NoToken, StreamError};
+use migration_core::sync_plan::Refusal;
+
+/// Why an order was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// A program or vminfod.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// `zfs`.
+    #[error(transparent)]
+    Zfs(#[from] ZfsError),
+    /// There is no plan for the sync.
+    #[error(transparent)]
+    Plan(#[from] Refusal),
+    /// The journal.
+    #[error(transparent)]
+    Unheard(#[from] Unheard),
+    /// The other node's agent did not answer, or refused.
+    #[error("the other node's agent: {0}")]
+    Peer(#[source] Error),
+    /// What the other node's agent said of the stream.
+    #[error("the other node: {}", .0.error)]
+    Other(Failure),
+    /// The other node's agent sent no token.
+    #[error("the other node's agent: {0}")]
+    Token(#[from] NoToken),
+    /// The other node cannot be reached for data.
+    #[error("no connection to {address}: {source}")]
+    Unreached {
+        /// Where it listens.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The stream did not end well.
+    #[error("the stream of {dataset}: {}", chain(source))]
+    Stream {
+        /// The dataset.
+        dataset: String,
+        /// Why.
+        source: StreamError,
+    },
+    /// `zfs send` or `zfs receive`.
+    #[error("{verb} of {dataset}: {message}")]
+    Command {
+        /// send or receive.
+        verb: &'static str,
+        /// The dataset.
+        dataset: String,
+        /// What it said.
+        message: String,
+    },
+    /// A step was done, and the next plan is the same.
+    #[error("a step of the sync has no effect")]
+    Stuck,
+    /// Another order came.
+    #[error("another order came")]
+    Cancelled,
+    /// The copy runs or is shown.
+    #[error("the copy is not stopped and hidden")]
+    NotOff,
+    /// Something that belongs to another VM, or to the source.
+    #[error("{0} must not be touched by this migration")]
+    Foreign(String),
+    /// The VM has no dataset.
+    #[error("the VM has no dataset")]
+    NoDataset,
+    /// `zfs` makes no snapshot of it.
+    #[error(
+        "the name of {dataset} is too long for a sync snapshot: at most {room} bytes are left for it"
+    )]
+    LongName {
+        /// The dataset.
+        dataset: String,
+        /// How long it may be.
+        room: usize,
+    },
+    /// Without its key, which is the owner's, it can only be sent as plain text.
+    #[error("{0} is encrypted with a key of its own, which the other node does not have")]
+    OwnKey(String),
+    /// No sync snapshot is there on all datasets.
+    #[error("no sync snapshot is there on all datasets")]
+    NoSnapshot,
+    /// A property does not have the value that was set.
+    #[error("{property} of {dataset} is {found} and not {wanted}")]
+    Property {
+        /// The dataset.
+        dataset: String,
+        /// The property.
+        property: String,
+        /// Its value.
+        found: String,
+        /// What was set.
+        wanted: String,
+    },
+}
+
+impl Failed {
+    /// Returns true if it is of no use to order it again.
+    fn is_fatal(&self) -> bool {
+        match self {
+            Failed::Plan(refusal) => !matches!(refusal, Refusal::NoOrigin { .. }),
+            Failed::Other(failure) => failure.fatal,
+            Failed::Zfs(error) => error.said() == Said::Full,
+            Failed::Command { message, .. } => super::zfs::said(message) == Said::Full,
+            Failed::Foreign(_) | Failed::NoDataset | Failed::Stuck => true,
+            Failed::LongName { .. } | Failed::OwnKey(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns it for the service.
+    pub fn failure(&self) -> Failure {
+        Failure { error: self.to_string(), fatal: self.is_fatal() }
+    }
+}
+
+/// An error with its causes, as one line.
+fn chain(error: &StreamError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text += &format!(": {inner}");
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,377 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What outlives the agent: for each migration the highest revision it has heard, and what it made or changed on
+//! the node, so that after kill -9 or a reboot it can finish or undo it when it is ordered.
+//!
+//! `memory.json` has the open migrations and is replaced before what it announces is done. `over.log` has a line
+//! for each migration that is over; its order is the order of ends.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use daemon::disk;
+use daemon::state_file::{Damage, State, StateFile, Unwritten};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::vm::Run;
+use migration_core::journal::End;
+use migration_core::protocol::{About, Properties};
+
+/// Migrations that are open at once.
+const OPEN: usize = 1024;
+/// Migrations that are over and remembered: at a hundred a day on one node those of five years. What is older
+/// than that is forgotten at the next start.
+const OVER: usize = 200_000;
+/// The longest file of them.
+const LONGEST: usize = 32 << 20;
+
+/// What is known of an open migration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The VM.
+    pub vm: Uuid,
+    /// Which copy is here.
+    pub end: End,
+    /// The highest revision that was heard.
+    pub revision: u64,
+    /// net-agent is held, and the hold is renewed.
+    #[serde(default)]
+    pub hold: bool,
+    /// `do_not_inventory` was set here.
+    #[serde(default)]
+    pub hidden: bool,
+    /// What quota and refquota are to be again.
+    #[serde(default)]
+    pub quotas: Properties,
+    /// The quota of these datasets was lifted to send them. Where somebody has set another one since, that one stays.
+    #[serde(default)]
+    pub tight: BTreeSet<String>,
+    /// Streams came since the sender last found everything here.
+    #[serde(default)]
+    pub incoming: bool,
+    /// The number of the snapshot of which everything came last.
+    #[serde(default)]
+    pub whole: Option<u32>,
+    /// What the VM did when the newest sync snapshot was taken or received.
+    #[serde(default)]
+    pub run: Option<Run>,
+    /// The VM waits for the service's word whether its copy was replaced; until then this was taken from it.
+    #[serde(default)]
+    pub waits: Option<Taken>,
+    /// The copy was replaced while its node was away.
+    #[serde(default)]
+    pub replaced: bool,
+    /// Sync snapshots that could not be destroyed: they are no part of the migration any more.
+    #[serde(default)]
+    pub left: BTreeSet<String>,
+}
+
+/// What a VM has again if its copy was not replaced while its node was away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// It boots with its node.
+    pub autoboot: bool,
+    /// It is not hidden.
+    pub shown: bool,
+}
+
+impl Entry {
+    /// Returns true for the number of a snapshot that may have come in part.
+    pub fn may_lack(&self, number: u32) -> bool {
+        self.incoming && number > self.whole.unwrap_or(0)
+    }
+
+    fn new(about: &About) -> Entry {
+        Entry {
+            vm: about.vm,
+            end: about.end,
+            revision: about.revision,
+            hold: false,
+            hidden: false,
+            quotas: Properties::new(),
+            tight: BTreeSet::new(),
+            incoming: false,
+            whole: None,
+            run: None,
+            waits: None,
+            replaced: false,
+            left: BTreeSet::new(),
+        }
+    }
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    cn_uuid: String,
+    open: BTreeMap<Uuid, Entry>,
+}
+
+impl State for Kept {
+    const VERSION: u32 = 1;
+    const UNWRITTEN: &str = "the journal cannot be written: no order is taken";
+
+    fn is_same(&self, other: &Kept) -> bool {
+        self.open == other.open
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    migration: Uuid,
+    revision: u64,
+}
+
+/// Why a request is not taken, or something is not done.
+#[derive(Debug, thiserror::Error)]
+pub enum Unheard {
+    /// A higher revision of the record was heard.
+    #[error("revision {asked} of migration {migration} is old: {heard} was heard")]
+    Old {
+        /// The migration.
+        migration: Uuid,
+        /// The revision of the request.
+        asked: u64,
+        /// The one that was heard.
+        heard: u64,
+    },
+    /// The migration is over.
+    #[error("migration {0} is over")]
+    Over(Uuid),
+    /// The record is another VM's, or of the other copy.
+    #[error("migration {0} is known here for another VM or the other copy")]
+    Other(Uuid),
+    /// Nothing is said or done of a copy that may have been replaced.
+    #[error("it is not known yet whether the copy was replaced while its node was away")]
+    Waits,
+    /// Too many are open.
+    #[error("{OPEN} migrations are open on this node already")]
+    TooMany,
+    /// The journal cannot be written.
+    #[error(transparent)]
+    Unwritten(#[from] Unwritten),
+}
+
+/// The journal of an agent.
+pub struct Memory {
+    file: StateFile,
+    over_file: PathBuf,
+    /// One writes at a time.
+    writing: tokio::sync::Mutex<()>,
+    now: Mutex<Now>,
+}
+
+struct Now {
+    kept: Kept,
+    over: HashMap<Uuid, u64>,
+    /// When something of an open migration was heard last; none since the start.
+    heard: HashMap<Uuid, Instant>,
+    /// The file has all of it.
+    is_written: bool,
+}
+
+impl Memory {
+    /// Reads the journal of this node.
+    ///
+    /// # Errors
+    /// If it is there and cannot be used: without it old orders could be obeyed.
+    pub async fn read(dir: &Path, cn: Uuid) -> Result<Memory, Damage> {
+        let file = StateFile::new(dir, Arc::new(Notify::new()));
+        let cn_uuid = cn.to_string();
+        let open = file.read::<Kept>(&cn_uuid).await?.map(|kept| kept.open).unwrap_or_default();
+        let over_file = dir.join("over.log");
+        let path = over_file.clone();
+        let over = disk::blocking(move || read_over(&path)).await;
+        let over = over.unwrap_or_else(|| Err(io::Error::other("the read was aborted")));
+        let over = over.map_err(|source| Damage::Io { path: over_file.clone(), source })?;
+        let kept = Kept { version: Kept::VERSION, cn_uuid, open };
+        let now = Mutex::new(Now { kept, over, heard: HashMap::new(), is_written: true });
+        Ok(Memory { file, over_file, writing: tokio::sync::Mutex::default(), now })
+    }
+
+    fn now(&self) -> std::sync::MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what is known of an open migration.
+    pub fn get(&self, migration: Uuid) -> Option<Entry> {
+        self.now().kept.open.get(&migration).cloned()
+    }
+
+    /// Returns the open migrations.
+    pub fn open(&self) -> BTreeMap<Uuid, Entry> {
+        self.now().kept.open.clone()
+    }
+
+    /// Returns true if the migration is over.
+    pub fn is_over(&self, migration: Uuid) -> bool {
+        self.now().over.contains_key(&migration)
+    }
+
+    /// Returns true if nothing of an open migration was heard for so long, or since the start.
+    pub fn is_quiet(&self, migration: Uuid, span: Duration) -> bool {
+        self.now().heard.get(&migration).is_none_or(|at| at.elapsed() >= span)
+    }
+
+    /// Takes note of a request's revision, on the disk, so that older ones are refused from now on.
+    ///
+    /// # Errors
+    /// [`Unheard`].
+    pub async fn hear(&self, about: &About) -> Result<(), Unheard> {
+        let id = about.migration;
+        self.write(|now| {
+            if now.over.contains_key(&id) {
+                return Err(Unheard::Over(id));
+            }
+            let is_full = now.kept.open.len() >= OPEN;
+            let Some(entry) = now.kept.open.get_mut(&id) else {
+                if is_full {
+                    return Err(Unheard::TooMany);
+                }
+                now.kept.open.insert(id, Entry::new(about));
+                now.heard.insert(id, Instant::now());
+                return Ok(true);
+            };
+            if (entry.vm, entry.end) != (about.vm, about.end) {
+                return Err(Unheard::Other(id));
+            }
+            check(about, entry.revision)?;
+            if entry.waits.is_some() {
+                return Err(Unheard::Waits);
+            }
+            let is_new = entry.revision < about.revision;
+            entry.revision = about.revision;
+            now.heard.insert(id, Instant::now());
+            Ok(is_new)
+        })
+        .await
+    }
+
+    /// Refuses what has become old since it was heard.
+    ///
+    /// # Errors
+    /// [`Unheard::Old`], [`Unheard::Over`].
+    pub fn is_newest(&self, about: &About) -> Result<(), Unheard> {
+        match self.now().kept.open.get(&about.migration) {
+            Some(entry) => check(about, entry.revision),
+            None => Err(Unheard::Over(about.migration)),
+        }
+    }
+
+    /// Changes what is known of an open migration, on the disk before this returns.
+    ///
+    /// # Errors
+    /// [`Unheard::Over`], [`Unheard::Unwritten`].
+    pub async fn change(
+        &self,
+        migration: Uuid,
+        change: impl FnOnce(&mut Entry),
+    ) -> Result<(), Unheard> {
+        self.write(|now| {
+            let entry = now.kept.open.get_mut(&migration).ok_or(Unheard::Over(migration))?;
+            let before = entry.clone();
+            change(entry);
+            Ok(*entry != before)
+        })
+        .await
+    }
+
+    /// Remembers of a migration that it is over, and nothing else.
+    ///
+    /// # Errors
+    /// [`Unheard::Unwritten`].
+    pub async fn end(&self, about: &About) -> Result<(), Unheard> {
+        let line = Line { migration: about.migration, revision: about.revision };
+        let path = self.over_file.clone();
+        let is_new = self.now().over.insert(about.migration, about.revision).is_none();
+        if is_new {
+            let appended = disk::blocking(move || append(&path, &line)).await;
+            let appended =
+                appended.unwrap_or_else(|| Err(io::Error::other("the write was aborted")));
+            if let Err(error) = appended {
+                self.now().over.remove(&about.migration);
+                return Err(Unheard::Unwritten(Unwritten::from(error)));
+            }
+        }
+        self.write(|now| {
+            now.heard.remove(&about.migration);
+            Ok(now.kept.open.remove(&about.migration).is_some())
+        })
+        .await
+    }
+
+    /// Makes a change and writes the file. The change holds also where the file cannot be written: the agent then
+    /// refuses more than it would after a restart, never less.
+    async fn write(
+        &self,
+        change: impl FnOnce(&mut Now) -> Result<bool, Unheard>,
+    ) -> Result<(), Unheard> {
+        let _one_at_a_time = self.writing.lock().await;
+        let kept = {
+            let mut now = self.now();
+            let is_changed = change(&mut now)?;
+            now.is_written &= !is_changed;
+            if now.is_written {
+                return Ok(());
+            }
+            now.kept.clone()
+        };
+        self.file.write(kept).await?;
+        self.now().is_written = true;
+        Ok(())
+    }
+}
+
+fn check(about: &About, heard: u64) -> Result<(), Unheard> {
+    let (migration, asked) = (about.migration, about.revision);
+    if asked < heard { Err(Unheard::Old { migration, asked, heard }) } else { Ok(()) }
+}
+
+/// Reads the migrations that are over. A last line that is cut was never acknowledged.
+fn read_over(path: &Path) -> io::Result<HashMap<Uuid, u64>> {
+    let bytes = match disk::read(path, LONGEST) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashMap::new()),
+        Err(error) => return Err(error),
+    };
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    let whole = lines.iter().filter(|line| line.ends_with(b"\n"));
+    let lines: Vec<Line> = whole
+        .map(|line| serde_json::from_slice(line).map_err(io::Error::other))
+        .collect::<io::Result<_>>()?;
+    let newest = &lines[lines.len().saturating_sub(OVER)..];
+    if newest.len() < lines.len() || !bytes.is_empty() && !bytes.ends_with(b"\n") {
+        let mut text = Vec::new();
+        for line in newest {
+            serde_json::to_writer(&mut text, line)?;
+            text.push(b'\n');
+        }
+        let fresh = path.with_extension("new");
+        let mut file = std::fs::File::create(&fresh)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, path)?;
+    }
+    Ok(newest.iter().map(|line| (line.migration, line.revision)).collect())
+}
+
+fn append(path: &Path, line: &Line) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+    let whole = file.metadata()?.len();
+    let written = file.write_all(&text).and_then(|()| file.sync_all());
+    if written.is_err() {
+        file.set_len(whole)?;
+    }
+    written
+}

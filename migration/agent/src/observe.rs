@@ -1,0 +1,243 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What is true of a copy, of a VM and of the node, read after it was asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sdc_clients::vminfod::VmFields as _;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::failed::Failed;
+use super::node::NodeError;
+use super::parts::Parts;
+use super::sync;
+use super::vm::{self, Run};
+use migration_core::machine::{self, Copy, Snapshot};
+use migration_core::protocol::{Datasets, Node, Observe, Observed, Rest, Size};
+use migration_core::sync_plan::{Side, number_of};
+
+/// The version of the protocol.
+pub const PROTOCOL: u32 = 3;
+
+/// An observation names so many numbers at most.
+const MOST_NUMBERS: usize = 1000;
+
+/// Observes a copy.
+///
+/// # Errors
+/// If the request is old, or something cannot be read: an answer is never a guess.
+pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed> {
+    let about = &asked.about;
+    if !parts.memory.is_over(about.migration) {
+        parts.memory.hear(about).await?;
+    }
+    let held = parts.node.is_held(about.vm).await?;
+    let doing = || parts.works.of(about.migration).map(|work| work.doing());
+    let Some(object) = parts.node.vm(about.vm).await? else {
+        let node = machine::Node { held, copy: None };
+        return Ok(Observed { node, object: None, doing: doing() });
+    };
+    let entry = parts.memory.get(about.migration);
+    let mut taken = BTreeSet::new();
+    let (roots, side) = match vm::to_sync(&object) {
+        Some(_) => {
+            let sent = sync::sent(parts, &object).await?;
+            let roots: Vec<String> = sent.into_iter().map(|it| it.dataset).collect();
+            let mut side = parts.zfs.list(&roots, &[]).await?.side;
+            taken = numbers(&side);
+            let left = entry.as_ref().map(|entry| &entry.left);
+            side.snapshots.retain(|row| left.is_none_or(|left| !left.contains(&row.full_name())));
+            (roots, side)
+        }
+        None => (Vec::new(), Side::default()),
+    };
+    let may_lack = |it: &Snapshot| entry.as_ref().is_some_and(|entry| entry.may_lack(it.number));
+    let mut snapshots = snapshots(&roots, &side);
+    let is_partial = is_partial(&roots, &side) || snapshots.iter().any(may_lack);
+    snapshots.retain(|it| !may_lack(it));
+    let run = entry.as_ref().and_then(|entry| entry.run.as_ref());
+    let copy = Copy {
+        running: vm::is_running(&object),
+        hidden: object.is_hidden(),
+        autoboot: vm::has_autoboot(&object),
+        quota_lifted: entry.as_ref().is_some_and(|entry| !entry.quotas.is_empty()),
+        partial: is_partial,
+        started_since_snapshot: !snapshots.is_empty() && Run::of(&object).is_started_since(run),
+        taken: taken
+            .into_iter()
+            .filter(|number| !snapshots.iter().any(|it| it.number == *number))
+            .collect(),
+        snapshots,
+        protection: vm::protection(&object),
+        marked: vm::marked(&object, &side),
+    };
+    let node = machine::Node { held, copy: Some(copy) };
+    Ok(Observed { node, object: Some(object), doing: doing() })
+}
+
+/// Returns the sync snapshots that all datasets have, oldest first, with the GUID that the first of the roots has.
+pub fn snapshots(roots: &[String], side: &Side) -> Vec<Snapshot> {
+    let Some((first, others)) = roots.split_first() else { return Vec::new() };
+    let has = |root: &&String, name: &str| side.of(root).iter().any(|row| row.name == name);
+    // A child without any was made later.
+    let below = side.datasets.iter().filter(|dataset| side.last_number(dataset) > 0);
+    let others: Vec<&String> = others.iter().chain(below).collect();
+    let rows = side.of(first).into_iter();
+    let common = rows.filter(|row| others.iter().all(|root| has(root, &row.name)));
+    let snapshot = |row: &migration_core::sync_plan::Row| {
+        number_of(&row.name).map(|number| Snapshot { number, guid: row.guid })
+    };
+    common.filter_map(snapshot).collect()
+}
+
+/// Returns the numbers of all sync snapshots, the lowest first, at most so many.
+fn numbers(side: &Side) -> BTreeSet<u32> {
+    let all: BTreeSet<u32> = side.snapshots.iter().filter_map(|row| number_of(&row.name)).collect();
+    all.into_iter().take(MOST_NUMBERS).collect()
+}
+
+/// Returns true if a dataset was received in part, or some have a sync snapshot that others lack. A dataset without
+/// any was made later.
+fn is_partial(roots: &[String], side: &Side) -> bool {
+    let last = |dataset: &String| side.last_number(dataset);
+    let newest: BTreeSet<u32> =
+        side.datasets.iter().map(last).filter(|number| *number > 0).collect();
+    let lacks = roots.iter().any(|root| last(root) == 0);
+    !side.tokens.is_empty() || newest.len() > 1 || !newest.is_empty() && lacks
+}
+
+/// Returns what a VM uses.
+///
+/// # Errors
+/// If there is no such VM, or it cannot be read.
+pub async fn size(parts: &Parts, uuid: Uuid) -> Result<Size, Failed> {
+    let vm = parts.node.existing(uuid).await?;
+    let sent = sync::sent(parts, &vm).await?;
+    let roots: Vec<String> = sent.into_iter().map(|it| it.dataset).collect();
+    Ok(Size { bytes: used(parts, &roots).await? })
+}
+
+async fn used(parts: &Parts, datasets: &[String]) -> Result<u64, Failed> {
+    let used = parts.zfs.each("used", datasets).await?;
+    Ok(used.values().filter_map(|text| text.parse::<u64>().ok()).sum())
+}
+
+/// Returns the datasets of a VM.
+///
+/// # Errors
+/// As [`size`].
+pub async fn datasets(parts: &Parts, uuid: Uuid) -> Result<Datasets, Failed> {
+    let vm = parts.node.existing(uuid).await?;
+    let sent = sync::sent(parts, &vm).await?;
+    let roots: Vec<String> = sent.into_iter().map(|it| it.dataset).collect();
+    let listed = parts.zfs.list(&roots, &[]).await?;
+    Ok(Datasets { side: listed.side, referenced: listed.referenced, failed: None })
+}
+
+/// Returns the node.
+///
+/// # Errors
+/// If something cannot be read.
+pub async fn node(parts: &Parts) -> Result<Node, Failed> {
+    let answer = parts.node.vminfod().sysinfo().await.map_err(NodeError::from)?;
+    let sysinfo = answer.get("sysinfo").unwrap_or(&answer);
+    let text = |key: &str| sysinfo.get(key).and_then(Value::as_str).map(str::to_owned);
+    // What guests see of the CPU: its name, and how it supports them.
+    let cpu = text("CPU Type").map(|kind| match text("CPU Virtualization") {
+        Some(virtualization) => format!("{kind}, {virtualization}"),
+        None => kind,
+    });
+    let view = parts.node.vminfod().vms(false).await.map_err(NodeError::from)?;
+    let can = parts.zfs.can().await?;
+    let pool = parts.zfs.pool().to_owned();
+    let cipher = match can.encryption {
+        true => parts.zfs.each("encryption", std::slice::from_ref(&pool)).await?.remove(&pool),
+        false => None,
+    };
+    let free = parts.zfs.each("available", std::slice::from_ref(&pool)).await?;
+    Ok(Node {
+        cn: parts.cn,
+        version: PROTOCOL,
+        cpu,
+        platform: text("Live Image"),
+        now_ms: daemon::wall::now().as_millisecond(),
+        can_resume: can.resume,
+        has_bookmarks: can.bookmarks,
+        has_limits: Some(can.limits),
+        pool: Some(pool.clone()),
+        encrypted: Some(cipher.is_some_and(|cipher| cipher != "off" && cipher != "-")),
+        free_bytes: free.get(&pool).and_then(|text| text.parse().ok()),
+        mbps: parts.streams.rate.mbps(),
+        vms: view.vms.iter().filter_map(|vm| vm.uuid()?.parse().ok()).collect(),
+    })
+}
+
+/// Returns what migrations left on the node: hidden VMs, and what the journal has.
+///
+/// # Errors
+/// If something cannot be read.
+pub async fn copies(parts: &Parts) -> Result<Vec<Rest>, Failed> {
+    let view = parts.node.vminfod().vms(false).await.map_err(NodeError::from)?;
+    let hidden = view.vms.iter().filter(|vm| vm.is_hidden());
+    let hidden = hidden.filter_map(|vm| Some((vm.uuid()?.parse().ok()?, None)));
+    let mut found: BTreeMap<Uuid, Option<(Uuid, migration_core::journal::End)>> = hidden.collect();
+    for (migration, entry) in parts.memory.open() {
+        found.insert(entry.vm, Some((migration, entry.end)));
+    }
+    let mut rests = Vec::new();
+    for (vm, known) in found {
+        let root = format!("{}/{vm}", parts.zfs.pool());
+        let bytes = used(parts, &[root]).await?;
+        let (migration, end) = known.unzip();
+        rests.push(Rest { vm, migration, end, bytes });
+    }
+    Ok(rests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use migration_core::sync_plan::{Row, Token};
+
+    fn side(text: &str) -> Side {
+        let mut side = Side::default();
+        for word in text.split_whitespace() {
+            let (dataset, name) = word.split_once('@').unwrap_or((word, ""));
+            if !side.datasets.iter().any(|it| it == dataset) {
+                side.datasets.push(dataset.to_owned());
+            }
+            if !name.is_empty() {
+                let guid = name.len() as u64;
+                side.snapshots.push(Row {
+                    dataset: dataset.to_owned(),
+                    name: name.to_owned(),
+                    guid,
+                });
+            }
+        }
+        side
+    }
+
+    #[test]
+    fn a_copy_is_partial_where_some_datasets_have_received_more_than_others() {
+        for (roots, text, partial, numbers) in [
+            (vec!["a"], "a", false, vec![]),
+            (vec!["a"], "a@vm-migration-1 a/b@vm-migration-1", false, vec![1]),
+            (vec!["a"], "a@vm-migration-1 a@vm-migration-2 a/b@vm-migration-1", true, vec![1]),
+            (vec!["a"], "a@vm-migration-1 a/new", false, vec![1]),
+            (vec!["a", "d"], "a@vm-migration-1 d", true, vec![]),
+            (vec!["a", "d"], "a@vm-migration-1 a@u d@vm-migration-1", false, vec![1]),
+        ] {
+            let roots: Vec<String> = roots.into_iter().map(str::to_owned).collect();
+            let side = side(text);
+            assert_eq!(is_partial(&roots, &side), partial, "{text}");
+            let found: Vec<u32> = snapshots(&roots, &side).iter().map(|it| it.number).collect();
+            assert_eq!(found, numbers, "{text}");
+        }
+        let token = Token { dataset: "a".into(), text: "t".into(), guid: 0 };
+        assert!(is_partial(&["a".into()], &Side { tokens: vec![token], ..side("a") }));
+    }
+}

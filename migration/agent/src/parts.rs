@@ -1,0 +1,83 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The parts that the tasks share, each of which owns its state.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use daemon::command::Commands;
+use daemon::{Shutdown, Tasks};
+use uuid::Uuid;
+
+use super::counts::Counts;
+use super::memory::Memory;
+use super::node::Node;
+use super::peer::Peers;
+use super::wire::Wire;
+use super::work::{Work, Works};
+use super::zfs::Zfs;
+use migration_core::protocol::{About, Properties};
+use migration_core::stream::{Meter, Rate, Refusals, TokenKey, Tokens};
+
+/// What a token opens a stream for.
+#[derive(Debug)]
+pub struct Expected {
+    /// The receiver's copy.
+    pub about: About,
+    /// The dataset that is received into.
+    pub dataset: String,
+    /// It is an image's.
+    pub is_image: bool,
+    /// What the sender says is to be set on it afterwards.
+    pub properties: Properties,
+    /// The order to receive.
+    pub work: Arc<Work>,
+}
+
+/// What the streams of a node share.
+pub struct Streams {
+    /// Their connections.
+    pub wire: Arc<dyn Wire>,
+    /// Makes tokens of their ids.
+    pub key: TokenKey,
+    /// What may be opened.
+    pub tokens: Tokens<Expected>,
+    /// The limit of all of them.
+    pub rate: Rate,
+    /// Bytes that came in.
+    pub bytes_in: Meter,
+    /// Bytes that went out in orders that have ended.
+    pub bytes_out: AtomicU64,
+    /// What was refused.
+    pub refusals: Refusals,
+}
+
+/// The parts.
+pub struct Parts {
+    /// This node.
+    pub cn: Uuid,
+    /// Its programs.
+    pub commands: Arc<dyn Commands>,
+    /// Its VMs.
+    pub node: Node,
+    /// Its datasets.
+    pub zfs: Zfs,
+    /// Other agents.
+    pub peers: Peers,
+    /// What outlives the agent.
+    pub memory: Memory,
+    /// The streams.
+    pub streams: Streams,
+    /// The orders.
+    pub works: Works,
+    /// One change of the snapshots of volumes, or snapshot of a sync, at a time.
+    pub snapshots: tokio::sync::Mutex<()>,
+    /// What is counted.
+    pub counts: Counts,
+    /// The tasks.
+    pub tasks: Tasks,
+    /// Their end.
+    pub shutdown: Shutdown,
+}

@@ -1,0 +1,253 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The receiver's end of a sync: what it has, what must go, and the streams that it takes while `Receive` is its
+//! order.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::command::{Pipes, Program};
+use futures_util::FutureExt as _;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::failed::Failed;
+use super::parts::{Expected, Parts};
+use super::quotas;
+use super::vm::{self, Run};
+use super::wire::Connection;
+use super::work::Work;
+use super::zfs::{args, is_of};
+use super::{mounts, settled};
+use migration_core::journal::End;
+use migration_core::protocol::{Accepted, Clear, Datasets, Gone, Offer, Received, What};
+use migration_core::stream::{self, StreamError};
+
+/// `zfs receive` may work for so long after the end of its stream: less than the sender waits for the receipt.
+const TAKES: Duration = Duration::from_secs(280);
+/// `zfs receive` may take so long to end after its stream has.
+const SAYS: Duration = Duration::from_secs(10);
+
+/// The order to receive, while it lasts.
+///
+/// # Errors
+/// [`Failed::Cancelled`] where another order came, or none did.
+fn receiving(parts: &Parts, migration: Uuid) -> Result<Arc<Work>, Failed> {
+    let work = parts.works.of(migration);
+    let work = work.filter(|work| work.what == What::Receive && !work.is_cancelled());
+    work.ok_or(Failed::Cancelled)
+}
+
+/// Checks that the datasets are the VM's own.
+fn own(vm: Uuid, datasets: &[String]) -> Result<(), Failed> {
+    match datasets.iter().find(|dataset| !is_of(dataset, vm)) {
+        Some(foreign) => Err(Failed::Foreign(foreign.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Returns what there is.
+///
+/// # Errors
+/// [`Failed`].
+pub async fn received(parts: &Parts, asked: &Received) -> Result<Datasets, Failed> {
+    parts.memory.hear(&asked.about).await?;
+    own(asked.about.vm, &asked.datasets)?;
+    if let Some(number) = asked.whole {
+        let id = asked.about.migration;
+        parts
+            .memory
+            .change(id, |entry| (entry.incoming, entry.whole) = (false, Some(number)))
+            .await?;
+    }
+    let listed = parts.zfs.list(&asked.datasets, &asked.origins).await?;
+    let failed = parts.works.of(asked.about.migration).and_then(|work| work.last_failure());
+    Ok(Datasets { side: listed.side, referenced: listed.referenced, failed })
+}
+
+/// Removes what must go before a stream.
+///
+/// # Errors
+/// [`Failed`].
+pub async fn clear(parts: &Parts, clear: &Clear) -> Result<(), Failed> {
+    let (about, dataset) = (&clear.about, &clear.dataset);
+    parts.memory.hear(about).await?;
+    own(about.vm, std::slice::from_ref(dataset))?;
+    let work = receiving(parts, about.migration)?;
+    if clear.gone != Gone::Partial && about.end == End::Source {
+        return Err(Failed::Foreign(dataset.clone()));
+    }
+    is_off(parts, about.vm).await?;
+    work.cut_streams().await;
+    match &clear.gone {
+        Gone::Partial => parts.zfs.change(args(&["receive", "-A", dataset])).await?,
+        Gone::Snapshots(names) => {
+            for name in names {
+                parts.zfs.remove(args(&["destroy", &format!("{dataset}@{name}")])).await?;
+            }
+        }
+        Gone::Dataset => {
+            mounts::unmount(parts, dataset).await?;
+            parts.zfs.remove(args(&["destroy", "-r", dataset])).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the copy is stopped and hidden, or not there.
+async fn is_off(parts: &Parts, vm: Uuid) -> Result<(), Failed> {
+    let vm = parts.node.vm(vm).await?;
+    if vm.as_ref().is_none_or(vm::is_off) { Ok(()) } else { Err(Failed::NotOff) }
+}
+
+/// Takes an offer: makes room, and returns where the stream is expected.
+///
+/// # Errors
+/// [`Failed`].
+pub async fn accept(parts: &Parts, offer: Offer) -> Result<Accepted, Failed> {
+    let about = offer.about;
+    parts.memory.hear(&about).await?;
+    let work = receiving(parts, about.migration)?;
+    // The sender has given up the stream before this one.
+    work.cut_streams().await;
+    let dataset = &offer.dataset;
+    if let Some(image) = offer.image {
+        if *dataset != format!("{}/{image}", parts.zfs.pool()) || !offer.properties.is_empty() {
+            return Err(Failed::Foreign(dataset.clone()));
+        }
+    } else {
+        let of: Vec<String> = offer.properties.keys().cloned().chain([dataset.clone()]).collect();
+        own(about.vm, &of)?;
+        is_off(parts, about.vm).await?;
+        parts.memory.change(about.migration, |entry| entry.incoming = true).await?;
+        let known = parts.zfs.each("type", std::slice::from_ref(dataset)).await?;
+        if known.contains_key(dataset) {
+            mounts::unmount(parts, dataset).await?;
+            quotas::lift_all(parts, about.migration, dataset).await?;
+        }
+        quotas::expect(parts, about.migration, dataset, &offer.properties).await?;
+    }
+    let is_image = offer.image.is_some();
+    let Offer { dataset, properties, .. } = offer;
+    let expected = Expected { about, dataset, is_image, properties, work };
+    let token = parts.streams.tokens.issue(expected)?;
+    Ok(Accepted { address: parts.streams.wire.address(), token: token.id() })
+}
+
+/// Takes one connection: a stream that was offered, or nothing.
+pub async fn connection(parts: Arc<Parts>, connection: Connection) {
+    let streams = &parts.streams;
+    let opened = stream::accept(connection, &streams.tokens, &streams.refusals).await;
+    let (incoming, expected) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            tracing::warn!(%error, cause = error_cause(&error), "a stream was refused");
+            return;
+        }
+    };
+    let Some(running) = expected.work.stream() else { return };
+    let dataset = &expected.dataset;
+    // Dropping the stream kills `zfs receive`; what it has taken stays for the next try.
+    let done = tokio::select! {
+        () = parts.shutdown.wait() => return,
+        () = running.cut() => return,
+        done = take(&parts, incoming, &expected) => done,
+    };
+    let migration = expected.about.migration;
+    match done {
+        Ok(bytes) => tracing::info!(%migration, dataset, bytes, "received"),
+        Err(failed) => {
+            tracing::warn!(%migration, dataset, reason = %failed, "not received");
+            running.work().stream_failed(failed.failure());
+        }
+    }
+}
+
+fn error_cause(error: &StreamError) -> String {
+    std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
+}
+
+async fn take(
+    parts: &Parts,
+    incoming: stream::Incoming<Connection>,
+    expected: &Expected,
+) -> Result<u64, Failed> {
+    let (dataset, streams) = (&expected.dataset, &parts.streams);
+    let can = parts.zfs.can().await?;
+    let mut words = args(&["receive", "-u"]);
+    if !expected.is_image {
+        words.push("-F".to_owned());
+    }
+    if can.resume {
+        words.push("-s".to_owned());
+    }
+    if can.encryption {
+        words.extend(args(&["-x", "encryption"]));
+    }
+    words.push(dataset.clone());
+    let said =
+        |message: String| Failed::Command { verb: "receive", dataset: dataset.clone(), message };
+    let started = parts.commands.start(Program::Zfs, words, Pipes::In);
+    let (stdin, _, ended) = started.map_err(|error| said(error.to_string()))?.split();
+    let ended = ended.boxed().shared();
+    let mut unset = None;
+    let taken = async {
+        let late = || Err("it did not end in time".to_owned());
+        timeout(TAKES, ended.clone()).await.unwrap_or_else(|_| late()).map_err(io::Error::other)?;
+        let set = settle(parts, expected).await;
+        set.map_err(|failed| {
+            let text = failed.to_string();
+            unset = Some(failed);
+            io::Error::other(text)
+        })
+    };
+    let all = (&streams.rate, &streams.bytes_in, &streams.refusals);
+    let fed = incoming.feed(stdin, taken, all).await;
+    match fed {
+        Ok(bytes) => Ok(bytes),
+        Err(source) => {
+            if let Some(unset) = unset {
+                return Err(unset);
+            }
+            // Its stream has ended too early, and so does it.
+            let ended = timeout(SAYS, ended).await;
+            // Where it does not read on, it says why.
+            if let (StreamError::Sink(_), Ok(Err(message))) = (&source, ended) {
+                return Err(said(message));
+            }
+            Err(Failed::Stream { dataset: dataset.clone(), source })
+        }
+    }
+}
+
+/// Makes a dataset that has received everything one of the copy: its properties, its mounts. What the VM did until
+/// now has nothing to do with what came.
+async fn settle(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
+    if expected.is_image {
+        return Ok(());
+    }
+    let vm = parts.node.vm(expected.about.vm).await?;
+    let delegated = vm.as_ref().map(vm::delegated).unwrap_or_default();
+    give_to_zone(parts, &delegated).await?;
+    settled::set_again(parts, &expected.dataset, &expected.properties, &delegated).await?;
+    // From the top: what is mounted below a parent that is not stands in the parent's way.
+    let top: Vec<&str> = expected.dataset.splitn(3, '/').take(2).collect();
+    mounts::mount(parts, &top.join("/"), &delegated).await?;
+    // Read once more: how the VM last ended is in a file that is there now.
+    let run = parts.node.vm(expected.about.vm).await?.as_ref().map(Run::of);
+    Ok(parts.memory.change(expected.about.migration, |entry| entry.run = run).await?)
+}
+
+/// What is delegated to the VM by its own zone is the zone's, whatever came: a stream without properties says nothing,
+/// and the sender is not asked.
+async fn give_to_zone(parts: &Parts, delegated: &[String]) -> Result<(), Failed> {
+    for (name, zoned) in parts.zfs.each("zoned", delegated).await? {
+        if zoned == "off" {
+            parts.zfs.change(args(&["set", "zoned=on", &name])).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the services and other agents may ask: all of it signed.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::routing::{get, post, put};
+use axum::{Json, extract::rejection::JsonRejection};
+use daemon::http::{Body, Router, ok, refuse, signed, with_ping};
+use http::{Response, StatusCode};
+use sdc_clients::signed::Verifier;
+use serde::Serialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::failed::Failed;
+use super::memory::Unheard;
+use super::node::NodeError;
+use super::parts::Parts;
+use super::snapshots::{self, NotDone};
+use super::{carry, observe, receive};
+use migration_core::protocol::{Clear, Observe, Offer, Order, Rate, Received};
+
+/// The longest body: an order brings over metadata.
+const LONGEST: usize = 4 << 20;
+
+type Routes = State<Arc<Parts>>;
+type Named = Path<(Uuid, String)>;
+type Asked<T> = Result<Json<T>, JsonRejection>;
+
+/// Returns the routes of the control listener.
+pub fn control(parts: &Arc<Parts>, verifier: Arc<Verifier>) -> Router {
+    let routes = with_ping(Router::new())
+        .route("/observe", post(observed))
+        .route("/orders", post(ordered))
+        .route("/received", post(received))
+        .route("/clear", post(cleared))
+        .route("/streams", post(offered))
+        .route("/node", get(async |State(parts): Routes| answer(observe::node(&parts).await)))
+        .route("/copies", get(async |State(parts): Routes| answer(observe::copies(&parts).await)))
+        .route("/vms/{uuid}", get(object))
+        .route("/vms/{uuid}/size", get(size))
+        .route("/vms/{uuid}/datasets", get(datasets))
+        .route("/vms/{uuid}/snapshots", get(listed))
+        .route("/vms/{uuid}/snapshots/{name}", put(taken).delete(destroyed))
+        .route("/vms/{uuid}/snapshots/{name}/rollback", post(rolled_back))
+        .route("/rate", put(rate))
+        .with_state(Arc::clone(parts));
+    signed(routes, verifier, LONGEST)
+}
+
+async fn observed(State(parts): Routes, asked: Asked<Observe>) -> Response<Body> {
+    match asked {
+        Ok(Json(asked)) => answer(observe::observe(&parts, &asked).await),
+        Err(why) => invalid(&why),
+    }
+}
+
+async fn ordered(State(parts): Routes, asked: Asked<Order>) -> Response<Body> {
+    match asked {
+        Ok(Json(order)) => answer(carry::order(&parts, order).await.map_err(Failed::from)),
+        Err(why) => invalid(&why),
+    }
+}
+
+async fn received(State(parts): Routes, asked: Asked<Received>) -> Response<Body> {
+    match asked {
+        Ok(Json(asked)) => answer(receive::received(&parts, &asked).await),
+        Err(why) => invalid(&why),
+    }
+}
+
+async fn cleared(State(parts): Routes, asked: Asked<Clear>) -> Response<Body> {
+    match asked {
+        Ok(Json(clear)) => answer(receive::clear(&parts, &clear).await.map(|()| json!({}))),
+        Err(why) => invalid(&why),
+    }
+}
+
+async fn offered(State(parts): Routes, asked: Asked<Offer>) -> Response<Body> {
+    match asked {
+        Ok(Json(offer)) => answer(receive::accept(&parts, offer).await),
+        Err(why) => invalid(&why),
+    }
+}
+
+async fn object(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> {
+    answer(parts.node.existing(vm).await.map_err(Failed::from))
+}
+
+async fn size(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> {
+    answer(observe::size(&parts, vm).await)
+}
+
+async fn datasets(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> {
+    answer(observe::datasets(&parts, vm).await)
+}
+
+async fn rate(State(parts): Routes, asked: Asked<Rate>) -> Response<Body> {
+    match asked {
+        Ok(Json(Rate { mbps })) => {
+            tracing::info!(mbps, "the limit of the streams is changed");
+            parts.streams.rate.set(mbps);
+            ok(&json!({}))
+        }
+        Err(why) => invalid(&why),
+    }
+}
+
+async fn listed(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> {
+    done(snapshots::list(&parts, vm).await)
+}
+
+async fn taken(State(parts): Routes, Path((vm, name)): Named) -> Response<Body> {
+    done(snapshots::create(&parts, vm, &name).await)
+}
+
+async fn destroyed(State(parts): Routes, Path((vm, name)): Named) -> Response<Body> {
+    done(snapshots::destroy(&parts, vm, &name).await.map(|()| json!({})))
+}
+
+async fn rolled_back(State(parts): Routes, Path((vm, name)): Named) -> Response<Body> {
+    done(snapshots::roll_back(&parts, vm, &name).await)
+}
+
+fn done<T: Serialize>(done: Result<T, NotDone>) -> Response<Body> {
+    match done {
+        Ok(done) => answer(Ok(done)),
+        Err(not_done) => {
+            let (status, code) = not_done.answer();
+            refuse(status, code, &not_done.to_string())
+        }
+    }
+}
+
+fn invalid(why: &JsonRejection) -> Response<Body> {
+    refuse(StatusCode::UNPROCESSABLE_ENTITY, "InvalidParameters", &why.body_text())
+}
+
+fn answer<T: Serialize>(done: Result<T, Failed>) -> Response<Body> {
+    let failed = match done.map(|done| serde_json::to_value(done)) {
+        Ok(Ok(value)) => return ok(&value),
+        Ok(Err(error)) => {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            return refuse(status, "InternalError", &error.to_string());
+        }
+        Err(failed) => failed,
+    };
+    let (status, code) = match &failed {
+        Failed::Unheard(Unheard::Old { .. }) => (StatusCode::CONFLICT, "OldOrder"),
+        Failed::Unheard(Unheard::Over(_)) => (StatusCode::CONFLICT, "MigrationOver"),
+        Failed::Unheard(Unheard::Other(_)) => (StatusCode::CONFLICT, "OtherCopy"),
+        Failed::NotOff => (StatusCode::CONFLICT, "NotOff"),
+        Failed::Cancelled => (StatusCode::CONFLICT, "NotReceiving"),
+        Failed::Foreign(_) => (StatusCode::CONFLICT, "ForeignDataset"),
+        Failed::Node(NodeError::NoVm(_)) => (StatusCode::NOT_FOUND, "ResourceNotFound"),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
+    };
+    refuse(status, code, &failed.to_string())
+}

@@ -1,0 +1,204 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One agent: makes its parts and runs its tasks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::command::Commands;
+use daemon::http::Router;
+use daemon::state_file::Damage;
+use daemon::{Shutdown, Tasks};
+use prometheus_client::registry::Registry;
+use sdc_clients::http::Transport;
+use sdc_clients::signed::{Secret, Verifier};
+use sdc_clients::vminfod::Vminfod;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use super::memory::Memory;
+use super::node::Node;
+use super::parts::{Parts, Streams};
+use super::peer::Peers;
+use super::wire::Wire;
+use super::zfs::Zfs;
+use super::{boot, metrics, receive, report, routes};
+use migration_core::stream::{Meter, Rate, Refusals, TokenKey, Tokens};
+
+/// Between renewals of holds, and after one that failed.
+const RENEWS: Duration = Duration::from_secs(30 * 60);
+const RETRIES: Duration = Duration::from_secs(60);
+/// Connections for data at once.
+const CONNECTIONS: usize = 64;
+
+/// What an agent is made of.
+pub struct Setup {
+    /// The node.
+    pub cn: Uuid,
+    /// Its pool.
+    pub pool: String,
+    /// Where the journal is.
+    pub state_dir: PathBuf,
+    /// The data centre's secret.
+    pub secret: Secret,
+    /// Drawn for each process.
+    pub seed: [u8; 32],
+    /// The limit of the streams, in Mbit/s.
+    pub mbps: Option<u32>,
+    /// The node's programs.
+    pub commands: Arc<dyn Commands>,
+    /// The node's vminfod.
+    pub vminfod: Vminfod,
+    /// The connections for data.
+    pub wire: Arc<dyn Wire>,
+    /// Requests to other agents and to the service.
+    pub transport: Arc<dyn Transport>,
+}
+
+/// One agent.
+pub struct Agent {
+    parts: Arc<Parts>,
+    verifier: Arc<Verifier>,
+}
+
+impl Agent {
+    /// Makes an agent, with what it remembers. It runs until the shutdown.
+    ///
+    /// # Errors
+    /// If its journal cannot be used.
+    pub async fn new(setup: Setup, shutdown: &Shutdown) -> Result<Agent, Damage> {
+        let Setup { cn, pool, state_dir, secret, seed, mbps, .. } = setup;
+        let memory = Memory::read(&state_dir, cn).await?;
+        let verifier = Verifier::new(secret.clone(), &cn.to_string(), seed);
+        let key = TokenKey::of(&secret);
+        let parts = Parts {
+            cn,
+            node: Node::new(Arc::clone(&setup.commands), setup.vminfod),
+            zfs: Zfs::new(Arc::clone(&setup.commands), &pool),
+            commands: setup.commands,
+            peers: Peers::new(setup.transport, secret, cn),
+            memory,
+            streams: Streams {
+                wire: setup.wire,
+                tokens: Tokens::new(key.clone(), seed),
+                key,
+                rate: Rate::new(mbps),
+                bytes_in: Meter::default(),
+                bytes_out: std::sync::atomic::AtomicU64::new(0),
+                refusals: Refusals::default(),
+            },
+            works: super::work::Works::default(),
+            snapshots: tokio::sync::Mutex::default(),
+            counts: super::counts::Counts::default(),
+            tasks: Tasks::new(shutdown.clone()),
+            shutdown: shutdown.clone(),
+        };
+        Ok(Agent { parts: Arc::new(parts), verifier: Arc::new(verifier) })
+    }
+
+    /// Starts its tasks, which end with the shutdown.
+    pub fn start(&self) {
+        let parts = || Arc::clone(&self.parts);
+        self.parts.tasks.spawn_dropped("data", listen(parts()));
+        self.parts.tasks.spawn_dropped("holds", renew(parts()));
+    }
+
+    /// Asks the service at this address which copies were replaced, and does what it says.
+    pub fn ask_replaced(&self, service: String) {
+        let (parts, stop) = (Arc::clone(&self.parts), self.parts.shutdown.clone());
+        self.parts.tasks.spawn("replaced", async move {
+            // Dropping it at any await is safe: what waits still waits, and what was replaced is asked for again.
+            tokio::select! {
+                () = stop.wait() => {}
+                () = boot::ask(parts, service) => {}
+            }
+        });
+    }
+
+    /// Boots a VM that waits, by an operator's word. Returns false if it does not wait.
+    ///
+    /// # Errors
+    /// Why it does not boot.
+    pub async fn release(&self, vm: Uuid) -> Result<bool, String> {
+        boot::release(&self.parts, vm).await.map_err(|failed| failed.to_string())
+    }
+
+    /// Returns the routes of the control listener.
+    pub fn control(&self) -> Router {
+        routes::control(&self.parts, Arc::clone(&self.verifier))
+    }
+
+    /// Returns `/status`.
+    pub fn status(&self) -> Value {
+        report::status(&self.parts, &self.verifier)
+    }
+
+    /// Returns a registry with a reading of now.
+    pub fn metrics(&self) -> Registry {
+        metrics::registry(&self.parts, &self.verifier)
+    }
+
+    /// Waits until all tasks have ended, at most `deadline`.
+    pub async fn drain(&self, deadline: Duration) -> bool {
+        self.parts.tasks.drain(deadline).await
+    }
+}
+
+/// What the journal in `dir` says of this node's zones, done before they boot. Returns what was done.
+///
+/// # Errors
+/// If the journal cannot be used, or a zone not be changed.
+pub async fn boot(
+    dir: &Path,
+    commands: &dyn Commands,
+    (transport, secret): (Arc<dyn Transport>, Secret),
+    (service, cn): (&str, Uuid),
+) -> anyhow::Result<String> {
+    let memory = Memory::read(dir, cn).await?;
+    let peers = Peers::new(transport, secret, cn);
+    Ok(boot::before_zones(&memory, commands, &peers, (service, cn)).await?)
+}
+
+/// Takes connections for data.
+async fn listen(parts: Arc<Parts>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // More than that wait in the backlog.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        match parts.streams.wire.accept().await {
+            Ok(connection) => {
+                let of = Arc::clone(&parts);
+                parts.tasks.spawn("stream", async move {
+                    let _place = place;
+                    receive::connection(of, connection).await;
+                });
+            }
+            Err(error) => {
+                // Probably out of descriptors: the loop must neither end nor spin.
+                tracing::warn!(%error, "accept failed");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Renews the holds that the journal has.
+async fn renew(parts: Arc<Parts>) {
+    loop {
+        let mut wait = RENEWS;
+        for (migration, entry) in parts.memory.open() {
+            if !entry.hold {
+                continue;
+            }
+            if let Err(error) = parts.node.hold(entry.vm, migration).await {
+                tracing::error!(vm = %entry.vm, %error, "the hold of net-agent is not renewed");
+                wait = RETRIES;
+            }
+        }
+        tokio::time::sleep(wait).await;
+    }
+}

@@ -1,0 +1,114 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What people have set on datasets. The names are read first; what a tenant may have written is read apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::run::{Zfs, ZfsError, args};
+use migration_core::properties::{self, Carried};
+use migration_core::protocol::Properties;
+
+/// Received values count: they were set on the other node.
+const SET: [&str; 2] = ["-s", "local,received"];
+
+/// What is set on datasets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    /// What is carried.
+    pub carried: Properties,
+    /// Dataset and name of what a stream with properties brings, and nothing else does.
+    pub left: BTreeSet<(String, String)>,
+}
+
+impl Zfs {
+    /// Returns what people have set on a dataset and those below it.
+    ///
+    /// # Errors
+    /// As [`Zfs::get`].
+    pub async fn set_by_people(&self, dataset: &str) -> Result<Set, ZfsError> {
+        let mut found = Set::default();
+        let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let (mut of_words, mut words) = (BTreeSet::new(), BTreeSet::new());
+        let zoned = self.zoned(dataset).await?;
+        for (of, name) in self.names(dataset).await? {
+            match properties::judge(&name, zoned.contains(&of)) {
+                Carried::Word => {
+                    words.insert(name.clone());
+                    of_words.insert((of, name));
+                }
+                Carried::Text => texts.entry(of).or_default().push(name),
+                Carried::No if properties::is_missed(&name) => drop(found.left.insert((of, name))),
+                Carried::No => {}
+            }
+        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        if !words.is_empty() {
+            for row in self.get(&words, &[dataset.to_owned()], true).await? {
+                let key = (row.of, row.name);
+                if of_words.contains(&key) {
+                    let (of, name) = key;
+                    found.carried.entry(of).or_default().insert(name, row.value);
+                }
+            }
+        }
+        for (of, names) in texts {
+            for (name, value) in self.texts(&of, names).await? {
+                match properties::plain(&value) {
+                    Some(value) => {
+                        found.carried.entry(of.clone()).or_default().insert(name, value);
+                    }
+                    None => drop(found.left.insert((of.clone(), name))),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The datasets of a tree that are a zone's.
+    ///
+    /// # Errors
+    /// As [`Zfs::get`].
+    pub async fn zoned(&self, dataset: &str) -> Result<BTreeSet<String>, ZfsError> {
+        let rows = self.get(&["zoned"], &[dataset.to_owned()], true).await?;
+        let zoned = rows.into_iter().filter(|row| row.value == "on");
+        Ok(zoned.map(|row| row.of).collect())
+    }
+
+    /// The names of what is set, with the datasets. Neither can have a tab or a line end.
+    async fn names(&self, dataset: &str) -> Result<Vec<(String, String)>, ZfsError> {
+        let shape = ["-o", "name,property", "all", dataset];
+        let words = ["get", "-Hp", "-r"].iter().chain(&SET).chain(&shape);
+        let printed = self.bytes(words.map(|word| (*word).to_owned()).collect()).await?;
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        let pair = |line: &str| match line.split('\t').collect::<Vec<_>>()[..] {
+            [of, name] => Ok((of.to_owned(), name.to_owned())),
+            _ => Err(ZfsError::Odd { verb: "get", line: line.to_owned() }),
+        };
+        let rows = printed.lines().map(pair).collect::<Result<Vec<_>, _>>()?;
+        Ok(rows.into_iter().filter(|(of, _)| !of.contains(['@', '#'])).collect())
+    }
+
+    /// The values of user properties: all at once where each is one line, or else one by one.
+    async fn texts(
+        &self,
+        of: &str,
+        names: Vec<String>,
+    ) -> Result<Vec<(String, Vec<u8>)>, ZfsError> {
+        let all = names.join(",");
+        let shape = args(&["get", "-Hp", "-o", "property,value", &all, of]);
+        let printed = self.bytes(shape).await?;
+        if let Some(values) = properties::in_lines(&printed, &names) {
+            let values = values.into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>();
+            return Ok(names.into_iter().zip(values).collect());
+        }
+        let mut found = Vec::new();
+        for name in names {
+            if let Some(value) = self.text(&name, of).await? {
+                found.push((name, value));
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,103 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! An agent dies before and after each thing that it does to its node, and its successor goes on.
+
+use std::time::Duration;
+
+use migration_core::journal::End;
+use migration_core::protocol::{State, What};
+use simnode::node::Zfs;
+
+use crate::world::{VM, World};
+
+/// A sync while the VM runs, the switch's orders, and the restoration of quotas: what the service orders, given again
+/// until it is done.
+async fn story(world: &mut World, dies: End) -> bool {
+    let target = world.target.peer();
+    let orders = [
+        (End::Target, What::Hold),
+        (End::Target, What::Receive),
+        (End::Source, What::Send { number: 1, to: target.clone() }),
+        (End::Source, What::RestoreQuota),
+        (End::Target, What::RestoreQuota),
+        (End::Source, What::Autoboot { on: false }),
+        (End::Source, What::Stop),
+        (End::Target, What::Receive),
+        (End::Source, What::Send { number: 2, to: target }),
+        (End::Source, What::RestoreQuota),
+        (End::Target, What::RestoreQuota),
+        (End::Source, What::Hold),
+        (End::Source, What::Hide),
+        (End::Source, What::Forget { keep: Some(2) }),
+        (End::Target, What::Forget { keep: Some(2) }),
+        (End::Target, What::Show),
+        (End::Target, What::Release),
+        (End::Target, What::Boot),
+    ];
+    let mut has_died = false;
+    for (end, order) in orders {
+        loop {
+            let steps = world.cn(dies).programs.steps.clone();
+            let done = tokio::select! {
+                biased;
+                () = steps.stopped.notified() => None,
+                done = world.order(end, order.clone()) => Some(done),
+            };
+            match done {
+                Some(Ok(State::Done)) => break,
+                Some(Ok(State::Failed { fatal: true, error })) => panic!("{order:?}: {error}"),
+                Some(_) => {
+                    // The service waits, and gives the target's order again too.
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                None => {
+                    has_died = true;
+                    world.cn(dies).programs.steps.stop_at(None);
+                    let net = world.net.clone();
+                    let cn = match dies {
+                        End::Source => &mut world.source,
+                        End::Target => &mut world.target,
+                    };
+                    cn.kill(&net).await;
+                    cn.start(&net).await;
+                }
+            }
+            if matches!(order, What::Send { .. }) {
+                world.done(End::Target, What::Receive).await;
+            }
+        }
+    }
+    has_died
+}
+
+#[tokio::test(start_paused = true)] // M43
+async fn an_agent_may_die_before_and_after_everything_that_it_does() {
+    for dies in [End::Source, End::Target] {
+        let mut points = 0;
+        // Every third point, others for each end; all of them take two minutes.
+        let first = if dies == End::Source { 0 } else { 1 };
+        for half in (first..).step_by(3) {
+            let mut world = World::new(Zfs::Illumos).await;
+            let root = format!("zones/{VM}");
+            let quota = world.tight_quota();
+            world.cn(dies).programs.steps.stop_at(Some(half));
+            let has_died = story(&mut world, dies).await;
+            for cn in [&world.source, &world.target] {
+                assert_eq!(cn.get("quota", &root), quota, "{dies} dies at {half}");
+            }
+            let source = world.observe(End::Source).await.unwrap().node;
+            let target = world.observe(End::Target).await.unwrap().node;
+            assert!(source.held && !target.held, "{dies} dies at {half}");
+            let (source, target) = (source.copy.unwrap(), target.copy.unwrap());
+            assert!(source.is_off() && target.running && !target.hidden, "{dies} dies at {half}");
+            assert_eq!(source.snapshots, target.snapshots, "{dies} dies at {half}");
+            if !has_died {
+                break;
+            }
+            points += 1;
+        }
+        assert!(points > 6, "{dies} died at {points} points only");
+    }
+}

@@ -1,0 +1,309 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the owner of a VM writes and makes in what is delegated to it: texts, names, holds.
+
+use std::collections::BTreeMap;
+
+use daemon::command::{Commands as _, Pipes, Program};
+use migration_agent::wire::Wire as _;
+use migration_core::journal::End;
+use migration_core::protocol::{Accepted, Doing, Offer, Order, Properties, State, What};
+use migration_core::stream::{self, Meter, Rate, Refusals, TokenKey};
+use sdc_clients::Error;
+use simnode::node::Zfs;
+
+use crate::net::Port;
+use crate::world::{VM, World, finish, secret};
+
+fn data() -> String {
+    format!("zones/{VM}/data")
+}
+
+/// Gives an order until it has ended; returns how it went, with what it says it did without.
+async fn doing(world: &World, end: End, what: What) -> Doing {
+    loop {
+        let given =
+            Order { about: world.about(end, world.next()), wait_ms: 10_000, order: what.clone() };
+        let doing: Doing = world.post(world.cn(end), "orders", &given).await.unwrap();
+        if doing.state != State::Running {
+            return doing;
+        }
+    }
+}
+
+/// The sender's order and what it says.
+async fn sends(world: &World, number: u32) -> Doing {
+    world.done(End::Target, What::Receive).await;
+    doing(world, End::Source, What::Send { number, to: world.target.peer() }).await
+}
+
+#[tokio::test(start_paused = true)] // M90
+async fn a_text_that_looks_like_rows_changes_no_other_property_and_stops_nothing() {
+    let at = data();
+    let rows = format!(
+        "x\tlocal\n{at}\tzoned\toff\tlocal\n{at}\tmountpoint\t/opt/custom/smf\tlocal\n{at}\tcom.example:b\ty"
+    );
+    for zfs in [Zfs::Illumos, Zfs::Fuse] {
+        for text in [rows.as_str(), "first line\nsecond line", "tab\there", "one line"] {
+            let world = World::new(zfs).await;
+            world.source.programs.set(&at, "com.example:note", text);
+            world.source.programs.set(&at, "mountpoint", &format!("/{text}"));
+            world.source.programs.set(&at, "com.example:after", "two words");
+            assert_eq!(world.send(End::Source, 1).await.unwrap(), State::Done, "{text}");
+            finish(&world, 2).await;
+            assert_eq!(world.target.get("zoned", &at), "on");
+            assert_eq!(world.target.get("mounted", &at), "no");
+            assert_eq!(world.target.get("com.example:b", &at), "-");
+            assert_eq!(world.target.get("com.example:after", &at), "two words");
+            assert_eq!(
+                world.target.get("mountpoint", &at),
+                format!("/{text}"),
+                "the stream brought it"
+            );
+            let ran = world.target.programs.ran.lock().unwrap().clone();
+            let mounts: Vec<&String> =
+                ran.iter().filter(|line| line.contains("zfs mount")).collect();
+            assert!(mounts.iter().all(|line| line.ends_with(&format!("zones/{VM}"))), "{mounts:?}");
+            assert!(!ran.iter().any(|line| line.contains("mountpoint=")), "{ran:?}");
+        }
+    }
+}
+
+/// Sends `@2` of a dataset as a sender would that has a list of its own.
+async fn offer_and_send(world: &World, dataset: &str, properties: Properties) {
+    let about = world.about(End::Target, world.next());
+    let offer = Offer { about, dataset: dataset.to_owned(), image: None, properties };
+    let accepted: Accepted = world.post(&world.target, "streams", &offer).await.unwrap();
+    let token = TokenKey::of(&secret()).token(&accepted.token).unwrap();
+    let connection = Port::new(&world.net, "nobody").dial(&accepted.address).await.unwrap();
+    let words = ["send", "-p", "-I", "@vm-migration-1", &format!("{dataset}@2")];
+    let started =
+        world.source.programs.start(Program::Zfs, words.map(str::to_owned).into(), Pipes::Out);
+    let (_, stdout, ended) = started.unwrap().split();
+    let ended = async { ended.await.map_err(std::io::Error::other) };
+    let (rate, meter, refusals) = (Rate::new(None), Meter::default(), Refusals::default());
+    let sent = stream::send(stdout, ended, connection, &token, (&rate, &meter, &refusals));
+    sent.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)] // M91
+async fn the_receiver_sets_nothing_that_it_would_not_carry_itself() {
+    let world = World::new(Zfs::Illumos).await;
+    assert_eq!(world.send(End::Source, 1).await.unwrap(), State::Done);
+    let at = data();
+    let set: BTreeMap<String, String> = [
+        ("zoned", "off"),
+        ("mountpoint", "/opt/custom/smf"),
+        ("canmount", "on"),
+        ("com.example:lines", "a\nb"),
+        ("com.example:note", "x"),
+        ("compression", "gzip"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let root = BTreeMap::from([("mountpoint".to_owned(), "/etc".to_owned())]);
+    world.source.programs.zfs(&format!("snapshot {at}@2"));
+    world.done(End::Target, What::Receive).await;
+    offer_and_send(
+        &world,
+        &at,
+        Properties::from([(at.clone(), set), (format!("zones/{VM}"), root)]),
+    )
+    .await;
+    for (name, want) in [
+        ("zoned", "on"),
+        ("mountpoint", &format!("/{at}")),
+        ("com.example:lines", "-"),
+        ("com.example:note", "x"),
+        ("compression", "gzip"),
+    ] {
+        assert_eq!(world.target.get(name, &at), want, "{name}");
+    }
+    assert_eq!(world.target.get("mountpoint", &format!("zones/{VM}")), format!("/zones/{VM}"));
+    let foreign = Properties::from([("zones/other".to_owned(), BTreeMap::new())]);
+    let about = world.about(End::Target, world.next());
+    let offer = Offer { about, dataset: at, image: None, properties: foreign };
+    let refused: Result<Accepted, Error> = world.post(&world.target, "streams", &offer).await;
+    assert!(refused.unwrap_err().to_string().contains("zones/other"));
+}
+
+#[tokio::test(start_paused = true)] // M92
+async fn every_name_that_zfs_allows_is_sent_and_its_snapshots_are_forgotten() {
+    for (zfs, is_encrypted) in [(Zfs::Illumos, false), (Zfs::Fuse, false), (Zfs::Illumos, true)] {
+        let world = World::new(zfs).await;
+        if is_encrypted {
+            world.source.programs.encrypt();
+            world.target.programs.encrypt();
+        }
+        let at = data();
+        let long = format!("x{}", "y".repeat(120));
+        let names = ["a_b", "a_b/-x:y.z", "A_B", "a", "a/...", "a/.../c", &long];
+        for name in names {
+            world.source.programs.zfs_named(&format!("create {at}/{name}"));
+        }
+        world.source.programs.zfs_named(&format!("snapshot {at}/a_b@it_is:-.1"));
+        assert_eq!(world.send(End::Source, 1).await.unwrap(), State::Done, "{zfs:?}");
+        world.source.programs.zfs_named(&format!("create {at}/a_b/later_one"));
+        world.source.programs.zfs_named(&format!("snapshot {at}/a_b/later_one@x_y"));
+        world.source.programs.zfs_named(&format!("destroy -r {at}/a/.../c"));
+        finish(&world, 2).await;
+        let tree = |cn: &crate::world::Cn| {
+            let all = cn.programs.node.datasets().unwrap();
+            let rows =
+                all.sorted().into_iter().filter(|row| row.name.starts_with(&format!("zones/{VM}")));
+            rows.map(|row| row.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(tree(&world.source), tree(&world.target), "{zfs:?}");
+        for end in [End::Source, End::Target] {
+            world.done(end, What::Forget { keep: None }).await;
+            let left: Vec<String> = tree(world.cn(end))
+                .into_iter()
+                .filter(|name| name.contains("@vm-migration-"))
+                .collect();
+            assert!(left.is_empty(), "{left:?}");
+        }
+        let seen = world.observe(End::Source).await.unwrap().node.copy.unwrap();
+        assert!(seen.snapshots.is_empty() && !seen.partial);
+        world.done(End::Target, What::Delete).await;
+        assert!(tree(&world.target).is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)] // M92
+async fn a_name_without_room_for_a_snapshot_is_told() {
+    let world = World::new(Zfs::Illumos).await;
+    let at = format!("{}/{}", data(), "x".repeat(245 - data().len()));
+    world.source.programs.zfs(&format!("create {at}"));
+    let failed = world.send(End::Source, 1).await.unwrap();
+    assert!(
+        matches!(&failed, State::Failed { error, fatal: true } if error.contains(&at) && error.contains("240 bytes")),
+        "{failed:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)] // M92
+async fn what_is_held_is_named_and_blocks_no_end() {
+    for zfs in [Zfs::Illumos, Zfs::Fuse] {
+        let world = World::new(zfs).await;
+        let at = data();
+        assert_eq!(world.send(End::Source, 1).await.unwrap(), State::Done);
+        world.source.programs.zfs(&format!("hold mine {at}@vm-migration-1"));
+        assert_eq!(world.send(End::Source, 2).await.unwrap(), State::Done);
+        for keep in [Some(2), None] {
+            let said = doing(&world, End::Source, What::Forget { keep }).await;
+            assert_eq!(said.state, State::Done, "{keep:?}");
+            let is_named = said
+                .warnings
+                .iter()
+                .any(|text| text.starts_with(&format!("{at}@vm-migration-1 is left")));
+            assert_eq!(is_named, keep.is_some(), "{:?}", said.warnings);
+        }
+        // The service sees that it is done, and that the number is taken.
+        let seen = world.observe(End::Source).await.unwrap().node.copy.unwrap();
+        assert!(seen.snapshots.is_empty() && !seen.partial, "{seen:?}");
+        assert!(seen.taken.contains(&1), "{seen:?}");
+        world.done(End::Source, What::Over).await;
+        let snapshots = world.source.programs.zfs("list -H -o name -t snapshot -r zones");
+        assert_eq!(snapshots.matches("@vm-migration-").count(), 1, "{snapshots}");
+    }
+}
+
+#[tokio::test(start_paused = true)] // M92
+async fn what_cannot_be_destroyed_with_a_copy_is_named_and_left() {
+    let world = World::new(Zfs::Illumos).await;
+    world.target.verbs().delete(&VM.to_string()).await.unwrap();
+    let root = format!("zones/{VM}");
+    for line in [
+        format!("create {root}"),
+        format!("snapshot {root}@x"),
+        format!("clone {root}@x zones/kept"),
+    ] {
+        world.target.programs.zfs(&line);
+    }
+    let said = doing(&world, End::Target, What::Delete).await;
+    assert_eq!(said.state, State::Done, "{said:?}");
+    assert!(said.warnings[0].starts_with(&format!("{root} is left: ")), "{:?}", said.warnings);
+    assert!(world.observe(End::Target).await.unwrap().node.copy.is_none());
+}
+
+#[tokio::test(start_paused = true)] // M93
+async fn an_encrypted_node_sends_each_dataset_by_itself_and_the_properties_apart() {
+    for is_target_encrypted in [true, false] {
+        let world = World::new(Zfs::Illumos).await;
+        let at = data();
+        world.source.programs.encrypt();
+        if is_target_encrypted {
+            world.target.programs.encrypt();
+        }
+        world.source.programs.zfs(&format!("create {at}/child"));
+        world.source.programs.zfs(&format!("set recordsize=16384 {at}/child"));
+        world.source.programs.set(&format!("{at}/child"), "com.example:note", "two words");
+        world.source.programs.set(&at, "com.example:lines", "a\nb");
+        world.source.programs.set(&at, "mountpoint", "/var/db");
+        let origin = world.source.get("origin", &format!("zones/{VM}"));
+        let said = sends(&world, 1).await;
+        assert_eq!(said.state, State::Done, "{said:?}");
+        let left = |name: &str| said.warnings.contains(&format!("{name} of {at} is not carried"));
+        assert!(left("com.example:lines") && left("mountpoint"), "{:?}", said.warnings);
+        world.source.programs.zfs(&format!("snapshot {at}@people"));
+        world.write("more", 2, 30_000);
+        world.source.programs.zfs(&format!("create {at}/new"));
+        assert_eq!(world.send(End::Source, 2).await.unwrap(), State::Done);
+        world.source.programs.zfs(&format!("destroy {at}@people"));
+        world.source.programs.zfs(&format!("destroy -r {at}/new"));
+        finish(&world, 3).await;
+        // But for the properties that are named, all is the same.
+        assert_eq!(world.source.snapshots(), world.target.snapshots());
+        assert_eq!(world.target.get("origin", &format!("zones/{VM}")), origin);
+        assert_eq!(world.target.get("zoned", &at), "on");
+        assert_eq!(world.target.get("mounted", &format!("{at}/child")), "no");
+        assert_eq!(world.target.get("recordsize", &format!("{at}/child")), "16384");
+        assert_eq!(world.target.get("com.example:note", &format!("{at}/child")), "two words");
+        assert_eq!(world.target.get("quota", &format!("zones/{VM}")), (10u64 << 30).to_string());
+        let root = if is_target_encrypted { "zones" } else { "-" };
+        assert_eq!(world.target.get("encryptionroot", &format!("{at}/child")), root);
+    }
+}
+
+#[tokio::test(start_paused = true)] // M93
+async fn an_encrypted_stream_that_is_cut_goes_on_and_what_is_locked_says_so() {
+    for at in [20_000, 100_000, 180_000] {
+        let world = World::new(Zfs::Illumos).await;
+        world.source.programs.encrypt();
+        world.target.programs.encrypt();
+        world.net.fails(crate::net::Fault::Cut(at));
+        let failed = world.send(End::Source, 1).await.unwrap();
+        assert!(matches!(failed, State::Failed { fatal: false, .. }), "{failed:?}");
+        assert_eq!(world.send(End::Source, 1).await.unwrap(), State::Done, "{at}");
+        world.target.programs.zfs("unload-key zones");
+        world.write("later", 3, 20_000);
+        let locked = world.send(End::Source, 2).await.unwrap();
+        assert!(
+            matches!(&locked, State::Failed { error, .. } if error.contains("key")),
+            "{locked:?}"
+        );
+        world.target.programs.zfs("load-key zones");
+        finish(&world, 3).await;
+        assert_eq!(world.source.snapshots(), world.target.snapshots());
+    }
+}
+
+#[tokio::test(start_paused = true)] // M93
+async fn a_dataset_with_a_key_of_its_own_is_not_sent_as_plain_text() {
+    let world = World::new(Zfs::Illumos).await;
+    world.source.programs.encrypt();
+    let own = format!("{}/secret", data());
+    world.source.programs.zfs(&format!("create {own}"));
+    let encrypted = |all: &mut simnode::datasets::Datasets| {
+        all.encrypt(&own);
+        Ok(Vec::new())
+    };
+    world.source.programs.node.zfs(encrypted).unwrap();
+    let failed = world.send(End::Source, 1).await.unwrap();
+    assert!(
+        matches!(&failed, State::Failed { error, fatal: true } if error.contains(&own)),
+        "{failed:?}"
+    );
+}

@@ -1,0 +1,305 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Two nodes with a VM each, their agents, and a service that gives orders.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use daemon::Shutdown;
+use migration_agent::{Agent, Setup};
+use migration_core::journal::End;
+use migration_core::protocol::{About, Doing, Observe, Observed, Order, Peer, State, What};
+use sdc_clients::http::{Call, Transport};
+use sdc_clients::signed::{Secret, Signed};
+use sdc_clients::vminfod::Vminfod;
+use sdc_clients::{Error, Http};
+use serde_json::{Value, json};
+use simnode::node::Zfs;
+use simnode::trees::Tree;
+use simnode::{CreateOptions, Node, Verbs, Wait};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::commands::Programs;
+use crate::net::{Net, Port, ToAgents, ToVminfod};
+
+pub const VM: Uuid = Uuid::from_u128(0x0b4a4a3e_8b7c_4a09_9c3e_2a5d8f5e0c11);
+pub const MIGRATION: Uuid = Uuid::from_u128(0x5e0c_11aa);
+
+pub fn secret() -> Secret {
+    Secret::of(b"the secret of the data centre, long enough").unwrap()
+}
+
+/// One node.
+pub struct Cn {
+    pub programs: Programs,
+    seen: Node,
+    pub uuid: Uuid,
+    dir: TempDir,
+    host: String,
+    running: Option<(Agent, Shutdown)>,
+    starts: u8,
+}
+
+/// Both.
+pub struct World {
+    pub source: Cn,
+    pub target: Cn,
+    pub net: Arc<Net>,
+    revision: AtomicU64,
+}
+
+impl Cn {
+    fn new(name: &str, zfs: Zfs) -> Cn {
+        let dir = TempDir::new().unwrap();
+        // The same seed: both have the same images.
+        let uuid = Uuid::new_v4();
+        let options = CreateOptions {
+            vms: 0,
+            cn_uuid: Some(uuid.to_string()),
+            ..CreateOptions::new(dir.path().join("node"))
+        };
+        let mut node = Node::create(&options).unwrap();
+        let seen = node.clone(); // vminfod lists as illumos does
+        node.set_info(|info| info.zfs = zfs).unwrap();
+        let host = format!("{name}.example");
+        let programs = Programs::new(&node);
+        Cn { programs, seen, uuid, dir, host, running: None, starts: 0 }
+    }
+
+    /// Starts the agent.
+    pub async fn start(&mut self, net: &Arc<Net>) {
+        self.starts += 1;
+        let shutdown = Shutdown::new();
+        let vminfod = Arc::new(ToVminfod(self.seen.clone()));
+        let vminfod = Http::with_transport("http://127.0.0.1:9090", "test", vminfod).unwrap();
+        let setup = Setup {
+            cn: self.uuid,
+            pool: "zones".to_owned(),
+            state_dir: self.dir.path().join("state"),
+            secret: secret(),
+            seed: [self.starts; 32],
+            mbps: None,
+            commands: Arc::new(self.programs.clone()),
+            vminfod: Vminfod::with_http(vminfod.without_retries()),
+            wire: Arc::new(Port::new(net, &self.host)),
+            transport: Arc::new(ToAgents(Arc::clone(net))),
+        };
+        let agent = Agent::new(setup, &shutdown).await.unwrap();
+        agent.start();
+        net.connect(&self.host, Some(agent.control()));
+        self.running = Some((agent, shutdown));
+    }
+
+    /// Lets the agent ask the service at this host.
+    pub fn asks(&self, service: &str) {
+        self.running.as_ref().unwrap().0.ask_replaced(format!("http://{service}"));
+    }
+
+    /// Kills the agent: nothing that it does goes on.
+    pub async fn kill(&mut self, net: &Net) {
+        net.connect(&self.host, None);
+        let (agent, shutdown) = self.running.take().unwrap();
+        shutdown.trigger();
+        agent.drain(Duration::from_secs(3600)).await;
+    }
+
+    pub fn peer(&self) -> Peer {
+        Peer { cn: self.uuid, url: format!("http://{}:5314", self.host) }
+    }
+
+    pub fn status(&self) -> Value {
+        self.running.as_ref().unwrap().0.status()
+    }
+
+    /// A client that signs for this agent.
+    pub fn client(&self, net: &Arc<Net>, secret: Secret) -> Http {
+        let inner: Arc<dyn Transport> = Arc::new(ToAgents(Arc::clone(net)));
+        let signed = Signed::new(inner, secret, &self.uuid.to_string());
+        let url = format!("http://{}:5314", self.host);
+        Http::with_transport(&url, "test", Arc::new(signed)).unwrap().without_retries()
+    }
+
+    pub fn verbs(&self) -> Verbs {
+        Verbs::new(&self.programs.node, Wait::none())
+    }
+
+    /// Each dataset of the VM with what it contains, its snapshots with what they contain, and what people set.
+    pub fn contents(&self) -> Contents {
+        let node = &self.programs.node;
+        let all = node.datasets().unwrap();
+        let rows = all.tree(&format!("zones/{VM}")).into_iter();
+        rows.map(|row| {
+            let mut own: BTreeMap<String, String> =
+                all.own_properties(&row.name).into_iter().collect();
+            own.retain(|key, _| key != "origin");
+            let snapshots = all.snapshots(&row.name).into_iter();
+            let snapshots = snapshots.map(|snapshot| {
+                let contents = node.contents(&all, &snapshot.name).unwrap();
+                (snapshot.name.clone(), (snapshot.guid().unwrap(), contents))
+            });
+            let contents = node.contents(&all, &row.name).unwrap();
+            (row.name.clone(), (contents, snapshots.collect(), own))
+        })
+        .collect()
+    }
+
+    /// Each dataset of the VM with what it contains, and its snapshots.
+    pub fn snapshots(&self) -> Vec<(String, Tree, Snapshots)> {
+        let all = self.contents().into_iter();
+        all.map(|(name, (contents, snapshots, _))| (name, contents, snapshots)).collect()
+    }
+
+    /// A property of one of the VM's datasets.
+    pub fn get(&self, property: &str, dataset: &str) -> String {
+        let text = self.programs.zfs(&format!("get -Hp -o value {property} {dataset}"));
+        text.trim().to_owned()
+    }
+}
+
+/// By name: GUID and contents.
+pub type Snapshots = BTreeMap<String, (u64, Tree)>;
+
+/// Of each dataset: contents, snapshots, properties.
+pub type Contents = BTreeMap<String, (Tree, Snapshots, BTreeMap<String, String>)>;
+
+impl World {
+    /// A VM that runs on the source, and its hidden target.
+    pub async fn new(zfs: Zfs) -> World {
+        let source = Cn::new("source", zfs);
+        let target = Cn::new("target", zfs);
+        let mut world = World { source, target, net: Arc::default(), revision: AtomicU64::new(0) };
+        let images = world.source.programs.zfs("list -H -o name -t snapshot -r zones");
+        let is_root =
+            |image: &&str| world.source.get("type", &image.replace("@final", "")) == "filesystem";
+        let image = images.lines().find(is_root).unwrap();
+        let image = image.trim_start_matches("zones/").trim_end_matches("@final").to_owned();
+        let payload = json!({
+            "uuid": VM.to_string(), "brand": "joyent", "alias": "web", "quota": 10, "ram": 256,
+            "image_uuid": image, "delegate_dataset": true, "autoboot": true, "tags": {"role": "www"},
+        });
+        world.source.verbs().create(payload.as_object().unwrap()).await.unwrap();
+        let mut hidden = payload.clone();
+        hidden["autoboot"] = json!(false);
+        hidden["do_not_inventory"] = json!(true);
+        hidden["tags"] = json!({});
+        world.target.verbs().create(hidden.as_object().unwrap()).await.unwrap();
+        world.write("motd", 1, 200_000);
+        world.source.programs.zfs(&format!("set a:b=c zones/{VM}"));
+        world.start().await;
+        world
+    }
+
+    pub async fn start(&mut self) {
+        let net = Arc::clone(&self.net);
+        self.source.start(&net).await;
+        self.target.start(&net).await;
+    }
+
+    /// Sets a quota of the source's root that is nearly used up, and returns it.
+    pub fn tight_quota(&self) -> String {
+        let root = format!("zones/{VM}");
+        let used: u64 = self.source.get("used", &root).parse().unwrap();
+        let quota = (used + used / 40).to_string();
+        self.source.programs.zfs(&format!("set quota={quota} {root}"));
+        quota
+    }
+
+    /// The VM writes a file in its root, and one in what is delegated to it.
+    pub fn write(&self, name: &str, byte: u8, len: usize) {
+        let node = &self.source.programs.node;
+        node.write_file(&format!("zones/{VM}"), &format!("root/{name}"), &vec![byte; len]).unwrap();
+        node.write_file(&format!("zones/{VM}/data"), name, &vec![byte ^ 0xff; len]).unwrap();
+    }
+
+    pub fn cn(&self, end: End) -> &Cn {
+        match end {
+            End::Source => &self.source,
+            End::Target => &self.target,
+        }
+    }
+
+    pub fn about(&self, end: End, revision: u64) -> About {
+        About { migration: MIGRATION, revision, vm: VM, end }
+    }
+
+    /// The next revision of the record.
+    pub fn next(&self) -> u64 {
+        self.revision.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub async fn post<T: serde::de::DeserializeOwned>(
+        &self,
+        cn: &Cn,
+        route: &str,
+        body: &impl serde::Serialize,
+    ) -> Result<T, Error> {
+        let call = Call::new(http::Method::POST, &[route]).json(body);
+        let call = call.timeout(Duration::from_secs(3600));
+        cn.client(&self.net, secret()).execute(call).await?.json("an answer")
+    }
+
+    pub async fn observe(&self, end: End) -> Result<Observed, Error> {
+        let about = self.about(end, self.next());
+        self.post(self.cn(end), "observe", &Observe { about }).await
+    }
+
+    /// What is true of a copy, asked with this revision.
+    pub async fn observe_at(&self, end: End, revision: u64) -> migration_core::machine::Node {
+        let about = self.about(end, revision);
+        let seen: Observed = self.post(self.cn(end), "observe", &Observe { about }).await.unwrap();
+        seen.node
+    }
+
+    /// Gives an order and waits for its end, giving it again as the service does.
+    pub async fn order(&self, end: End, order: What) -> Result<State, Error> {
+        loop {
+            let about = self.about(end, self.next());
+            let given = Order { about, wait_ms: 10_000, order: order.clone() };
+            let doing: Doing = self.post(self.cn(end), "orders", &given).await?;
+            if doing.state != State::Running {
+                return Ok(doing.state);
+            }
+        }
+    }
+
+    /// The same for an order that must be done.
+    pub async fn done(&self, end: End, order: What) {
+        assert_eq!(self.order(end, order.clone()).await.unwrap(), State::Done, "{order:?}");
+    }
+
+    /// Sends the snapshot of this number to the other copy.
+    pub async fn send(&self, from: End, number: u32) -> Result<State, Error> {
+        self.done(from.other(), What::Receive).await;
+        self.order(from, What::Send { number, to: self.cn(from.other()).peer() }).await
+    }
+
+    /// Checks that both copies are the same, but for what only one of them has: later writes, other snapshots.
+    pub fn are_same(&self) {
+        let (source, target) = (self.source.contents(), self.target.contents());
+        assert_eq!(source.keys().collect::<Vec<_>>(), target.keys().collect::<Vec<_>>());
+        for (name, (contents, snapshots, own)) in &source {
+            let (their_contents, their_snapshots, their_own) = &target[name];
+            assert!(contents == their_contents, "{name} has other contents");
+            assert_eq!(own, their_own, "{name}");
+            let names = |all: &Snapshots| -> Vec<(String, u64)> {
+                all.iter().map(|(name, (guid, _))| (name.clone(), *guid)).collect()
+            };
+            assert_eq!(names(snapshots), names(their_snapshots), "{name}");
+            assert!(snapshots == their_snapshots, "{name}: a snapshot has other contents");
+        }
+    }
+}
+
+/// Stops the source, and brings the target to its last state.
+pub async fn finish(world: &World, number: u32) {
+    world.done(End::Source, What::Autoboot { on: false }).await;
+    world.done(End::Source, What::Stop).await;
+    assert_eq!(world.send(End::Source, number).await.unwrap(), State::Done);
+    world.done(End::Source, What::RestoreQuota).await;
+    world.done(End::Target, What::RestoreQuota).await;
+}

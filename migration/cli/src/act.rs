@@ -1,0 +1,317 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Begin, sync, switch and the other actions: ask, order, watch.
+
+use std::process::ExitCode;
+
+use daemon::cli::screen;
+use daemon::exit;
+use sdc_clients::migrations::{Estimate, Migration, Options};
+use sdc_clients::vmapi::Vm;
+use sdc_clients::{Class, Error};
+
+use super::args::{Consent, NAME, Placed};
+use super::ask::{Stake, called, confirm, is_asked, takes};
+use super::loss;
+use super::services::{Services, node};
+use super::show::{Style, waits_for};
+use super::watching::{Watched, follow};
+use migration_core::time::Time;
+
+/// Ctrl-C: 128 and SIGINT.
+const LEFT: u8 = 130;
+/// What was asked was not wanted.
+const REFUSED: u8 = exit::FAILED;
+
+/// The commands of one run.
+pub(super) struct Act<'a> {
+    pub services: &'a Services,
+    pub style: Style,
+}
+
+impl Act<'_> {
+    /// Begins a migration, or all of it.
+    pub(super) async fn begin(&self, placed: &Placed, automatic: bool) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(&placed.vm).await?;
+        let mut options = options(placed)?;
+        options.migration_automatic = automatic;
+        if !is_asked(placed.consent) {
+            return self.order(&vm, "begin", &options).await;
+        }
+        let name = self.name(&vm).await;
+        let (verb, then) = match automatic {
+            true => ("migrate", ""),
+            false => ("begin migrating", " After the begin phase you can sync and switch."),
+        };
+        let cn = options.override_server_uuid.as_deref();
+        let estimate = self.estimate(&vm, cn, "The migration").await?;
+        let text = format!("This will {verb} instance {name}.\n{estimate}{then}");
+        self.ordered(&vm, "begin", &text, Stake::Undoable, placed.consent, &options).await
+    }
+
+    /// Schedules a migration, or changes its time.
+    pub(super) async fn schedule(&self, placed: &Placed, time: &str) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(&placed.vm).await?;
+        let mut options = options(placed)?;
+        options.scheduled_timestamp = Some(time.to_owned());
+        let name = self.name(&vm).await;
+        let text = format!("This will migrate instance {name} at the time {time:?}.");
+        if !confirm(&text, Stake::Undoable, placed.consent)? {
+            return Ok(ExitCode::from(REFUSED));
+        }
+        let answer = self.services.migrations.act(&vm, "schedule", &options).await?;
+        let migration = answer.migration.unwrap_or_default();
+        let when = migration.scheduled_timestamp.as_deref().unwrap_or(time);
+        if answer.job_uuid.is_none() {
+            return say(&format!("The migration switches at {when}"));
+        }
+        say(&format!("Scheduling migration: it begins and syncs now, and switches at {when}"))?;
+        for warning in &answer.warnings {
+            say(&format!("# Warning: {warning}"))?;
+        }
+        self.watch(&vm, Some("schedule")).await
+    }
+
+    /// Forgets the time of a switch.
+    pub(super) async fn unschedule(&self, vm: &str) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(vm).await?;
+        self.services.migrations.act(&vm, "unschedule", &Options::default()).await?;
+        say("The migration is no longer scheduled")
+    }
+
+    /// Syncs.
+    pub(super) async fn sync(&self, vm: &str) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(vm).await?;
+        self.order(&vm, "sync", &Options::default()).await
+    }
+
+    /// Pauses.
+    pub(super) async fn pause(&self, vm: &str) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(vm).await?;
+        self.order(&vm, "pause", &Options::default()).await
+    }
+
+    /// Switches, also without the node of the source.
+    pub(super) async fn switch(
+        &self,
+        vm: &str,
+        source_dead: Option<&str>,
+        consent: Consent,
+    ) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(vm).await?;
+        let source_dead = source_dead.map(node).transpose()?;
+        if source_dead.is_none() && !is_asked(consent) {
+            return self.order(&vm, "switch", &Options::default()).await;
+        }
+        let name = self.name(&vm).await;
+        let (text, stake) = match &source_dead {
+            Some(cn) => {
+                let migration = self.services.migrations.get(&vm).await?;
+                (loss::of_source(&name, cn, &migration, now()), Stake::Data)
+            }
+            None => {
+                let takes = self.estimate(&vm, None, "The rest of the migration").await?;
+                (format!("This will switch instance {name}.\n{takes}"), Stake::Undoable)
+            }
+        };
+        let options = Options { source_dead, ..Options::default() };
+        self.ordered(&vm, "switch", &text, stake, consent, &options).await
+    }
+
+    /// Aborts.
+    pub(super) async fn abort(
+        &self,
+        vm: &str,
+        force: bool,
+        consent: Consent,
+    ) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(vm).await?;
+        let options = Options { force, ..Options::default() };
+        if !is_asked(consent) {
+            return self.order(&vm, "abort", &options).await;
+        }
+        let text = format!(
+            "This will abort migration of instance {}.\nYou will need to start a new migration if you wish \
+             to migrate this instance.",
+            self.name(&vm).await
+        );
+        self.ordered(&vm, "abort", &text, Stake::Undoable, consent, &options).await
+    }
+
+    /// Goes back to the source.
+    pub(super) async fn rollback(
+        &self,
+        vm: &str,
+        discard: bool,
+        target_dead: Option<&str>,
+        consent: Consent,
+    ) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(vm).await?;
+        let target_dead = target_dead.map(node).transpose()?;
+        let options = Options { discard, target_dead, ..Options::default() };
+        if !discard && !is_asked(consent) {
+            return self.order(&vm, "rollback", &options).await;
+        }
+        let name = self.name(&vm).await;
+        let (text, stake) = if discard {
+            let migration = self.services.migrations.get(&vm).await?;
+            // Where the nodes do not answer, the age alone is known.
+            let compared = self.services.migrations.verify(&vm).await.ok();
+            (loss::of_target(&name, &migration, compared.as_ref(), now()), Stake::Data)
+        } else {
+            let text = format!(
+                "This will move instance {name} back to its old node, with what it wrote since the switch."
+            );
+            (text, Stake::Undoable)
+        };
+        self.ordered(&vm, "rollback", &text, stake, consent, &options).await
+    }
+
+    /// Deletes the source.
+    pub(super) async fn finalize(
+        &self,
+        vm: &str,
+        force: bool,
+        consent: Consent,
+    ) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(vm).await?;
+        let options = Options { force, ..Options::default() };
+        if !force && !is_asked(consent) {
+            return self.order(&vm, "finalize", &options).await;
+        }
+        let name = self.name(&vm).await;
+        let migration = self.services.migrations.get(&vm).await?;
+        let source = migration.source_server_uuid.as_deref().unwrap_or("its old node");
+        let text = format!(
+            "This will delete the copy of instance {name} on {source}.\nThere is no rollback after that."
+        );
+        let (text, stake) = match force {
+            true => (text + "\nIt may be the only whole copy: see verify.", Stake::Data),
+            false => (text, Stake::Undoable),
+        };
+        self.ordered(&vm, "finalize", &text, stake, consent, &options).await
+    }
+
+    /// Watches.
+    pub(super) async fn watch(&self, vm: &str, action: Option<&str>) -> anyhow::Result<ExitCode> {
+        match follow(&self.services.migrations, vm, action, self.style).await? {
+            Watched::Ended(ending) if ending.is_failure => {
+                eprintln!("{}", ending.text);
+                Ok(ExitCode::from(exit::FAILED))
+            }
+            Watched::Ended(ending) => say(&ending.text),
+            Watched::Left => {
+                eprintln!(
+                    "The migration goes on. Watch it with: {NAME} watch {vm}\nPause or abort it with: {NAME} \
+                     pause {vm}, {NAME} abort {vm}"
+                );
+                Ok(ExitCode::from(LEFT))
+            }
+        }
+    }
+
+    async fn ordered(
+        &self,
+        vm: &str,
+        action: &str,
+        text: &str,
+        stake: Stake,
+        consent: Consent,
+        options: &Options,
+    ) -> anyhow::Result<ExitCode> {
+        match confirm(text, stake, consent)? {
+            true => self.order(vm, action, options).await,
+            false => Ok(ExitCode::from(REFUSED)),
+        }
+    }
+
+    /// Orders an action and watches it.
+    async fn order(&self, vm: &str, action: &str, options: &Options) -> anyhow::Result<ExitCode> {
+        let answer = self.services.migrations.act(vm, action, options).await?;
+        let Some(job) = answer.job_uuid else {
+            return say(match action {
+                "finalize" => "Migration was finalized",
+                "abort" => "Migration was aborted",
+                _ => "OK",
+            });
+        };
+        say(&format!("# Migration {action} running in job {job}"))?;
+        for warning in &answer.warnings {
+            say(&format!("# Warning: {warning}"))?;
+        }
+        if let Some(why) = answer.migration.as_ref().and_then(waiting) {
+            say(&why)?;
+        }
+        self.watch(vm, Some(action)).await
+    }
+
+    /// Returns how people call a VM; an unknown one by its uuid.
+    async fn name(&self, vm: &str) -> String {
+        let found = self.services.vmapi.get_vm(vm).await.ok();
+        called(vm, found.as_ref().and_then(alias))
+    }
+
+    /// Returns what it takes, as a sentence. What stands against it is an error: there is nothing to ask.
+    async fn estimate(&self, vm: &str, cn: Option<&str>, what: &str) -> Result<String, Error> {
+        match self.services.migrations.estimate(vm, cn).await {
+            Ok(estimate) => Ok(takes(what, &estimate)),
+            Err(error) if matches!(error.class(), Class::Protocol | Class::Server) => {
+                Ok(format!("How long it takes is not known: {}.", error.message()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Prints an estimate as JSON.
+    pub(super) async fn print_estimate(
+        &self,
+        vm: &str,
+        cn: Option<&str>,
+        full: bool,
+    ) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(vm).await?;
+        let cn = cn.map(node).transpose()?;
+        let value = match full {
+            true => {
+                let found: Estimate = self.services.migrations.estimate(&vm, cn.as_deref()).await?;
+                serde_json::to_value(&found)?
+            }
+            false => {
+                let size = self.services.migrations.estimate_size(&vm, cn.as_deref()).await?;
+                serde_json::json!({ "size": size })
+            }
+        };
+        say(&format!("{value:#}"))
+    }
+}
+
+/// Returns the time.
+pub(super) fn now() -> Time {
+    Time::from_millis(daemon::wall::now().as_millisecond())
+}
+
+/// Prints a line.
+pub(super) fn say(line: &str) -> anyhow::Result<ExitCode> {
+    screen::write(&format!("{line}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a VM's alias.
+pub(super) fn alias(vm: &Vm) -> Option<&str> {
+    vm.other.get("alias").and_then(serde_json::Value::as_str)
+}
+
+/// What a migration that is queued waits for.
+fn waiting(migration: &Migration) -> Option<String> {
+    waits_for(migration).map(|why| format!("Queued: {why}"))
+}
+
+fn options(placed: &Placed) -> anyhow::Result<Options> {
+    Ok(Options {
+        override_server_uuid: placed.cn.as_deref().map(node).transpose()?,
+        affinity: placed.affinity.clone(),
+        ..Options::default()
+    })
+}

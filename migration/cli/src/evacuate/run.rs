@@ -1,0 +1,296 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Evacuates a node: reserves it, migrates its VMs as many at once as the node may have, gives it back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use daemon::cli::screen::visible;
+use daemon::cli::{Layout, Progress, screen};
+use daemon::exit;
+use sdc_clients::Error;
+use sdc_clients::migrations::{MigrationQuery, Options};
+use sdc_clients::vmapi::VmQuery;
+use serde_json::{Map, Value, json};
+
+use super::memory::{Memory, Note};
+use super::plan::{self, Known, Next};
+use crate::act::{alias, say};
+use crate::args::{Consent, NAME};
+use crate::ask::{Stake, confirm};
+use crate::services::Services;
+use crate::show::Style;
+
+/// Migrations at once where the service does not say.
+const UNSAID: usize = 1;
+/// Ctrl-C: 128 and SIGINT.
+const LEFT: u8 = 130;
+
+/// One evacuation.
+pub(crate) struct Evacuation<'a> {
+    services: &'a Services,
+    cn: String,
+    style: Style,
+    memory: Memory,
+    vms: BTreeMap<String, Known>,
+    /// The VMs that this run has begun or resumed.
+    tried: BTreeSet<String>,
+}
+
+impl<'a> Evacuation<'a> {
+    /// Prepares one; nothing is asked yet.
+    pub(crate) fn of(services: &'a Services, cn: String, style: Style) -> Evacuation<'a> {
+        let memory = Memory::of(&services.state_dir, &cn);
+        let (vms, tried) = (BTreeMap::new(), BTreeSet::new());
+        Evacuation { services, cn, style, memory, vms, tried }
+    }
+
+    /// Prints what would be done. Exit 1 if a VM cannot move.
+    pub(crate) async fn dry_run(&mut self, layout: &Layout) -> anyhow::Result<ExitCode> {
+        self.look().await?;
+        self.estimate().await?;
+        self.print(layout)?;
+        let count = plan::count(&self.vms, &self.cn, &self.tried);
+        Ok(if count.stay > 0 { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
+    }
+
+    /// Moves all VMs, or goes on with that.
+    pub(crate) async fn run(
+        &mut self,
+        layout: &Layout,
+        consent: Consent,
+    ) -> anyhow::Result<ExitCode> {
+        self.look().await?;
+        let here = self.vms.values().filter(|known| known.is_here).count();
+        let text = format!(
+            "This will move {here} instances off node {}, which gets no new ones meanwhile.",
+            self.cn
+        );
+        if !confirm(&text, Stake::Undoable, consent)? {
+            return Ok(ExitCode::from(exit::FAILED));
+        }
+        self.reserve().await?;
+        let mut interrupted = pin!(tokio::signal::ctrl_c());
+        loop {
+            if self.memory.read()?.is_none_or(|note| note.paused) {
+                say("The evacuation was paused or ended by another command")?;
+                return Ok(ExitCode::from(exit::FAILED));
+            }
+            let is_over = match self.round().await {
+                Ok(is_over) => is_over,
+                Err(error) if error.is_retryable() => {
+                    eprintln!("{NAME}: {error}; trying again");
+                    false
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if is_over {
+                return self.finish(layout).await;
+            }
+            // Both arms are cancel-safe.
+            tokio::select! {
+                () = tokio::time::sleep(self.services.poll) => {}
+                _ = &mut interrupted => {
+                    eprintln!(
+                        "The migrations that run go on, and the node gets no new instances. Go on with: {NAME} \
+                         evacuate {0}\nPause it with: {NAME} evacuate {0} --pause. Give the node back with: \
+                         {NAME} evacuate {0} --release",
+                        self.cn
+                    );
+                    return Ok(ExitCode::from(LEFT));
+                }
+            }
+        }
+    }
+
+    /// Pauses what runs, and lets nothing begin.
+    pub(crate) async fn pause(&mut self) -> anyhow::Result<ExitCode> {
+        let Some(note) = self.memory.read()? else {
+            anyhow::bail!("no evacuation of node {} is under way here", self.cn);
+        };
+        self.memory.write(Note { paused: true, ..note })?;
+        let shown = Progress::begin("pausing what syncs");
+        loop {
+            self.look().await?;
+            let runs = self.vms.iter().filter(|(_, known)| {
+                plan::next(known, &self.cn, true) == Next::Runs
+                    && known.migration.as_ref().is_some_and(|it| it.automatic)
+            });
+            let runs: Vec<(String, bool)> = runs
+                .map(|(vm, known)| {
+                    (vm.clone(), known.migration.as_ref().is_some_and(|it| it.phase == "sync"))
+                })
+                .collect();
+            if runs.is_empty() {
+                break;
+            }
+            shown.say(&format!("{} still run; begin and switch end first", runs.len()));
+            for (vm, _) in runs.iter().filter(|(_, is_sync)| *is_sync) {
+                let asked = self.services.migrations.act(vm, "pause", &Options::default()).await;
+                // It may have ended meanwhile: then the next look says so.
+                if let Err(error) = asked.map(drop).or_else(refused) {
+                    return Err(error.into());
+                }
+            }
+            tokio::time::sleep(self.services.poll).await;
+        }
+        drop(shown);
+        say(&format!("The evacuation is paused. Go on with: {NAME} evacuate {}", self.cn))
+    }
+
+    /// Gives the node back to placement.
+    pub(crate) async fn release(&self) -> anyhow::Result<ExitCode> {
+        let Some(note) = self.memory.read()? else {
+            return say(&format!("No evacuation of node {} is under way here", self.cn));
+        };
+        if !note.was_reserved {
+            self.set_reserved(false).await?;
+        }
+        self.memory.remove()?;
+        say(match note.was_reserved {
+            true => "The evacuation is over. The node was reserved before, and stays so",
+            false => "The evacuation is over. The node may get new instances again",
+        })
+    }
+
+    /// Lets the node get no new VMs. What it was before is noted first.
+    async fn reserve(&self) -> anyhow::Result<()> {
+        if let Some(note) = self.memory.read()? {
+            return self.memory.write(Note { paused: false, ..note });
+        }
+        let server = self.services.cnapi()?.get_server(&self.cn).await.context("CNAPI")?;
+        let was_reserved = server.reserved == Some(true);
+        self.memory.write(Note { was_reserved, paused: false })?;
+        if was_reserved { Ok(()) } else { self.set_reserved(true).await }
+    }
+
+    async fn set_reserved(&self, reserved: bool) -> anyhow::Result<()> {
+        let Value::Object(change) = json!({ "reserved": reserved }) else { return Ok(()) };
+        let cnapi = self.services.cnapi()?;
+        cnapi.update_server(&self.cn, &change).await.context("CNAPI does not take `reserved`")
+    }
+
+    /// Looks, begins and resumes what may. Returns true if nothing is left to do.
+    async fn round(&mut self) -> Result<bool, Error> {
+        self.look().await?;
+        if plan::count(&self.vms, &self.cn, &self.tried).left == 0 {
+            return Ok(true);
+        }
+        let limit = self.limit().await?;
+        let starts = plan::starts(&self.vms, &self.cn, &self.tried, limit);
+        for (vm, next) in starts {
+            let action = if next == Next::Begin { "begin" } else { "sync" };
+            let is_begin = next == Next::Begin;
+            let options = Options { migration_automatic: is_begin, ..Options::default() };
+            self.tried.insert(vm.clone());
+            match self.services.migrations.act(&vm, action, &options).await {
+                Ok(_) => {}
+                Err(error) if error.status().is_some_and(|status| status < 500) => {
+                    if let Some(known) = self.vms.get_mut(&vm) {
+                        known.refusal = Some(error.message().to_owned());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    async fn finish(&mut self, layout: &Layout) -> anyhow::Result<ExitCode> {
+        self.look().await?;
+        let plan::Count { moved, stay, .. } = plan::count(&self.vms, &self.cn, &self.tried);
+        self.vms.retain(|_, known| plan::next(known, &self.cn, true) != Next::Moved);
+        if stay > 0 {
+            self.print(layout)?;
+        }
+        say(&format!("{moved} moved, {stay} stay"))?;
+        if moved > 0 {
+            say(&format!("Their old copies stay until: {NAME} finalize VM"))?;
+        }
+        self.release().await?;
+        Ok(if stay > 0 { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
+    }
+
+    /// Reads the VMs and migrations of the node. Prints what became of each since the last look.
+    async fn look(&mut self) -> Result<(), Error> {
+        let query = VmQuery {
+            server_uuid: Some(self.cn.clone()),
+            state: Some("active".to_owned()),
+            fields: ["state", "alias"].map(str::to_owned).into(),
+            ..VmQuery::default()
+        };
+        let here = self.services.vmapi.list_vms(&query).await?;
+        let cn = Some(self.cn.clone());
+        let query = MigrationQuery { source_server_uuid: cn, ..MigrationQuery::default() };
+        let migrations = self.services.migrations.list(&query).await?;
+        let is_first = self.vms.is_empty();
+        let before: BTreeMap<String, String> =
+            self.vms.iter().map(|(vm, known)| (vm.clone(), plan::state(known))).collect();
+        for known in self.vms.values_mut() {
+            (known.is_here, known.migration) = (false, None);
+        }
+        for vm in here {
+            let known = self.vms.entry(vm.uuid.clone()).or_default();
+            known.is_here = true;
+            known.alias = alias(&vm).unwrap_or_default().to_owned();
+        }
+        // The newest comes first.
+        let named = migrations.into_iter().rev().filter(|it| !it.vm_uuid.is_empty());
+        for migration in named {
+            let known = self.vms.entry(migration.vm_uuid.clone()).or_default();
+            known.migration = Some(migration);
+        }
+        for (vm, known) in self.vms.iter().filter(|_| !is_first) {
+            let now = plan::state(known);
+            if before.get(vm) != Some(&now) {
+                let line = format!("{vm} {}: {}\n", visible(&known.alias), visible(&now));
+                // A reader that went away does not end an evacuation.
+                let _gone = screen::write(&line);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks what each VM takes, or what stands against it.
+    async fn estimate(&mut self) -> Result<(), Error> {
+        let shown = Progress::begin("estimating");
+        let all = self.vms.len();
+        for (at, (vm, known)) in self.vms.iter_mut().enumerate() {
+            shown.say(&format!("estimating, {at} of {all}"));
+            match self.services.migrations.plan(vm, None).await {
+                Ok(estimate) => known.estimate = Some(estimate),
+                Err(error) if error.status().is_some() => {
+                    known.refusal = Some(error.message().to_owned());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// How many migrations the node may have at once.
+    async fn limit(&self) -> Result<usize, Error> {
+        const NAME: &str = "max_running_migrations_per_cn";
+        let read = |settings: &Map<String, Value>| settings.get(NAME).and_then(Value::as_u64);
+        let own = self.services.migrations.settings(Some(&self.cn)).await?;
+        let limit = match read(&own) {
+            Some(limit) => Some(limit),
+            None => read(&self.services.migrations.settings(None).await?),
+        };
+        Ok(limit.map_or(UNSAID, |limit| usize::try_from(limit).unwrap_or(usize::MAX)))
+    }
+
+    fn print(&self, layout: &Layout) -> anyhow::Result<()> {
+        screen::write(&plan::table(&self.vms, &self.cn, &self.tried, layout, self.style.screen)?)?;
+        Ok(())
+    }
+}
+
+/// A refusal is no failure where it only says that it is too late.
+fn refused(error: Error) -> Result<(), Error> {
+    if error.status().is_some_and(|status| status < 500) { Ok(()) } else { Err(error) }
+}

@@ -1,0 +1,195 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `sdc-migrate`: asks, orders and shows. What is printed is made by pure modules from records and events.
+//!
+//! A refusal of the service is `Error: MESSAGE` on stderr, as the shipped tool prints it; any other failure is one
+//! line with the program's name.
+
+#![forbid(unsafe_code)]
+
+// Blank lines keep the modules in layer order.
+
+mod evacuate;
+
+mod settings;
+
+mod act;
+
+mod watching;
+
+mod ask;
+
+mod services;
+
+mod loss;
+
+mod verify;
+
+mod show;
+
+mod steps;
+
+mod plain;
+
+mod units;
+
+mod args;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use daemon::cli::{self, Screen, screen};
+use daemon::exit;
+use sdc_clients::migrations::MigrationQuery;
+
+use self::act::{Act, now, say};
+use self::args::{Allowing, Cli, MigrationList, NAME, Reach, Verb};
+use self::evacuate::Evacuation;
+use self::services::{Services, node};
+use self::show::{Shape, Style};
+
+/// Runs the program; `args` begin with its name.
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let cli: Cli = match cli::parse(args) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let colours = Screen::of_stdout();
+    let screen = Screen { colour: colours.colour && !cli.no_ansi, ..colours };
+    let style = Style { ansi: !cli.no_ansi, screen };
+    cli::run(NAME, async {
+        let done = answer(cli.verb, &cli.reach, style).await;
+        done.unwrap_or_else(failed)
+    })
+}
+
+/// Prints why a command failed.
+fn failed(error: anyhow::Error) -> ExitCode {
+    let refusal = error.chain().find_map(|cause| cause.downcast_ref::<sdc_clients::Error>());
+    match refusal.filter(|refusal| refusal.status().is_some_and(|status| status >= 400)) {
+        Some(refusal) => {
+            eprintln!("Error: {}", refused(refusal));
+            ExitCode::from(exit::FAILED)
+        }
+        None => cli::finish(NAME, Err(error)),
+    }
+}
+
+/// Returns what the service said; of wrong parameters, which.
+fn refused(refusal: &sdc_clients::Error) -> String {
+    let text = |it: &serde_json::Value, key: &str| it[key].as_str().map(str::to_owned);
+    let faults = refusal.errors().iter().filter_map(|it| {
+        Some(format!("{}: {}", text(it, "field")?, text(it, "message").or(text(it, "code"))?))
+    });
+    let faults: Vec<String> = faults.collect();
+    let all = match faults.is_empty() {
+        true => refusal.message().to_owned(),
+        false => format!("{} ({})", refusal.message(), faults.join(", ")),
+    };
+    screen::visible(&all)
+}
+
+async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitCode> {
+    if let Verb::Generated(asked) = &verb {
+        return Ok(cli::print(NAME, &asked.text::<Cli>().context("the manual pages")?));
+    }
+    let services = Services::find(reach)?;
+    let act = Act { services: &services, style };
+    match verb {
+        Verb::Get { vm, json } => get(&services, &vm, json, style).await,
+        Verb::List(list_args) => list(&services, &list_args, style).await,
+        Verb::Estimate { vm, cn, full } => act.print_estimate(&vm, cn.as_deref(), full).await,
+        Verb::Migrate { placed } => act.begin(&placed, true).await,
+        Verb::Begin { placed } => act.begin(&placed, false).await,
+        Verb::Sync { vm } => act.sync(&vm).await,
+        Verb::Switch { vm, source_dead, consent } => {
+            act.switch(&vm, source_dead.as_deref(), consent).await
+        }
+        Verb::Pause { vm } => act.pause(&vm).await,
+        Verb::Abort { vm, force, consent } => act.abort(&vm, force, consent).await,
+        Verb::Rollback { vm, discard, target_dead, consent } => {
+            act.rollback(&vm, discard, target_dead.as_deref(), consent).await
+        }
+        Verb::Finalize { vm, force, consent } => act.finalize(&vm, force, consent).await,
+        Verb::Watch { vm } => act.watch(&services.vm(&vm).await?, None).await,
+        Verb::Schedule { placed, time } => act.schedule(&placed, &time).await,
+        Verb::Unschedule { vm } => act.unschedule(&vm).await,
+        Verb::Verify { vm, list } => {
+            let vm = services.vm(&vm).await?;
+            let compared = services.migrations.verify(&vm).await?;
+            screen::write(&verify::table(&compared, &list.layout(), style.screen)?)?;
+            let sentence = verify::sentence(&compared);
+            if compared.equal {
+                let layout = list.layout();
+                let is_for_people = !layout.json && !layout.asks_for_table();
+                return if is_for_people { say(sentence) } else { Ok(ExitCode::SUCCESS) };
+            }
+            eprintln!("{sentence}");
+            Ok(ExitCode::from(exit::FAILED))
+        }
+        Verb::Evacuate { cn, dry_run, pause, release, list, consent } => {
+            let mut evacuation = Evacuation::of(&services, node(&cn)?, style);
+            match (dry_run, pause, release) {
+                (true, ..) => evacuation.dry_run(&list.layout()).await,
+                (_, true, _) => evacuation.pause().await,
+                (_, _, true) => evacuation.release().await,
+                _ => evacuation.run(&list.layout(), consent).await,
+            }
+        }
+        Verb::Settings { cn } => settings::show(&services, cn.as_deref()).await,
+        Verb::Set { key, value, cn } => settings::set(&services, &key, &value, cn.as_deref()).await,
+        Verb::Instance(Allowing::Allow { vm }) | Verb::AllowInstance { vm } => {
+            settings::allow_vm(&services, &vm, true).await
+        }
+        Verb::Instance(Allowing::Disallow { vm }) | Verb::DisallowInstance { vm } => {
+            settings::allow_vm(&services, &vm, false).await
+        }
+        Verb::AllowCn { cn } => settings::allow_cn(&services, &cn, true).await,
+        Verb::DisallowCn { cn } => settings::allow_cn(&services, &cn, false).await,
+        Verb::Generated(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+async fn get(services: &Services, vm: &str, json: bool, style: Style) -> anyhow::Result<ExitCode> {
+    let migration = services.migrations.get(&services.vm(vm).await?).await?;
+    Ok(match json {
+        true => {
+            let text = format!("{:#}\n", serde_json::to_value(&migration)?);
+            cli::print(NAME, &style.screen.harmless(&text))
+        }
+        false => cli::print(NAME, &show::get(&migration, now(), style)),
+    })
+}
+
+async fn list(
+    services: &Services,
+    asked: &MigrationList,
+    style: Style,
+) -> anyhow::Result<ExitCode> {
+    let is_any = asked.all || ["all", "any"].contains(&asked.state.as_str());
+    let query = MigrationQuery {
+        state: (!is_any).then(|| asked.state.clone()),
+        source_server_uuid: asked.cn.as_deref().map(node).transpose()?,
+        ..MigrationQuery::default()
+    };
+    let mut migrations = services.migrations.list(&query).await?;
+    if is_any {
+        let query = MigrationQuery { state: Some("aborted".to_owned()), ..query };
+        migrations.extend(services.migrations.list(&query).await?);
+    }
+    let text = match asked.layout() {
+        Some(layout) => show::table(&migrations, &layout, now(), style)?,
+        None if asked.json => {
+            let text = format!("{:#}\n", serde_json::to_value(&migrations)?);
+            style.screen.harmless(&text)
+        }
+        None => {
+            let shape = Shape { long: asked.long, no_header: asked.no_header };
+            show::list(&migrations, &shape, now(), style)
+        }
+    };
+    Ok(cli::print(NAME, &text))
+}

@@ -1,0 +1,148 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The program against the real service, whose steps are done elsewhere: the test plays the jobs, as the
+//! recorder did.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use daemon::Shutdown;
+use daemon::http::{Limits, Server, listen};
+use migration_service::clock::Clock;
+use migration_service::front::{Upstream, router};
+use migration_service::{Addresses, Agents, Known, Peers, Service, Steps};
+use pretty_assertions::assert_eq;
+use sdc_clients::Http;
+use sdc_clients::http::{Call, HttpTransport, Transport};
+use sdc_clients::signed::Secret;
+use serde_json::{Value, json};
+
+use super::program::{config, run, start};
+use super::service::{Answer, Script};
+
+const VM: &str = "0aa41ab0-2046-4d53-a82c-b9876136d4f1";
+const SOURCE: &str = "96c6fbfa-9615-4135-b135-0199b3500ce4";
+const TARGET: &str = "6cbd5b1a-34e3-4365-a31f-48bc755e87cf";
+
+/// Starts the service in front of a VMAPI that has one VM. Returns its address.
+async fn service() -> String {
+    let vm = json!({"uuid": VM, "owner_uuid": TARGET, "server_uuid": SOURCE, "state": "running"});
+    let vms = Script::default().on(&format!("GET /vms/{VM}"), Answer::Whole(200, vm));
+    let (vmapi, _) = vms.serve().await;
+    let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new().unwrap());
+    let addresses = Addresses {
+        vmapi: vmapi.clone(),
+        cnapi: vmapi.clone(),
+        napi: vmapi.clone(),
+        imgapi: vmapi.clone(),
+        papi: vmapi.clone(),
+    };
+    let peers = Peers::new(&addresses, &transport).unwrap();
+    let store = store::Store::in_memory().unwrap();
+    let (listener, address) = listen((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+    let url = format!("http://{address}");
+    let known = Known { secret: Secret::of(&[0; 32]).unwrap(), port: 0, urls: BTreeMap::new() };
+    let agents = Agents::new(known, peers.cnapi.clone(), Arc::clone(&transport));
+    let opened = Service::open(&store, peers, agents, Steps::External, Clock::System, &url);
+    let opened = opened.await.unwrap();
+    let routes = router(opened, Upstream::new(&vmapi, transport).unwrap());
+    tokio::spawn(Server::new(Limits::default(), Shutdown::new()).serve(listener, routes));
+    url
+}
+
+/// Stores the migration's record, as a job does.
+async fn store(url: &str, phase: &str, state: &str) {
+    let mut entry = json!({
+        "type": "progress", "phase": phase, "state": "running", "current_progress": 1, "total_progress": 100,
+        "message": "syncing", "started_timestamp": "2026-02-01T10:01:00.000Z",
+    });
+    if state != "running" {
+        entry["state"] = json!("successful");
+        entry["finished_timestamp"] = json!("2026-02-01T10:02:05.000Z");
+    }
+    let record = json!({
+        "action": "begin", "automatic": false, "created_timestamp": "2026-02-01T10:00:00.000Z",
+        "id": "09576635-e0bb-49d3-a242-a23a69c2c932", "num_sync_phases": 1, "phase": phase, "state": state,
+        "progress_history": [entry], "source_server_uuid": SOURCE, "target_server_uuid": TARGET,
+        "vm_uuid": VM, "target_vm_uuid": VM,
+    });
+    post(url, "store", &record).await;
+}
+
+async fn post(url: &str, route: &str, body: &Value) {
+    let call = Call::new(http::Method::POST, &["migrations", VM, route]).json(body);
+    Http::new(url, "job/1").unwrap().execute(call).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_service_and_the_command_understand_each_other() {
+    let url = service().await;
+    let done = run(&url, &["get", VM]).await;
+    assert_eq!((done.code, done.stderr.as_str()), (Some(1), "Error: migration not found\n"));
+
+    store(&url, "sync", "paused").await;
+    let done = run(&url, &["get", VM, "--no-ansi"]).await;
+    assert!(done.stdout.contains("State        : paused\n"), "{done:?}");
+    assert!(done.stdout.contains(&format!("Target server: {TARGET}\n")), "{}", done.stdout);
+    assert!(done.stdout.contains("sync [successful]"), "{}", done.stdout);
+    let done = run(&url, &["list", "-p", "-o", "uuid,phase,state,runtime"]).await;
+    assert_eq!(done.stdout, format!("{VM}:sync:paused:1m\n"));
+    let done = run(&url, &["list", "-H", "-s", "failed"]).await;
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""));
+    for (args, want) in [
+        (["pause", VM], "Pause requires a running migration sync action"),
+        (["finalize", VM], "Finalize only works on a successful migration"),
+        (["rollback", VM], "Rollback only works on a successful migration"),
+        (["unschedule", VM], "The migration is not scheduled"),
+    ] {
+        let done = run(&url, &args).await;
+        assert_eq!((done.code, done.stderr), (Some(1), format!("Error: {want}\n")));
+    }
+    let done = run(&url, &["watch", VM]).await;
+    assert_eq!(done.stdout, "OK - ready for migration sync or migration switch\n");
+}
+
+#[tokio::test] // R19
+async fn a_watch_of_the_service_shows_what_its_jobs_report() {
+    let url = service().await;
+    store(&url, "sync", "running").await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut watch = start(&config(dir.path(), &url), &["watch", VM]);
+    assert_eq!(watch.line().await, "running: 1%    syncing");
+    let event = json!({
+        "type": "progress", "phase": "sync", "state": "running", "current_progress": 10,
+        "total_progress": 100, "eta_ms": 9000, "transfer_bytes_second": 10,
+    });
+    post(&url, "progress", &event).await;
+    assert_eq!(watch.line().await, "running: 10%  10.0B/s  (ETA 9s)  ");
+    store(&url, "sync", "paused").await;
+    assert_eq!(watch.line().await, "OK - ready for migration sync or migration switch");
+}
+
+#[tokio::test] // R13
+async fn settings_of_the_service_are_shown_and_changed() {
+    let url = service().await;
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let done = run(&url, &["settings"]).await;
+    assert_eq!(json(&done.stdout)["zfs_send_mbps_limit"], 500, "{done:?}");
+    let done = run(&url, &["set", "zfs_send_mbps_limit", "200"]).await;
+    assert_eq!(json(&done.stdout)["zfs_send_mbps_limit"], 200, "{done:?}");
+    let done = run(&url, &["set", "max_running_migrations_per_cn", "2", "--cn", TARGET]).await;
+    assert_eq!(json(&done.stdout), json!({"max_running_migrations_per_cn": 2}), "{done:?}");
+    assert_eq!(run(&url, &["settings", SOURCE]).await.stdout, "{}\n");
+    let done = run(&url, &["set", "max_running_migrations_per_cn", "null", "--cn", TARGET]).await;
+    assert_eq!(done.stdout, "{}\n");
+    for (key, value, cn) in [
+        ("nope", "1", None),
+        ("zfs_send_mbps_limit", "0", None),
+        ("max_attempts", "3", Some(TARGET)),
+    ] {
+        let args = [&["set", key, value][..], &cn.map_or(vec![], |cn| vec!["--cn", cn])].concat();
+        let done = run(&url, &args).await;
+        assert_eq!(done.code, Some(1));
+        assert!(done.stderr.starts_with("Error: ") && done.stderr.contains(key), "{}", done.stderr);
+    }
+}

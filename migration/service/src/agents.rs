@@ -1,0 +1,132 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The migration-agents of the nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use sdc_clients::Error;
+pub use sdc_clients::agents::Known;
+use sdc_clients::agents::NodeAgents;
+use sdc_clients::cnapi::Cnapi;
+use sdc_clients::http::{Call, Transport};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use migration_core::protocol::{Datasets, Doing, Node, Observe, Observed, Order, Peer, Rate, Size};
+
+/// How long an answer may take besides the wait that an order asks for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a node may take to say that it is not dead.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+
+/// The agents; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Agents(NodeAgents);
+
+impl Agents {
+    /// Returns the agents of the nodes that CNAPI knows.
+    pub fn new(known: Known, cnapi: Cnapi, transport: Arc<dyn Transport>) -> Agents {
+        let sender = concat!("migration-service/", env!("CARGO_PKG_VERSION"));
+        Agents(NodeAgents::new(known, cnapi, transport, sender))
+    }
+
+    /// Returns where the agent of a node is.
+    ///
+    /// # Errors
+    /// If CNAPI does not say.
+    pub async fn peer(&self, cn: Uuid) -> Result<Peer, Error> {
+        Ok(Peer { cn, url: self.0.url(cn).await? })
+    }
+
+    /// Asks for a sign of life. Any answer is one, also an error.
+    pub async fn is_alive(&self, cn: Uuid) -> bool {
+        let answer = self.0.execute(cn, Call::get(&["ping"]).timeout(SIGN_OF_LIFE)).await;
+        !answer.is_err_and(|error| error.status().is_none())
+    }
+
+    /// Asks what is true of a copy.
+    ///
+    /// # Errors
+    /// If the agent does not answer, or has heard a later revision.
+    pub async fn observe(&self, cn: Uuid, asked: &Observe) -> Result<Observed, Error> {
+        self.post(cn, "observe", asked, PATIENCE, "an observation").await
+    }
+
+    /// Gives an order, and waits for its end as long as it says.
+    ///
+    /// # Errors
+    /// As [`Agents::observe`].
+    pub async fn order(&self, cn: Uuid, order: &Order) -> Result<Doing, Error> {
+        let within = PATIENCE + Duration::from_millis(order.wait_ms);
+        self.post(cn, "orders", order, within, "how an order goes").await
+    }
+
+    /// Asks what a node is.
+    ///
+    /// # Errors
+    /// If the agent does not answer.
+    pub async fn node(&self, cn: Uuid) -> Result<Node, Error> {
+        self.get(cn, &["node"], "a node").await
+    }
+
+    /// Asks for the VM's object, read now.
+    ///
+    /// # Errors
+    /// As [`Agents::size`].
+    pub async fn object(&self, cn: Uuid, vm: Uuid) -> Result<Map<String, Value>, Error> {
+        self.get(cn, &["vms", &vm.to_string()], "a VM's object").await
+    }
+
+    /// Asks what a VM uses.
+    ///
+    /// # Errors
+    /// If the agent does not answer, or the node has no such VM.
+    pub async fn size(&self, cn: Uuid, vm: Uuid) -> Result<Size, Error> {
+        self.get(cn, &["vms", &vm.to_string(), "size"], "a size").await
+    }
+
+    /// Asks for the datasets of a copy.
+    ///
+    /// # Errors
+    /// As [`Agents::size`].
+    pub async fn datasets(&self, cn: Uuid, vm: Uuid) -> Result<Datasets, Error> {
+        self.get(cn, &["vms", &vm.to_string(), "datasets"], "the datasets of a VM").await
+    }
+
+    /// Sets the limit of all streams of a node.
+    ///
+    /// # Errors
+    /// If the agent does not answer.
+    pub async fn rate(&self, cn: Uuid, mbps: u32) -> Result<(), Error> {
+        let call = Call::new(Method::PUT, &["rate"]).json(&Rate { mbps: Some(mbps) });
+        self.0.execute(cn, call).await.map(drop)
+    }
+
+    async fn get<T: DeserializeOwned>(
+        &self,
+        cn: Uuid,
+        segments: &[&str],
+        expected: &str,
+    ) -> Result<T, Error> {
+        self.0.execute(cn, Call::get(segments).timeout(PATIENCE)).await?.json(expected)
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        cn: Uuid,
+        route: &str,
+        body: &impl Serialize,
+        within: Duration,
+        expected: &str,
+    ) -> Result<T, Error> {
+        let call = Call::new(Method::POST, &[route]).json(body).timeout(within);
+        self.0.execute(cn, call).await?.json(expected)
+    }
+}

@@ -1,0 +1,122 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The parameters of an action, read and checked.
+
+use sdc_clients::cnapi::Affinity;
+use uuid::Uuid;
+
+use super::params::Params;
+use super::refused::Refused;
+use migration_core::machine::{Action, Call};
+use migration_core::permit::Caller;
+
+/// An action and what changes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// The action; none is known by the name that was given.
+    pub action: Option<Action>,
+    /// Who calls.
+    pub caller: Caller,
+    /// One action does all phases.
+    pub automatic: bool,
+    /// A part of the running operation calls.
+    pub is_subtask: bool,
+    /// Pause first; for an estimate: the form of RFD 34.
+    pub is_forced: bool,
+    /// An estimate in the form of RFD 34 tells the target, too.
+    pub with_target: bool,
+    /// `scheduled_timestamp` as it was given.
+    pub at: Option<String>,
+    /// Where to place the VM relative to others.
+    pub affinity: Vec<String>,
+    /// The word of the operator that something is lost.
+    pub words: Words,
+}
+
+/// What an operator takes upon himself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// The source's node is dead.
+    pub source_dead: Option<Uuid>,
+    /// The target's node is dead.
+    pub target_dead: Option<Uuid>,
+    /// What the target wrote may be lost.
+    pub discard: bool,
+}
+
+impl Words {
+    /// Returns true if any is given.
+    pub fn is_any(&self) -> bool {
+        *self != Words::default()
+    }
+}
+
+impl Asked {
+    /// Reads what is needed before the VM is known.
+    ///
+    /// # Errors
+    /// 409 for a bad uuid.
+    pub fn read(params: &Params) -> Result<Asked, Refused> {
+        let owner = uuid_of(params, "owner_uuid")?;
+        let action = params.text("migration_action").and_then(Action::parse);
+        let is_rfd34 = action == Some(Action::Estimate) && params.text("format") == Some("rfd34");
+        let affinity = params.text("affinity").map(|text| text.split(';').map(str::to_owned));
+        let affinity: Vec<String> = affinity.into_iter().flatten().collect();
+        for rule in &affinity {
+            rule.parse::<Affinity>().map_err(|why| Refused::argument(&why.to_string()))?;
+        }
+        let words = Words {
+            source_dead: uuid_of(params, "source_dead")?,
+            target_dead: uuid_of(params, "target_dead")?,
+            discard: params.is_true("discard"),
+        };
+        Ok(Asked {
+            action,
+            caller: owner.map_or(Caller::Operator, Caller::Account),
+            automatic: params.is_true("migration_automatic"),
+            is_subtask: params.is_true("is_migration_subtask"),
+            is_forced: params.is_true("force") || is_rfd34,
+            with_target: is_rfd34 && params.is_true("with_target"),
+            at: params.text("scheduled_timestamp").map(str::to_owned),
+            affinity,
+            words,
+        })
+    }
+
+    /// Returns the call that the state machine judges.
+    pub fn call(&self, action: Action) -> Call {
+        Call { action, is_subtask: self.is_subtask, is_forced: self.is_forced }
+    }
+}
+
+/// Reads the node that was named for the target.
+///
+/// # Errors
+/// 409 for a bad uuid, in the sentences of VMAPI.
+pub fn overrides(params: &Params) -> Result<Option<Uuid>, Refused> {
+    for name in ["override_uuid", "override_server_uuid"] {
+        let Some(text) = params.text(name) else { continue };
+        if lower_uuid(text).is_none() {
+            let sentence = format!("Invalid parameters: {name} ({text}) is not a valid UUID");
+            return Err(Refused::parameters(&sentence, name, "Invalid UUID"));
+        }
+        if name == "override_uuid" {
+            return Err(Refused::argument("override_uuid: a VM keeps its uuid"));
+        }
+    }
+    Ok(params.text("override_server_uuid").and_then(lower_uuid))
+}
+
+/// Reads a uuid that may be absent.
+fn uuid_of(params: &Params, name: &str) -> Result<Option<Uuid>, Refused> {
+    let Some(value) = params.get(name) else { return Ok(None) };
+    let uuid = value.as_str().and_then(lower_uuid);
+    uuid.map(Some).ok_or_else(|| Refused::parameter(name, "Invalid UUID"))
+}
+
+/// Reads a uuid in the one form that VMAPI takes.
+pub fn lower_uuid(text: &str) -> Option<Uuid> {
+    text.parse::<Uuid>().ok().filter(|uuid| uuid.to_string() == text)
+}

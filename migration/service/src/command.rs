@@ -1,0 +1,307 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! An action on the record of a VM: checked, and written with compare-and-swap.
+
+use store::Error;
+use uuid::Uuid;
+
+use super::asked::{Asked, Words};
+use super::begin::Vm;
+use super::refused::Refused;
+use super::state::{Service, Steps};
+use migration_core::checks::Warning;
+use migration_core::journal::{End, Word};
+use migration_core::machine::{Action, Admitted, Ending, Refusal, admit, queue, settle, start};
+use migration_core::permit::{Caller, Denied, permit};
+use migration_core::record::{Entry, EntryFields, Phase, Record, State};
+use migration_core::schedule;
+use migration_core::time::Time;
+
+/// What became of a command.
+#[derive(Clone, Debug)]
+pub enum Done {
+    /// 202: an operation runs, or waits for its turn.
+    Started {
+        /// The operation's id.
+        job: Uuid,
+        /// The record.
+        record: Box<Record>,
+        /// What is not as it was on the new node, or has to be seen to.
+        warnings: Vec<Warning>,
+    },
+    /// 200: the record is as shown.
+    Changed(Box<Record>),
+    /// The caller waits until the hidden source is deleted.
+    Finalize(Box<Record>),
+    /// The caller waits for an estimate.
+    Estimate,
+}
+
+/// A service that runs the timers is heard of within this, in ms.
+const HEARD_MS: i64 = 60_000;
+
+/// How often a write is tried that loses against others.
+const TRIES: usize = 8;
+
+impl Service {
+    /// Does an action on a VM, whose target may be named.
+    ///
+    /// # Errors
+    /// The reasons why it is refused.
+    pub async fn command(
+        &self,
+        vm: &Vm,
+        action: Action,
+        asked: &Asked,
+        target: Option<Uuid>,
+    ) -> Result<Done, Refused> {
+        for _ in 0..TRIES {
+            match self.try_command(vm, action, asked, target).await {
+                Err(Failed::Lost) => {}
+                Err(Failed::Refused(refused)) => return Err(refused),
+                Ok(done) => {
+                    self.wake.notify_one();
+                    return Ok(done);
+                }
+            }
+        }
+        Err(Refused::coded(503, "ServiceUnavailableError", "the migration changes all the time"))
+    }
+
+    async fn try_command(
+        &self,
+        vm: &Vm,
+        action: Action,
+        asked: &Asked,
+        target: Option<Uuid>,
+    ) -> Result<Done, Failed> {
+        let lock = self.records.lock(vm.uuid).await?;
+        let kept = self.records.of_vm(vm.uuid).await?;
+        let record = kept.as_ref().map(|kept| &kept.record);
+        let settings = self.settings.read().await?;
+        let begins = matches!(action, Action::Begin | Action::Estimate | Action::Schedule);
+        if record.is_none() && !begins {
+            return Err(Refusal::NoRecord.into());
+        }
+        permit(asked.caller, action, vm.subject(), record, settings.allow_user_migrations)?;
+        let admitted = admit(record, asked.call(action))?;
+        let now = self.clock.now();
+        let at = match (action, asked.at.as_deref()) {
+            (Action::Schedule, text) => Some(self.time(text, now).await?),
+            (_, Some(text)) if action == Action::Begin => Some(self.time(Some(text), now).await?),
+            _ => None,
+        };
+        let mut warnings = Vec::new();
+        if admitted == Admitted::Start(Phase::Begin) || admitted == Admitted::Estimate {
+            let findings = self.check(vm, target, admitted != Admitted::Estimate).await?;
+            if let Some(refused) = Refused::obstacles(&findings) {
+                return Err(refused.into());
+            }
+            if self.steps == Steps::Own {
+                warnings = findings.warnings;
+            }
+        }
+        let job = Uuid::new_v4();
+        let Some(mut kept) = kept else {
+            if admitted == Admitted::Estimate {
+                return Ok(Done::Estimate);
+            }
+            let mut record = self.new_record(vm, asked, target, now);
+            record.scheduled_timestamp = at;
+            if self.steps == Steps::Own {
+                record.journal.job = Some(job);
+            }
+            let kept = self.records.create(record, lock).await?;
+            return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
+        };
+        if let Some(target) = target.filter(|_| admitted == Admitted::Start(Phase::Begin)) {
+            kept.record.target_server_uuid = Some(target);
+        }
+        let by = match asked.caller {
+            Caller::Account(account) => account,
+            Caller::Operator => self.operators,
+        };
+        let done = match admitted {
+            Admitted::Estimate => return Ok(Done::Estimate),
+            Admitted::Finalize if self.steps == Steps::Own => {
+                kept.record.journal.finalize = true;
+                Done::Finalize(Box::new(kept.record.clone()))
+            }
+            Admitted::Finalize => return Ok(Done::Finalize(Box::new(kept.record))),
+            Admitted::AbortAtOnce => Done::Changed(Box::new(aborted(&mut kept.record, now))),
+            Admitted::Schedule => {
+                schedule::set(&mut kept.record, at.unwrap_or(now));
+                Done::Changed(Box::new(kept.record.clone()))
+            }
+            Admitted::Unschedule => {
+                schedule::unset(&mut kept.record);
+                Done::Changed(Box::new(kept.record.clone()))
+            }
+            Admitted::Start(phase) if self.steps == Steps::External => {
+                if phase == Phase::Begin {
+                    (kept.record.phase, kept.record.state) = (phase, State::Running);
+                    self.records.write(&mut kept, None).await?;
+                }
+                // The jobs store what comes of it.
+                return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
+            }
+            Admitted::Pause | Admitted::PauseThenAbort if self.steps == Steps::External => {
+                return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
+            }
+            Admitted::Start(phase) => {
+                begin_phase(&mut kept.record, phase, asked.words, job, by, now)?;
+                Done::Started { job, record: Box::new(kept.record.clone()), warnings }
+            }
+            Admitted::Pause => Done::Started {
+                job: paused(&mut kept.record),
+                record: Box::new(kept.record.clone()),
+                warnings,
+            },
+            Admitted::PauseThenAbort => {
+                settle(&mut kept.record, Ending::Paused, now);
+                start(&mut kept.record, Phase::Abort, message(Phase::Abort), job, now);
+                Done::Started { job, record: Box::new(kept.record.clone()), warnings }
+            }
+        };
+        self.records.write(&mut kept, None).await?;
+        Ok(done)
+    }
+
+    /// Reads the time of a switch. One that nobody would follow is refused.
+    async fn time(&self, text: Option<&str>, now: Time) -> Result<Time, Failed> {
+        let bad = |why: &str| Failed::Refused(Refused::parameter("scheduled_timestamp", why));
+        let text = text.ok_or_else(|| bad("a time is needed"))?;
+        let seen = self.records.seen().await?;
+        if self.steps == Steps::Own && !schedule::is_followed(seen, HEARD_MS, now) {
+            let why = "No service runs the timers: nobody would follow the schedule";
+            return Err(Failed::Refused(Refused::coded(503, "ServiceUnavailableError", why)));
+        }
+        schedule::read(text, now).map_err(|why| bad(&why.to_string()))
+    }
+}
+
+/// Why a try failed.
+enum Failed {
+    /// Somebody else has changed the record meanwhile.
+    Lost,
+    /// It is refused.
+    Refused(Refused),
+}
+
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Failed {
+        Failed::Refused(refused)
+    }
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Failed {
+        Failed::Refused(refusal.into())
+    }
+}
+
+impl From<Denied> for Failed {
+    fn from(denied: Denied) -> Failed {
+        Failed::Refused(denied.into())
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        match error {
+            Error::EtagConflict { .. } => Failed::Lost,
+            error => Failed::Refused(error.into()),
+        }
+    }
+}
+
+/// What an operation's entry in the history says when it begins.
+pub fn message(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Begin => "creating the target",
+        Phase::Sync => "syncing data",
+        Phase::Switch => "switching the instance",
+        Phase::Abort => "aborting the migration",
+        Phase::Rollback => "rolling the migration back",
+    }
+}
+
+/// Begins an operation, or lets it wait for its turn. What undoes, goes on with a switch that has begun, or
+/// is done by an operator's word does not wait.
+fn begin_phase(
+    record: &mut Record,
+    phase: Phase,
+    words: Words,
+    job: Uuid,
+    by: Uuid,
+    now: Time,
+) -> Result<(), Refused> {
+    for (end, named, node) in [
+        (End::Source, words.source_dead, Some(record.source_server_uuid)),
+        (End::Target, words.target_dead, record.target_server_uuid),
+    ] {
+        if let Some(named) = named.filter(|named| Some(*named) != node) {
+            return Err(Refused::argument(&format!("{named} is not the {end}'s node")));
+        }
+    }
+    let has_begun = record.journal.power.is_some() || record.journal.target_shown;
+    let is_urgent = has_begun || words.is_any() || matches!(phase, Phase::Abort | Phase::Rollback);
+    if !is_urgent {
+        queue(record, phase);
+        record.journal.job = Some(job);
+        return Ok(());
+    }
+    start(record, phase, message(phase), job, now);
+    let word = |is_given: bool| is_given.then_some(Word { by, at: now });
+    if words.is_any() {
+        record.journal.returned = None;
+    }
+    if words.source_dead.is_some() {
+        record.journal.source_dead = word(true);
+    }
+    if words.target_dead.is_some() {
+        record.journal.target_dead = word(true);
+    }
+    if words.discard {
+        record.journal.discard = word(true);
+    }
+    Ok(())
+}
+
+/// Asks for a pause, and returns the id of the operation that it ends.
+fn paused(record: &mut Record) -> Uuid {
+    if record.state == State::Queued {
+        record.state = State::Paused;
+        return record.journal.job.take().unwrap_or_default();
+    }
+    record.journal.pause = true;
+    record.progress_history.last().and_then(|entry| entry.job_uuid).unwrap_or_default()
+}
+
+/// Ends a record that has no target. Returns it in the form in which the deployed service shows it, which
+/// removes it then.
+fn aborted(record: &mut Record, now: Time) -> Record {
+    record.progress_history.push(Entry::new(EntryFields {
+        kind: "progress".into(),
+        phase: Phase::Abort,
+        state: State::Successful,
+        current_progress: Some(100),
+        total_progress: Some(100),
+        message: None,
+        started_timestamp: Some(now),
+        job_uuid: None,
+        finished_timestamp: Some(now),
+        error: None,
+        error_detail: None,
+        disallow_retry: None,
+        duration_ms: None,
+    }));
+    (record.phase, record.state) = (Phase::Abort, State::Successful);
+    record.finished_timestamp = Some(now);
+    record.data_version.get_or_insert(1);
+    let shown = record.clone();
+    record.state = State::Aborted;
+    shown
+}

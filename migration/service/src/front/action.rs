@@ -1,0 +1,249 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Requests that would change a VM: the action `migrate`, and what a migrating VM is not to be asked.
+
+use std::time::Duration;
+
+use axum::extract::Request;
+use daemon::http::reply_json;
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::answer::{Answer, READ, done, ok, uuid, whole};
+use super::reading::Change;
+use super::shared::Front;
+use crate::asked::{Asked, lower_uuid, overrides};
+use crate::begin::Vm;
+use crate::command::Done;
+use crate::params::Params;
+use crate::refused::Refused;
+use crate::runner::let_go;
+use crate::state::Steps;
+use crate::verify::verify;
+use migration_core::checks::{Obstacle, Warning};
+use migration_core::estimate;
+use migration_core::machine::{Action, Refusal};
+use migration_core::permit;
+use migration_core::record::{Phase, Record, State as RecordState, is_over};
+use migration_core::resync::Rule;
+
+/// Actions of VMAPI that change what a migration moves.
+const REFUSED: [&str; 16] = [
+    "start",
+    "stop",
+    "kill",
+    "reboot",
+    "reprovision",
+    "update",
+    "add_nics",
+    "update_nics",
+    "remove_nics",
+    "create_snapshot",
+    "rollback_snapshot",
+    "delete_snapshot",
+    "create_disk",
+    "resize_disk",
+    "delete_disk",
+    "delete",
+];
+
+/// How long a caller waits for a finalize, and between two looks at it.
+const FINALIZED: Duration = Duration::from_secs(900);
+const LOOK: Duration = Duration::from_millis(500);
+
+impl Front {
+    /// Answers a request that would change a VM: what it may, VMAPI answers. `uuid` is the path's.
+    pub async fn judge(&self, change: Change, uuid: &str, request: Request) -> Answer {
+        let (parts, body) = whole(request, READ).await?;
+        let params = Params::of(Some(uuid), parts.uri.query(), &parts.headers, &body)?;
+        let vm = named(&params, "uuid", "Invalid UUID")?;
+        let action = match change {
+            Change::Action => named(&params, "action", "Invalid parameter")?,
+            Change::Deletion => "delete",
+            Change::Maps => "update",
+        };
+        if change == Change::Action && action == "migrate" {
+            return self.migrate(vm, &params).await;
+        }
+        self.refuse_while_migrating(vm, change, action, params.is_body_unread).await?;
+        self.upstream.send(parts, body).await
+    }
+
+    /// Refuses an action on a VM that migrates, and a body that hides which. Where its migration has nothing but a
+    /// record, or is done but for the hidden source, all but its deletion passes.
+    async fn refuse_while_migrating(
+        &self,
+        vm: &str,
+        change: Change,
+        action: &str,
+        is_body_unread: bool,
+    ) -> Result<(), Refused> {
+        let is_known = REFUSED.contains(&action);
+        let Some(vm) = lower_uuid(vm).filter(|_| is_known || is_body_unread) else { return Ok(()) };
+        let Some(kept) = self.service.records.of_vm(vm).await? else { return Ok(()) };
+        let record = &kept.record;
+        if !is_in_the_way(record, change, action) {
+            return Ok(());
+        }
+        if is_body_unread {
+            let why =
+                "The instance is being migrated, and the body has no type that is read: send JSON";
+            return Err(Refused::coded(415, "UnsupportedMediaTypeError", why));
+        }
+        let (phase, state) = (record.phase.name(), record.state.name());
+        let message = format!(
+            "Cannot {action} an instance that is being migrated (migration {}, {phase} {state})",
+            record.id
+        );
+        Err(Refused::coded(409, "ConflictError", &message))
+    }
+
+    /// Answers `action=migrate`. The order of the checks is VMAPI's.
+    async fn migrate(&self, vm: &str, params: &Params) -> Answer {
+        let vm_uuid = uuid(vm)?;
+        let asked = Asked::read(params)?;
+        let vm = self.service.vm(vm_uuid).await?;
+        permit::permit_reading(asked.caller, vm.subject())?;
+        if asked.action == Some(Action::Begin) {
+            self.service.peers.check_networks(&vm.object).await?;
+        }
+        if let Some(sync) = params.get("sync")
+            && !["true", "false"].iter().any(|word| *sync == json!(word))
+            && !sync.is_boolean()
+        {
+            return Err(Refused::parameter("sync", "Invalid parameter"));
+        }
+        if vm.text("state") == Some("provisioning") {
+            let why = Obstacle::Unallocated;
+            return Err(Refused::coded(why.status(), why.code(), &why.to_string()));
+        }
+        let action = asked.action.ok_or(Refusal::UnknownAction)?;
+        if vm.server.is_none() {
+            return Err(Refused::precondition("Invalid vm instance"));
+        }
+        let target = overrides(params)?;
+        if action == Action::Finalize && self.service.steps == Steps::Own && !asked.is_forced {
+            self.verified(vm_uuid).await?;
+        }
+        match self.service.command(&vm, action, &asked, target).await? {
+            Done::Started { job, record, warnings } => {
+                self.accepted(job, &record, action, &warnings).await
+            }
+            Done::Changed(record) => {
+                ok(&json!({"migration": record.raw_entries(self.service.clock.now())}))
+            }
+            Done::Finalize(record) => self.finalize(vm_uuid, &record).await,
+            Done::Estimate => self.estimate(&vm, &asked, target).await,
+        }
+    }
+
+    /// Refuses to delete a source whose copy is not whole. Where a node does not answer the rounds will wait.
+    async fn verified(&self, vm: Uuid) -> Result<(), Refused> {
+        let Some(kept) = self.service.records.of_vm(vm).await? else { return Ok(()) };
+        if kept.record.journal.source_goes {
+            return Ok(());
+        }
+        match verify(&self.service, &kept.record).await {
+            Ok(compared) if compared["equal"] == json!(false) => Err(Refused::precondition(
+                "The copies do not have the same snapshot of every dataset (see verify); use force to finalize",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// 202: the phase that is shown is the action that was asked for, as the deployed service has it.
+    async fn accepted(
+        &self,
+        job: Uuid,
+        record: &Record,
+        action: Action,
+        warnings: &[Warning],
+    ) -> Answer {
+        let waits = self.waits(std::iter::once(record)).await?;
+        let mut shown = record.public(self.service.clock.now());
+        shown["phase"] = json!(action.name());
+        shown["state"] = json!("running");
+        if let Some(reason) = waits.get(&record.id) {
+            shown["state"] = json!(RecordState::Queued);
+            shown["waits_for"] = json!(reason);
+        }
+        let mut body = json!({"job_uuid": job, "migration": shown});
+        if !warnings.is_empty() {
+            let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+            tracing::warn!(vm = %record.vm_uuid, reasons = warnings.join("; "), "begun in spite of these");
+            body["warnings"] = json!(warnings);
+        }
+        let mut response = reply_json(StatusCode::ACCEPTED, &body);
+        if let Ok(url) = HeaderValue::from_str(&self.service.url) {
+            response.headers_mut().insert("workflow-api", url);
+        }
+        Ok(response)
+    }
+
+    /// Waits until the hidden source is deleted, or could not be.
+    async fn finalize(&self, vm: Uuid, record: &Record) -> Answer {
+        let (service, id) = (&self.service, record.id);
+        if service.steps == Steps::External {
+            service.peers.delete_task(record.source_server_uuid, vm).await?;
+            if let Some(kept) = service.records.get(id).await? {
+                service.records.remove(&kept, None).await?;
+                let_go(service, &kept.record).await;
+            }
+            return done();
+        }
+        let until = Instant::now() + FINALIZED;
+        loop {
+            let Some(kept) = service.records.get(id).await? else { return done() };
+            if is_over(&kept.record) {
+                return done();
+            }
+            if !kept.record.journal.finalize {
+                let why = kept.record.error.as_deref().unwrap_or("it was ended by somebody else");
+                return Err(Refused::internal(&format!("Migration finalize failed: {why}")));
+            }
+            if Instant::now() >= until {
+                return Err(Refused::internal("Migration finalize failed: it goes on"));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn estimate(&self, vm: &Vm, asked: &Asked, target: Option<Uuid>) -> Answer {
+        if self.service.steps == Steps::External {
+            return ok(&estimate::deployed(self.service.peers.estimate_task(&vm.object).await?));
+        }
+        let (basis, bytes) = self.service.basis(vm).await?;
+        if !asked.is_forced {
+            return ok(&estimate::deployed(bytes));
+        }
+        let mut told = basis.estimate(&Rule::default()).rfd34();
+        if asked.with_target {
+            let target = self.service.destination(vm, asked, target).await?;
+            told["target_server_uuid"] = json!(target);
+        }
+        ok(&told)
+    }
+}
+
+/// Returns a parameter that has to be a text; an empty one where there is none.
+fn named<'a>(params: &'a Params, name: &str, wrong: &str) -> Result<&'a str, Refused> {
+    let Some(value) = params.get(name) else { return Ok("") };
+    value.as_str().ok_or_else(|| Refused::parameter(name, wrong))
+}
+
+/// Returns true if an action would touch what the migration moves. Tags and metadata that change during syncs are
+/// brought over; the switch, or its way back, could lose them.
+fn is_in_the_way(record: &Record, change: Change, action: &str) -> bool {
+    let is_switch = matches!(record.phase, Phase::Switch | Phase::Rollback);
+    match record.state {
+        RecordState::Successful => action == "delete",
+        RecordState::Aborted => false,
+        _ if change == Change::Maps => is_switch,
+        RecordState::Failed => record.target_server_uuid.is_some(),
+        _ => true,
+    }
+}

@@ -1,0 +1,156 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `GET /migrations`, and `GET` and `DELETE /migrations/UUID`.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, Request, State};
+use daemon::http::Body;
+use http::{Method, Response};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::answer::{Answer, done, ok, respond, uuid};
+use super::pass;
+use super::shared::Front;
+use crate::asked::Asked;
+use crate::params::Params;
+use crate::records::Kept;
+use crate::refused::Refused;
+use crate::runner::let_go;
+use crate::verify::verify as compare;
+use migration_core::limits::{Turn, turns};
+use migration_core::permit::permit_reading;
+use migration_core::record::{Filter, Record, State as RecordState};
+
+/// Answers `GET /migrations`.
+pub async fn all(State(front): State<Front>, request: Request) -> Response<Body> {
+    if !is_read(&request) {
+        return pass::on(State(front), request).await;
+    }
+    let params = Params::of_query(request.uri().query());
+    respond(front.list(&params).await)
+}
+
+/// Answers `GET /migrations/UUID`, and `DELETE`, the last resort: only the record goes.
+pub async fn of_vm(
+    State(front): State<Front>,
+    Path(vm): Path<String>,
+    request: Request,
+) -> Response<Body> {
+    if is_read(&request) {
+        let params = Params::of_query(request.uri().query());
+        return respond(front.one(&vm, &params).await);
+    }
+    if request.method() == Method::DELETE {
+        return respond(front.remove(&vm).await);
+    }
+    pass::on(State(front), request).await
+}
+
+/// Answers `GET /migrations/UUID/verify`.
+pub async fn verify(
+    State(front): State<Front>,
+    Path(vm): Path<String>,
+    request: Request,
+) -> Response<Body> {
+    let params = Params::of_query(request.uri().query());
+    let answer = async {
+        let kept = front.found(&vm, &params).await?;
+        ok(&compare(&front.service, &kept.record).await?)
+    };
+    respond(answer.await)
+}
+
+fn is_read(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
+impl Front {
+    async fn list(&self, params: &Params) -> Answer {
+        let text = |name: &str| params.as_sent(name);
+        let filter = Filter {
+            owner_uuid: text("owner_uuid"),
+            vm_uuid: text("vm_uuid"),
+            source_server_uuid: text("source_server_uuid"),
+            target_server_uuid: text("target_server_uuid"),
+            state: text("state"),
+            id: text("id"),
+            created_timestamp: text("created_timestamp"),
+            data_version: text("data_version"),
+        };
+        let found = self.service.records.list(&filter).await?;
+        let waits = self.waits(found.iter().map(|kept| &kept.record)).await?;
+        let shown = found.iter().map(|kept| self.shown(&kept.record, &waits, params));
+        ok(&Value::Array(shown.collect()))
+    }
+
+    /// Returns what each migration waits for whose turn it is not yet, if any of these waits.
+    pub async fn waits(
+        &self,
+        mut shown: impl Iterator<Item = &Record>,
+    ) -> Result<BTreeMap<Uuid, String>, Refused> {
+        if shown.all(|record| record.state != RecordState::Queued) {
+            return Ok(BTreeMap::new());
+        }
+        let all = self.service.records.all().await?;
+        let settings = self.service.settings.read().await?;
+        let reason = |(id, turn)| match turn {
+            Turn::Now => None,
+            Turn::Waits { cn, limit, place } => Some((
+                id,
+                format!("{cn} has {limit} migrations, as many as it may have; place {place}"),
+            )),
+        };
+        let turns = turns(all.iter().map(|kept| &kept.record), &settings);
+        Ok(turns.into_iter().filter_map(reason).collect())
+    }
+
+    async fn one(&self, vm: &str, params: &Params) -> Answer {
+        let kept = self.found(vm, params).await?;
+        let waits = self.waits(std::iter::once(&kept.record)).await?;
+        ok(&self.shown(&kept.record, &waits, params))
+    }
+
+    async fn remove(&self, vm: &str) -> Answer {
+        let kept = self.service.records.of_vm(uuid(vm)?).await?;
+        let kept = kept.ok_or_else(|| Refused::not_found("migration not found"))?;
+        self.service.records.remove(&kept, None).await?;
+        let_go(&self.service, &kept.record).await;
+        let (vm, id) = (kept.record.vm_uuid, kept.record.id);
+        tracing::warn!(%vm, %id, "a migration's record was removed by hand");
+        done()
+    }
+
+    fn shown(&self, record: &Record, waits: &BTreeMap<Uuid, String>, params: &Params) -> Value {
+        let now = self.service.clock.now();
+        let mut shown = match params.text("format") {
+            Some("raw") => record.raw(now),
+            _ => record.public(now),
+        };
+        if let Some(reason) = waits.get(&record.id) {
+            shown["waits_for"] = json!(reason);
+        }
+        if let Some(bytes) = record.journal.held_bytes {
+            shown["held_bytes"] = json!(bytes);
+        }
+        shown
+    }
+
+    /// Returns the record of a VM that VMAPI has and that the caller may see.
+    pub async fn found(&self, vm: &str, params: &Params) -> Result<Kept, Refused> {
+        let vm = uuid(vm)?;
+        let invalid = || Refused::precondition("Invalid vm instance");
+        let caller = Asked::read(params)?.caller;
+        let known = match self.service.vm(vm).await {
+            Err(refused) if refused.status() == 404 => return Err(invalid()),
+            known => known?,
+        };
+        permit_reading(caller, known.subject()).map_err(|_| invalid())?;
+        known.server.ok_or_else(invalid)?;
+        let kept = self.service.records.of_vm(vm).await?;
+        kept.ok_or_else(|| Refused::not_found("migration not found"))
+    }
+}

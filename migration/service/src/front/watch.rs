@@ -1,0 +1,89 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `GET /migrations/UUID/watch`: the events of a migration, one JSON object a line.
+
+use std::time::Duration;
+
+use axum::extract::{Path, Request, State};
+use bytes::Bytes;
+use daemon::http::Body;
+use futures_util::stream;
+use http::Response;
+use uuid::Uuid;
+
+use super::answer::{respond, streamed};
+use super::shared::Front;
+use crate::params::Params;
+use crate::state::Service;
+use migration_core::progress::Watch;
+
+/// Between two looks at the record.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Answers a watch. The headers go out at once; the lines follow from the store, whichever service writes it.
+pub async fn watch(
+    State(front): State<Front>,
+    Path(vm): Path<String>,
+    request: Request,
+) -> Response<Body> {
+    let params = Params::of_query(request.uri().query());
+    let kept = match front.found(&vm, &params).await {
+        Ok(kept) => kept,
+        Err(refused) => return respond(Err(refused)),
+    };
+    let (vm, id) = (kept.record.vm_uuid, kept.record.id);
+    let watcher = Watcher { service: front.service, vm, id, watch: Watch::new(), is_first: true };
+    let lines = stream::unfold(watcher, async |mut watcher| {
+        let lines = watcher.lines().await?;
+        Some((Ok::<Bytes, std::io::Error>(lines), watcher))
+    });
+    streamed("application/x-json-stream", Body::from_stream(lines))
+}
+
+struct Watcher {
+    service: Service,
+    vm: Uuid,
+    id: Uuid,
+    watch: Watch,
+    is_first: bool,
+}
+
+impl Watcher {
+    /// Returns the next lines; none after the end.
+    async fn lines(&mut self) -> Option<Bytes> {
+        loop {
+            if self.watch.is_over() {
+                return None;
+            }
+            if !std::mem::replace(&mut self.is_first, false) {
+                tokio::time::sleep(LOOK).await;
+            }
+            let (record, latest) = match self.look().await {
+                Ok(seen) => seen,
+                Err(error) => {
+                    // Nothing is known: it is no end.
+                    tracing::warn!(vm = %self.vm, reason = %error, "a watch waits for the store");
+                    continue;
+                }
+            };
+            let lines = self.watch.step(record.as_ref(), latest.as_ref(), self.service.clock.now());
+            if !lines.is_empty() {
+                let texts = lines.iter().map(|line| format!("{line}\n"));
+                return Some(Bytes::from(texts.collect::<String>()));
+            }
+        }
+    }
+
+    async fn look(
+        &self,
+    ) -> Result<
+        (Option<migration_core::record::Record>, Option<migration_core::progress::Latest>),
+        store::Error,
+    > {
+        let kept = self.service.records.get(self.id).await?;
+        let latest = self.service.records.event(self.vm).await?;
+        Ok((kept.map(|kept| kept.record), latest))
+    }
+}

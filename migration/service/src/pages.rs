@@ -1,0 +1,285 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `/status` and `/metrics`, for the node that the service runs on.
+
+use std::collections::BTreeMap;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use daemon::http::{Body, ok, with_ping};
+use daemon::metrics::answer;
+use http::Response;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use super::refused::Refused;
+use super::runner::is_busy;
+use super::state::Service;
+use migration_core::journal::End;
+use migration_core::record::{Record, State as RecordState, is_over};
+use migration_core::time::Time;
+
+/// What lasts longer than this is told: a migration that runs, is paused, is not finalized, or has no copy shown.
+const RUNNING_MS: i64 = DAY_MS;
+const PAUSED_MS: i64 = 3 * DAY_MS;
+const UNFINISHED_MS: i64 = 7 * DAY_MS;
+const HIDDEN_MS: i64 = 60_000;
+const DAY_MS: i64 = 86_400_000;
+
+/// Returns the routes of the pages.
+pub fn router(service: Service) -> Router {
+    with_ping(Router::new())
+        .route("/status", get(status))
+        .route("/metrics", get(metrics))
+        .with_state(service)
+}
+
+async fn status(State(service): State<Service>) -> Response<Body> {
+    match page(&service).await {
+        Ok(page) => ok(&page),
+        Err(refused) => daemon::http::reply_json(refused.status_code(), refused.body()),
+    }
+}
+
+async fn page(service: &Service) -> Result<Value, Refused> {
+    let now = service.clock.now();
+    let all = service.records.all().await?;
+    let alive: Vec<&Record> =
+        all.iter().map(|kept| &kept.record).filter(|record| !is_over(record)).collect();
+    let migrations = alive.iter().map(|record| {
+        json!({
+            "vm_uuid": record.vm_uuid, "id": record.id, "phase": record.phase, "state": record.state,
+            "source_server_uuid": record.source_server_uuid,
+            "target_server_uuid": record.target_server_uuid,
+            "message": record.progress_history.last().and_then(|entry| entry.message.clone()),
+            "error": record.error, "bytes_of_last_sync": record.last_sync_size,
+        })
+    });
+    let migrations: Vec<Value> = migrations.collect();
+    let seen = service.records.seen().await?;
+    let alarms: Vec<String> =
+        all.iter().flat_map(|kept| alarms(&kept.record, now)).map(|it| it.1).collect();
+    Ok(json!({
+        "alarms": alarms, "migrations": migrations, "rounds_seen": seen,
+        "steps": format!("{:?}", service.steps).to_lowercase(), "url": *service.url,
+        "version": env!("CARGO_PKG_VERSION"),
+    }))
+}
+
+/// Why a person has to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    Failed,
+    Runs,
+    Paused,
+    Late,
+    Unfinished,
+    Hidden,
+    Declared,
+    Returned,
+}
+
+/// What a person has to do something about.
+fn alarms(record: &Record, now: Time) -> Vec<(Why, String)> {
+    let mut alarms = Vec::new();
+    let mut tell = |why, text: String| alarms.push((why, format!("{}: {text}", record.vm_uuid)));
+    let journal = &record.journal;
+    let last = record.progress_history.last();
+    let since = last.and_then(|entry| entry.finished_timestamp.or(entry.started_timestamp));
+    let age = now.since(since.unwrap_or(record.created_timestamp));
+    let days = age / DAY_MS;
+    let (phase, held) = (record.phase.name(), held(journal.held_bytes));
+    match record.state {
+        _ if is_over(record) => {}
+        RecordState::Failed => {
+            let why = record.error.as_deref().unwrap_or("no reason is known");
+            tell(Why::Failed, format!("{phase} failed: {why}"));
+        }
+        RecordState::Running if age > RUNNING_MS => {
+            tell(Why::Runs, format!("{phase} has run for {days} days"));
+        }
+        RecordState::Paused if age > PAUSED_MS => {
+            tell(Why::Paused, format!("paused for {days} days, and both nodes hold {held}"));
+        }
+        RecordState::Scheduled if record.error.is_some() => {
+            tell(Why::Late, "the time of its switch has passed".to_owned());
+        }
+        RecordState::Successful if age > UNFINISHED_MS => {
+            tell(
+                Why::Unfinished,
+                format!("not finalized for {days} days, and both nodes hold {held}"),
+            );
+        }
+        _ => {}
+    }
+    let hidden = journal.hidden_since.map_or(0, |since| now.since(since));
+    if hidden > HIDDEN_MS && !is_over(record) {
+        tell(Why::Hidden, format!("no copy of it is shown, for {} s", hidden / 1000));
+    }
+    for end in [End::Source, End::Target].into_iter().filter(|end| journal.is_replaced(*end)) {
+        if let Some(at) = journal.returned {
+            let what = "its copy was replaced and must not be used: finalize, or delete it there";
+            tell(
+                Why::Returned,
+                format!("the {end}'s node was declared dead and is back since {at}; {what}"),
+            );
+        } else if !is_over(record) {
+            let what = "was declared dead; its copy must not be used";
+            tell(Why::Declared, format!("the {end}'s node {what}"));
+        }
+    }
+    alarms
+}
+
+fn held(bytes: Option<u64>) -> String {
+    bytes.map_or("a copy".to_owned(), |bytes| format!("a copy of {} MB", bytes / 1_000_000))
+}
+
+/// The prefix of every name.
+const PREFIX: &str = "migration_service";
+
+/// Name and help of each gauge.
+const GAUGES: [(&str, &str); 15] = [
+    ("migrations_running", "Migrations whose operation runs"),
+    ("migrations_queued", "Migrations that wait for their turn"),
+    ("migrations_paused", "Migrations that wait for an action"),
+    ("migrations_scheduled", "Migrations that wait for their time"),
+    ("migrations_failed", "Migrations whose last operation failed"),
+    ("migrations_switched", "Migrations that are not finalized yet"),
+    ("migrations_stuck", "Migrations whose operation has run for more than a day"),
+    ("migrations_late", "Migrations whose time to switch has passed"),
+    ("migrations_paused_long", "Migrations that have been paused for more than 3 days"),
+    ("migrations_unfinalized_long", "Migrations that were switched more than 7 days ago"),
+    ("migrations_hidden", "Migrations with no copy shown for more than a minute"),
+    ("migrations_returned", "Copies that were replaced, and whose node is back"),
+    ("alarms", "What a person has to do something about"),
+    ("rounds_age_seconds", "Since a service that does the rounds was heard of; -1: never"),
+    ("store_up", "1 if the store could be read for this page"),
+];
+
+#[derive(Debug)]
+struct Reading([f64; GAUGES.len()]);
+
+impl Collector for Reading {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for ((name, help), value) in GAUGES.iter().zip(self.0) {
+            let metric = ConstGauge::new(value);
+            let described = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+            metric.encode(described)?;
+        }
+        Ok(())
+    }
+}
+
+async fn metrics(State(service): State<Service>) -> Response<Body> {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(reading(&service).await));
+    answer(&registry)
+}
+
+async fn reading(service: &Service) -> Reading {
+    let (all, seen) = tokio::join!(service.records.all(), service.records.seen());
+    let is_up = all.is_ok() && seen.is_ok();
+    let (all, seen, now) = (all.unwrap_or_default(), seen.unwrap_or_default(), service.clock.now());
+    let alive: Vec<&Record> =
+        all.iter().map(|kept| &kept.record).filter(|record| !is_over(record)).collect();
+    let mut counts: BTreeMap<RecordState, usize> = BTreeMap::new();
+    let mut running = 0;
+    for record in &alive {
+        running += usize::from(is_busy(record));
+        *counts.entry(record.state).or_default() += 1;
+    }
+    let size = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    let of = |state| size(counts.get(&state).copied().unwrap_or_default());
+    let alarms: Vec<Why> =
+        all.iter().flat_map(|kept| alarms(&kept.record, now)).map(|it| it.0).collect();
+    let told = |why| size(alarms.iter().filter(|it| **it == why).count());
+    let age = seen.map_or(-1000, |seen| now.since(seen));
+    Reading([
+        size(running),
+        of(RecordState::Queued),
+        of(RecordState::Paused),
+        of(RecordState::Scheduled),
+        of(RecordState::Failed),
+        of(RecordState::Successful),
+        told(Why::Runs),
+        told(Why::Late),
+        told(Why::Paused),
+        told(Why::Unfinished),
+        told(Why::Hidden),
+        told(Why::Returned),
+        size(alarms.len()),
+        f64::from(i32::try_from(age / 1000).unwrap_or(i32::MAX)),
+        f64::from(u8::from(is_up)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use migration_core::samples::record;
+
+    #[test]
+    fn documents_every_metric() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics-migration-service.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for (name, _) in GAUGES {
+            assert!(page.contains(&format!("| `{PREFIX}_{name}` |")), "{name} is not in the table");
+        }
+        let rows = page.lines().filter(|line| line.starts_with("| `migration_service_")).count();
+        assert_eq!(rows, GAUGES.len(), "the table has unknown rows");
+    }
+
+    #[test] // M58
+    fn what_waits_for_a_person_is_told() {
+        let now = Time::parse("2026-02-20T00:00:00Z").unwrap();
+        let at = |text: &str| json!([{"type": "progress", "phase": "sync", "state": "successful", "finished_timestamp": text}]);
+        let dead = |returned: Option<&str>, over: bool| {
+            let word = json!({"by": uuid::Uuid::nil(), "at": now});
+            json!({"state": "successful", "phase": "switch", "progress_history": at("2026-02-19T00:00:00.000Z"),
+                "journal": {"target_shown": true, "source_dead": word, "returned": returned, "over": over}})
+        };
+        let today = "2026-02-20T00:00:00.000Z";
+        for (fields, want) in [
+            (json!({"state": "paused"}), vec![Why::Paused]),
+            (
+                json!({"state": "paused", "progress_history": at("2026-02-17T00:00:00.000Z")}),
+                vec![],
+            ),
+            (json!({"state": "running"}), vec![Why::Runs]),
+            (
+                json!({"state": "running", "progress_history": at("2026-02-19T00:00:00.000Z")}),
+                vec![],
+            ),
+            (json!({"state": "failed", "error": "x"}), vec![Why::Failed]),
+            (json!({"state": "scheduled", "error": "x"}), vec![Why::Late]),
+            (json!({"state": "successful", "phase": "switch"}), vec![Why::Unfinished]),
+            (json!({"state": "aborted"}), vec![]),
+            (json!({"state": "paused", "created_timestamp": "2026-02-19T00:00:00.000Z"}), vec![]),
+            (
+                json!({"state": "failed", "journal": {"hidden_since": "2026-02-19T23:59:00.000Z"}}),
+                vec![Why::Failed],
+            ),
+            (
+                json!({"state": "failed", "journal": {"hidden_since": "2026-02-19T23:58:59.000Z"}}),
+                vec![Why::Failed, Why::Hidden],
+            ),
+            (dead(None, false), vec![Why::Declared]),
+            (dead(Some(today), false), vec![Why::Returned]),
+            (dead(None, true), vec![]),
+            (dead(Some(today), true), vec![Why::Returned]),
+        ] {
+            let told: Vec<Why> =
+                alarms(&record(fields.clone()), now).into_iter().map(|it| it.0).collect();
+            assert_eq!(told, want, "{fields}");
+        }
+    }
+}

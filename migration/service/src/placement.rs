@@ -1,0 +1,213 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The node for the copy of a VM. CNAPI chooses by memory, NIC tags and affinity; it knows nothing of agents, CPUs,
+//! clocks and pools. So its choice is looked at as a node that an operator names is, and where something stands
+//! against it CNAPI chooses among the others.
+
+use sdc_clients::cnapi::{Affinity, BadAffinity, Placement, ServerQuery};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::asked::Asked;
+use super::begin::Vm;
+use super::refused::Refused;
+use super::state::Service;
+use migration_core::checks;
+
+/// How many nodes are looked at for one VM.
+const LOOKS: usize = 8;
+
+/// Why there is no node.
+#[derive(Debug, thiserror::Error)]
+pub enum Unplaced {
+    /// The source's is the only one.
+    #[error("there is no other compute node")]
+    NoNode,
+    /// What CNAPI says, and what stands against each node that it chose.
+    #[error("{0}")]
+    NoneFits(String),
+    /// CNAPI's answer names none.
+    #[error("CNAPI chose the node {0:?}")]
+    Odd(String),
+    /// CNAPI would end on it.
+    #[error("the image {0} has no file in IMGAPI: no node can install it")]
+    NoFiles(String),
+    /// CNAPI would refuse it.
+    #[error("the VM's object has no {0} that CNAPI takes")]
+    Lacks(&'static str),
+    /// It was taken when the migration began.
+    #[error(transparent)]
+    Affinity(#[from] BadAffinity),
+    /// With which node the others have to be compared is not known.
+    #[error("migration-agent does not answer on the source's node")]
+    NoSource,
+    /// In VMAPI's sentence.
+    #[error("{}", .0.message())]
+    Package(Refused),
+    /// Another service does not answer, or refuses.
+    #[error(transparent)]
+    Peer(#[from] sdc_clients::Error),
+}
+
+impl From<Unplaced> for Refused {
+    fn from(unplaced: Unplaced) -> Refused {
+        match unplaced {
+            Unplaced::Package(refused) => refused,
+            Unplaced::Peer(error) => error.into(),
+            Unplaced::Odd(_) => Refused::internal(&unplaced.to_string()),
+            other => Refused::precondition(&other.to_string()),
+        }
+    }
+}
+
+impl Service {
+    /// Returns the node on which a migration of this VM has, or would have, its target. Changes nothing.
+    ///
+    /// # Errors
+    /// All that stands against a begin.
+    pub async fn destination(
+        &self,
+        vm: &Vm,
+        asked: &Asked,
+        named: Option<Uuid>,
+    ) -> Result<Uuid, Refused> {
+        let kept = self.records.of_vm(vm.uuid).await?;
+        if let Some(target) = kept.and_then(|kept| kept.record.target_server_uuid) {
+            return Ok(target);
+        }
+        let findings = self.check(vm, named, true).await?;
+        if let Some(refused) = Refused::obstacles(&findings) {
+            return Err(refused);
+        }
+        match named {
+            Some(target) => Ok(target),
+            None => Ok(self.choose(vm, &asked.affinity).await?),
+        }
+    }
+
+    /// Has CNAPI choose a node other than the VM's, against which nothing stands.
+    ///
+    /// # Errors
+    /// If none fits.
+    pub async fn choose(&self, vm: &Vm, affinity: &[String]) -> Result<Uuid, Unplaced> {
+        let mut placement = self.placement(vm, affinity).await?;
+        let here = vm.server.ok_or(Unplaced::NoSource)?;
+        let (used, source) =
+            tokio::join!(self.agents.size(here, vm.uuid), self.node(here, vm, false));
+        let used = used.map_err(|_| Unplaced::NoSource)?.bytes;
+        let mut against = Vec::new();
+        while against.len() < LOOKS && !placement.servers.is_empty() {
+            let chosen = match self.peers.cnapi.allocate(&placement).await {
+                Ok(chosen) => chosen.server.uuid,
+                Err(error) if error.status() == Some(409) => {
+                    against.insert(0, error.message().to_owned());
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let Ok(target) = chosen.parse::<Uuid>() else { return Err(Unplaced::Odd(chosen)) };
+            let node = self.node(target, vm, true).await;
+            let obstacles = checks::between(&source, &node, used, self.clock.now());
+            if obstacles.is_empty() {
+                return Ok(target);
+            }
+            let texts: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
+            tracing::info!(vm = %vm.uuid, node = chosen, against = ?texts, "not placed there");
+            against.push(format!("{chosen}: {}", texts.join(", ")));
+            placement.servers.retain(|server| *server != chosen);
+        }
+        Err(Unplaced::NoneFits(against.join("; ")))
+    }
+
+    /// Returns the manifest of the VM's image as CNAPI needs it: with the files that a node would fetch. Of an image that
+    /// IMGAPI lacks, which the source's node sends, it has no more than the node knows.
+    ///
+    /// # Errors
+    /// If IMGAPI does not say, or has an image without files: CNAPI ends its process on one.
+    pub async fn manifest(&self, vm: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced> {
+        let found = self.peers.image(vm).await?;
+        manifest(found, vm)
+    }
+
+    /// What CNAPI chooses by: the VM as it is now, which may have been resized since its package was made.
+    async fn placement(&self, vm: &Vm, affinity: &[String]) -> Result<Placement, Unplaced> {
+        let query = ServerQuery { setup: Some(true), ..ServerQuery::default() };
+        let servers = self.peers.cnapi.list_servers(&query).await?;
+        let here = vm.server.map(|server| server.to_string());
+        let servers = servers.into_iter().map(|server| server.uuid);
+        let servers: Vec<String> = servers.filter(|it| here.as_ref() != Some(it)).collect();
+        if servers.is_empty() {
+            return Err(Unplaced::NoNode);
+        }
+        let object = &vm.object;
+        let image = self.manifest(object).await?;
+        let package = self.peers.package(object).await.map_err(Unplaced::Package)?;
+        let nics = object.get("nics").and_then(Value::as_array).into_iter().flatten();
+        // `sdc_overlay/11` is a fabric of the tag `sdc_overlay`.
+        let tags = nics.filter_map(|nic| nic["nic_tag"].as_str()?.split('/').next());
+        let nic_tags: Vec<String> = tags.map(str::to_owned).collect();
+        let mut vm = sizes(object)?;
+        let affinity: Vec<Affinity> =
+            affinity.iter().map(|rule| rule.parse()).collect::<Result<_, _>>()?;
+        if !affinity.is_empty() {
+            vm.insert("affinity".into(), json!(affinity));
+        }
+        let nic_tag_requirements = nic_tags.iter().map(|tag| vec![tag.clone()]).collect();
+        Ok(Placement { vm, image: Some(image), package, nic_tags, nic_tag_requirements, servers })
+    }
+}
+
+/// Returns what CNAPI wants to know of a VM, in the types on which it insists: it ends its process on others.
+///
+/// # Errors
+/// If the object lacks what a choice depends on.
+pub fn sizes(object: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced> {
+    let mut vm = Map::new();
+    let number = |name: &str| object.get(name).filter(|it| it.is_number()).cloned();
+    let text = |name: &str| object.get(name).filter(|it| it.is_string()).cloned();
+    let ram = number("ram").or_else(|| number("max_physical_memory"));
+    let musts = [
+        ("vm_uuid", "uuid", text("uuid")),
+        ("owner_uuid", "owner_uuid", text("owner_uuid")),
+        ("brand", "brand", text("brand")),
+        ("ram", "ram", ram),
+    ];
+    for (name, named, value) in musts {
+        vm.insert(name.to_owned(), value.ok_or(Unplaced::Lacks(named))?);
+    }
+    for name in ["max_physical_memory", "quota", "cpu_cap", "vcpus"] {
+        vm.extend(number(name).map(|value| (name.to_owned(), value)));
+    }
+    let disks = object.get("disks").filter(|it| it.is_array());
+    vm.extend(disks.map(|disks| ("disks".to_owned(), disks.clone())));
+    Ok(vm)
+}
+
+/// The manifest of the image that IMGAPI has, or of the one that the source's node has.
+fn manifest(
+    found: Option<Map<String, Value>>,
+    vm: &Map<String, Value>,
+) -> Result<Map<String, Value>, Unplaced> {
+    let disk = vm.get("disks").map(|disks| &disks[0]).filter(|disk| disk.is_object());
+    let of_disk = |name: &str| disk.map(|disk| disk[name].clone()).filter(|it| !it.is_null());
+    let uuid = vm.get("image_uuid").cloned().or_else(|| of_disk("image_uuid"));
+    let is_there = found.is_some();
+    let mut image = found.unwrap_or_default();
+    if is_there && image.get("files").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        let uuid = uuid.as_ref().and_then(Value::as_str).unwrap_or("?");
+        return Err(Unplaced::NoFiles(uuid.to_owned()));
+    }
+    if !is_there {
+        image.insert("uuid".into(), uuid.unwrap_or_default());
+        image.insert("v".into(), json!(2));
+        image.insert("files".into(), json!([{ "compression": "none", "size": 0 }]));
+    }
+    let size = of_disk("image_size").or_else(|| of_disk("size"));
+    if let Some(size) = size.filter(|_| !image.contains_key("image_size")) {
+        // No node has enough room for a disk whose image has no size.
+        image.insert("image_size".into(), size);
+    }
+    Ok(image)
+}

@@ -1,0 +1,113 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The VM's addresses are reserved in NAPI while the VM moves: NAPI then gives them to nobody else.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sdc_clients::http::Precondition;
+use sdc_clients::napi::IpUpdate;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::order::Failed;
+use crate::records::Kept;
+use crate::state::Service;
+use migration_core::record::ReservedNic;
+use store::Fence;
+
+/// A request whose answer did not come is done after so many milliseconds, or never. NAPI's own tries took up to 13 s.
+const LATEST: i64 = 120_000;
+
+/// Returns the addresses of a VM's NICs.
+fn addresses(object: &Map<String, Value>) -> Vec<ReservedNic> {
+    let mut found = Vec::new();
+    for nic in object.get("nics").and_then(Value::as_array).into_iter().flatten() {
+        let Some(network_uuid) =
+            nic["network_uuid"].as_str().and_then(|it| it.parse::<Uuid>().ok())
+        else {
+            continue;
+        };
+        let all = nic["ips"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let texts = all.chain(nic["ip"].as_str()).filter_map(|text| text.split('/').next());
+        for ip in texts.filter_map(|text| text.parse::<IpAddr>().ok()) {
+            let address = ReservedNic { network_uuid, ip };
+            if !found.contains(&address) {
+                found.push(address);
+            }
+        }
+    }
+    found
+}
+
+/// Reserves the addresses of the VM. What is reserved already is somebody else's, and stays. The record names an
+/// address before it is reserved, and until when that may happen.
+///
+/// # Errors
+/// If NAPI or the store does not do it.
+pub async fn reserve(
+    service: &Service,
+    kept: &mut Kept,
+    object: &Map<String, Value>,
+    fence: &Fence,
+) -> Result<(), Failed> {
+    let unheard = kept.record.journal.reserves_until;
+    for address in addresses(object) {
+        let network = address.network_uuid.to_string();
+        let there = service.peers.napi.get_ip(&network, address.ip).await?;
+        if there.value.reserved {
+            continue;
+        }
+        if !kept.record.reserved_nics.contains(&address) {
+            kept.record.reserved_nics.push(address.clone());
+        }
+        kept.record.journal.reserves_until = Some(service.clock.now().plus(LATEST));
+        service.records.write(kept, Some(fence)).await?;
+        set(service, &network, address.ip, true, there.etag).await?;
+    }
+    kept.record.journal.reserves_until = unheard;
+    kept.record.journal.reserved = true;
+    service.records.write(kept, Some(fence)).await?;
+    Ok(())
+}
+
+/// Removes the reservations that this migration made, when none can be made any more. The VM runs already.
+///
+/// # Errors
+/// As [`reserve`].
+pub async fn unreserve(service: &Service, kept: &mut Kept, fence: &Fence) -> Result<(), Failed> {
+    if let Some(until) = kept.record.journal.reserves_until {
+        let left = until.since(service.clock.now()).clamp(0, LATEST);
+        tokio::time::sleep(Duration::from_millis(left.unsigned_abs())).await;
+    }
+    for address in &kept.record.reserved_nics {
+        let network = address.network_uuid.to_string();
+        let there = match service.peers.napi.get_ip(&network, address.ip).await {
+            Err(error) if error.is_not_found_resource() => continue, // the network is gone
+            there => there?,
+        };
+        if there.value.reserved {
+            set(service, &network, address.ip, false, there.etag).await?;
+        }
+    }
+    kept.record.reserved_nics.clear();
+    kept.record.journal.reserved = false;
+    kept.record.journal.reserves_until = None;
+    service.records.write(kept, Some(fence)).await?;
+    Ok(())
+}
+
+async fn set(
+    service: &Service,
+    network: &str,
+    ip: IpAddr,
+    reserved: bool,
+    etag: Option<String>,
+) -> Result<(), Failed> {
+    let condition = etag.map_or(Precondition::None, Precondition::IfMatch);
+    let update = IpUpdate { reserved: Some(reserved) };
+    service.peers.napi.update_ip(network, ip, &update, condition).await?;
+    Ok(())
+}

@@ -1,0 +1,127 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One step is carried out.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use store::Fence;
+use tokio::time::Instant;
+
+use super::observe::{Round, node_of};
+use super::order::{Carried, Failed, order, order_and_tell};
+use super::{addresses, create};
+use crate::records::Kept;
+use crate::state::Service;
+use migration_core::bring_over::bring_over;
+use migration_core::journal::End;
+use migration_core::machine::Step;
+use migration_core::protocol::What;
+use migration_core::record::Record;
+
+/// After this a PUT to VMAPI has happened, or will not.
+const PUT: Duration = Duration::from_secs(30);
+
+/// Carries out a step of a round.
+///
+/// # Errors
+/// If it was not, or nobody knows.
+pub async fn carry(
+    service: &Service,
+    kept: &mut Kept,
+    step: &Step,
+    round: &Round,
+    fence: &Fence,
+) -> Result<Carried, Failed> {
+    let record = &kept.record;
+    let (end, what) = match step {
+        Step::Place => return create::place(service, kept, round, fence).await,
+        Step::Create => return create::create(service, kept, round, fence).await,
+        Step::Reserve => {
+            let known = round.object(End::Source).or(round.object(End::Target));
+            let object = known.ok_or_else(create::unread)?;
+            addresses::reserve(service, kept, object, fence).await?;
+            return Ok(Carried::Done);
+        }
+        Step::Unreserve => {
+            addresses::unreserve(service, kept, fence).await?;
+            return Ok(Carried::Done);
+        }
+        Step::MoveRecord(permission) => {
+            move_record(service, record, permission.end(), round).await?;
+            return Ok(Carried::Done);
+        }
+        Step::Send { from, number } => return send(service, kept, *from, *number, fence).await,
+        Step::BringOver => {
+            let objects = round.object(End::Source).zip(round.object(End::Target));
+            let (source, target) = objects.ok_or_else(create::unread)?;
+            let mut updates = bring_over(source, target).into_iter();
+            let Some(update) = updates.next() else { return Ok(Carried::Done) };
+            (End::Target, What::BringOver { update, then: updates.collect() })
+        }
+        Step::Date => {
+            let source = round.object(End::Source).ok_or_else(create::unread)?;
+            let created = source.get("create_timestamp").and_then(Value::as_str);
+            let Some(created) = created else { return Ok(Carried::Done) };
+            (End::Target, What::Date { created: created.to_owned() })
+        }
+        Step::Protect(end, of) => (*end, What::Protect { of: *of }),
+        Step::Hold(end) => (*end, What::Hold),
+        Step::Release(end) => (*end, What::Release),
+        Step::NoAutoboot(end) => (*end, What::Autoboot { on: false }),
+        Step::Autoboot(permission) => (permission.end(), What::Autoboot { on: true }),
+        Step::Stop(end) => (*end, What::Stop),
+        Step::Boot(permission) => (permission.end(), What::Boot),
+        Step::RestoreQuota(end) => (*end, What::RestoreQuota),
+        Step::Forget { end, keep } => (*end, What::Forget { keep: *keep }),
+        Step::Settle(end) => (*end, What::Settle),
+        Step::Hide(end) => (*end, What::Hide),
+        Step::Show(permission) => (permission.end(), What::Show),
+        Step::Delete(permission) => (permission.end(), What::Delete),
+    };
+    order_and_tell(service, kept, end, what, fence).await
+}
+
+/// The receiver is told first: what is offered without that is refused.
+async fn send(
+    service: &Service,
+    kept: &mut Kept,
+    from: End,
+    number: u32,
+    fence: &Fence,
+) -> Result<Carried, Failed> {
+    let cn = node_of(&kept.record, from.other()).ok_or_else(create::unread)?;
+    let to = service.agents.peer(cn).await?;
+    order(service, &kept.record, from.other(), What::Receive).await?;
+    order_and_tell(service, kept, from, What::Send { number, to }, fence).await
+}
+
+/// Puts the object that the node's agent has just read into VMAPI, whole, and reads it back.
+///
+/// VMAPI knows no order of requests: where nobody knows whether the PUT has happened, the next round begins
+/// only when it cannot happen any more.
+async fn move_record(
+    service: &Service,
+    record: &Record,
+    end: End,
+    round: &Round,
+) -> Result<(), Failed> {
+    let vm = record.vm_uuid.to_string();
+    let server = json!(node_of(record, end));
+    let mut object = round.object(end).ok_or_else(create::unread)?.clone();
+    object.insert("server_uuid".into(), server.clone());
+    let until = Instant::now() + PUT;
+    if let Err(error) = service.peers.vmapi.put_vm(&vm, &object).await {
+        if error.may_have_applied() {
+            tokio::time::sleep_until(until).await;
+        }
+        return Err(error.into());
+    }
+    let there = service.peers.vmapi.record(&vm).await?;
+    match there.get("server_uuid") == Some(&server) {
+        true => Ok(()),
+        false => Err(Failed::Again("VMAPI has the VM elsewhere after the PUT".to_owned())),
+    }
+}

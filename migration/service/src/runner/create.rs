@@ -1,0 +1,179 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The target's node is chosen, and the hidden target is made on it.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use store::Fence;
+use uuid::Uuid;
+
+use super::observe::Round;
+use super::order::{Carried, Failed, order};
+use super::tickets::{self, For};
+use crate::begin::Vm;
+use crate::placement::Unplaced;
+use crate::records::Kept;
+use crate::state::Service;
+use migration_core::journal::{Creation, End};
+use migration_core::protocol::What;
+use migration_core::target_payload::target_payload;
+
+/// CNAPI's task is looked at so often; an image may have to be fetched first.
+const LOOK: Duration = Duration::from_secs(5);
+/// An order whose answer was lost has begun to show by then, or was lost, too.
+const LOST_MS: i64 = 15 * 60_000;
+
+/// Lets CNAPI choose a node other than the source's, and stores it.
+///
+/// # Errors
+/// If none fits.
+pub async fn place(
+    service: &Service,
+    kept: &mut Kept,
+    round: &Round,
+    fence: &Fence,
+) -> Result<Carried, Failed> {
+    let object = round.object(End::Source).ok_or_else(unread)?.clone();
+    let server = Some(kept.record.source_server_uuid);
+    let vm = Vm { uuid: kept.record.vm_uuid, object, server };
+    tickets::take(service, kept, fence, For::Placement).await?;
+    let chosen = service.choose(&vm, &kept.record.journal.affinity).await;
+    // The next placement sees what this one takes.
+    let reserved = match &chosen {
+        Ok(target) => tickets::reserve(service, kept, fence, *target, &vm.object).await,
+        Err(_) => Ok(()),
+    };
+    tickets::give_back(service, kept).await;
+    let target = chosen?;
+    reserved?;
+    kept.record.target_server_uuid = Some(target);
+    service.records.write(kept, Some(fence)).await?;
+    Ok(Carried::Done)
+}
+
+impl From<Unplaced> for Failed {
+    fn from(unplaced: Unplaced) -> Failed {
+        match unplaced {
+            Unplaced::Peer(error) => error.into(),
+            Unplaced::NoSource => Failed::Again(unplaced.to_string()),
+            other => Failed::Fatal(other.to_string()),
+        }
+    }
+}
+
+/// Creates the hidden target from the source's object. An image that IMGAPI lacks is sent from the source's node.
+///
+/// # Errors
+/// If the node does not do it.
+pub async fn create(
+    service: &Service,
+    kept: &mut Kept,
+    round: &Round,
+    fence: &Fence,
+) -> Result<Carried, Failed> {
+    let record = &kept.record;
+    let target = record.target_server_uuid.ok_or_else(unread)?;
+    let source = round.object(End::Source).ok_or_else(unread)?;
+    if let Some(creation) = kept.record.journal.creation.clone() {
+        return look(service, kept, fence, target, creation).await;
+    }
+    let mut payload = target_payload(source).map_err(|unfit| {
+        let unfit: Vec<String> = unfit.iter().map(ToString::to_string).collect();
+        Failed::Fatal(unfit.join("; "))
+    })?;
+    if service.peers.image(source).await?.is_none()
+        && let Some(image) = image_of(source)
+    {
+        order(service, record, End::Target, What::Receive).await?;
+        let to = service.agents.peer(target).await?;
+        let sent = order(service, record, End::Source, What::SendImage { image, to }).await?;
+        if let Carried::Running(_) = sent {
+            return Ok(sent);
+        }
+    }
+    payload.insert("image".into(), json!(service.manifest(source).await?));
+    if kept.record.journal.reservation.is_none() {
+        let object = source.clone();
+        tickets::reserve(service, kept, fence, target, &object).await?;
+    }
+    let since = service.clock.now();
+    let creation = Creation { since, task: None };
+    kept.record.journal.creation = Some(creation.clone());
+    service.records.write(kept, Some(fence)).await?;
+    match service.peers.cnapi.create_vm(&target.to_string(), &payload).await {
+        Ok(task) => {
+            let creation = Creation { task: Some(task), ..creation };
+            kept.record.journal.creation = Some(creation.clone());
+            service.records.write(kept, Some(fence)).await?;
+            look(service, kept, fence, target, creation).await
+        }
+        Err(error) if error.may_have_applied() => Err(error.into()),
+        Err(error) => {
+            kept.record.journal.creation = None;
+            service.records.write(kept, Some(fence)).await?;
+            Err(error.into())
+        }
+    }
+}
+
+/// Looks how the creation goes that was ordered: by its task, or by the VM where nobody has heard of the task. Another
+/// one is ordered only after this one has failed, or cannot come any more.
+async fn look(
+    service: &Service,
+    kept: &mut Kept,
+    fence: &Fence,
+    target: Uuid,
+    creation: Creation,
+) -> Result<Carried, Failed> {
+    let (cnapi, age) =
+        (&service.peers.cnapi, service.clock.now().millis() - creation.since.millis());
+    let told = match &creation.task {
+        Some(task) => match cnapi.wait_task(task, LOOK).await {
+            Ok(task) => Some(task),
+            Err(error) if error.is_not_found_resource() => None,
+            Err(error) => return Err(error.into()),
+        },
+        None => None,
+    };
+    let why = match told {
+        Some(task) if task.is_complete() => None,
+        Some(task) if task.is_failed() => {
+            Some(task.error().unwrap_or("the task failed").to_owned())
+        }
+        // CNAPI that has died since tells of a task for ever that it goes on.
+        told => {
+            let (target, vm) = (target.to_string(), kept.record.vm_uuid.to_string());
+            let is_there = match cnapi.get_vm(&target, &vm, true).await {
+                Ok(_) => true,
+                Err(error) if error.is_not_found_resource() => false,
+                Err(error) => return Err(error.into()),
+            };
+            if !is_there && (told.is_some() || age < LOST_MS) {
+                if told.is_none() {
+                    tokio::time::sleep(LOOK).await;
+                }
+                return Ok(Carried::Running(None));
+            }
+            (!is_there).then(|| "CNAPI has lost the order to create the target".to_owned())
+        }
+    };
+    kept.record.journal.creation = None;
+    service.records.write(kept, Some(fence)).await?;
+    match why {
+        None => Ok(Carried::Done),
+        Some(why) => Err(Failed::Again(why)),
+    }
+}
+
+fn image_of(vm: &Map<String, Value>) -> Option<Uuid> {
+    let disk = vm.get("disks").and_then(|disks| disks[0]["image_uuid"].as_str());
+    vm.get("image_uuid").and_then(Value::as_str).or(disk)?.parse().ok()
+}
+
+/// The agent had no object of the VM.
+pub fn unread() -> Failed {
+    Failed::Again("the VM's object could not be read".to_owned())
+}

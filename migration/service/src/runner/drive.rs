@@ -1,0 +1,274 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The rounds of one migration, until nothing of it runs.
+
+use std::time::Duration;
+
+use store::Fence;
+use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
+
+use super::carry::carry;
+use super::ending::{end, give_up, is_busy, sentence};
+use super::observe::{Round, observe};
+use super::order::{Carried, Failed};
+use super::tickets::{self, For};
+use crate::records::Kept;
+use crate::state::Service;
+use migration_core::limits::Attempts;
+use migration_core::machine::{Next, Step, next, note};
+use migration_core::progress::{Latest, Meter, advance, mark};
+use migration_core::protocol::Progress;
+use migration_core::record::{Phase, Record, State};
+use migration_core::time::Time;
+
+/// A step that waits looks this often whether a command changed the record.
+const LOOK: Duration = Duration::from_secs(1);
+/// Both nodes are observed so often while a stream runs: each time `zfs` lists all of the VM's datasets and snapshots.
+const OBSERVES: Duration = Duration::from_secs(10);
+/// The longest wait of a step while the VM is stopped: it is down until the step is done.
+const DOWN_MS: u64 = 5_000;
+/// The wait after a write that was lost against another.
+const LOST: Duration = Duration::from_millis(200);
+/// A store that is away is asked again.
+const AWAY: Duration = Duration::from_secs(2);
+
+/// What is remembered between the rounds: nothing that a decision depends on.
+#[derive(Default)]
+struct Memory {
+    attempts: Attempts,
+    /// What is left of a wait that is cut into parts, in ms: attempts between them are not counted.
+    left_ms: u64,
+    /// The last step that was done: the same again brings nothing forward.
+    last: Option<Step>,
+    /// How far the stream that runs is, and the bytes of the last one that ended.
+    running: Progress,
+    sent: Option<u64>,
+    /// How far the streams of a step came that failed.
+    farthest: Option<(Step, Progress)>,
+    meter: Option<(Option<Time>, Meter)>,
+}
+
+impl Memory {
+    /// A stream of this step failed. Returns whether it sent more than those before, or has less left: where both ends
+    /// can resume it sends the rest alone. One that the other end refuses each time brings nothing forward.
+    fn has_progressed(&mut self, step: &Step, cut: Progress) -> bool {
+        let left = |of: &Progress| of.total.saturating_sub(of.current);
+        let before = self.farthest.filter(|(of, _)| of == step).map(|(_, progress)| progress);
+        let is_farther = before.is_none_or(|it| cut.current > it.current || left(&cut) < left(&it));
+        if cut.current == 0 || !is_farther {
+            return false;
+        }
+        self.farthest = Some((*step, cut));
+        true
+    }
+}
+
+/// Does the rounds of a record until it waits, is over, or somebody else holds the lease.
+pub async fn drive(service: Service, fence: Fence, id: Uuid) {
+    let mut memory = Memory::default();
+    loop {
+        let pause = match round(&service, &fence, id, &mut memory).await {
+            Ok(true) => continue,
+            Ok(false) | Err(Failed::Fenced) => return,
+            Err(Failed::Lost) => LOST,
+            Err(Failed::Again(why) | Failed::Cut(why, _) | Failed::Fatal(why)) => {
+                tracing::warn!(%id, reason = why, "a round was not done");
+                AWAY
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Does one round. Returns false if there is none to do.
+async fn round(
+    service: &Service,
+    fence: &Fence,
+    id: Uuid,
+    memory: &mut Memory,
+) -> Result<bool, Failed> {
+    let Some(mut kept) = service.records.get(id).await? else { return Ok(false) };
+    if !is_busy(&kept.record) {
+        return Ok(false);
+    }
+    kept.record.journal.revision += 1;
+    service.records.write(&mut kept, Some(fence)).await?;
+    if let Err(failed) = ticket(service, fence, &mut kept).await {
+        return failed_once(service, fence, &mut kept, memory, failed, false).await;
+    }
+    let seen = observe(service, &kept.record).await;
+    if seen.is_old {
+        return Err(Failed::Lost);
+    }
+    let is_nowhere = seen.facts.is_nowhere(kept.record.journal.target_shown);
+    if is_nowhere != kept.record.journal.hidden_since.is_some() {
+        kept.record.journal.hidden_since = is_nowhere.then(|| service.clock.now());
+        service.records.write(&mut kept, Some(fence)).await?;
+    }
+    match next(&kept.record, &seen.facts) {
+        Next::Note(it) => {
+            note(&mut kept.record, it);
+            service.records.write(&mut kept, Some(fence)).await?;
+        }
+        Next::Do(step) => return act(service, fence, &mut kept, memory, &step, &seen).await,
+        Next::Wait(why) => {
+            let failed = Failed::Again(why.to_string());
+            return failed_once(service, fence, &mut kept, memory, failed, false).await;
+        }
+        Next::GiveUp(reason) => give_up(service, &mut kept, &sentence(&reason), fence).await?,
+        Next::End(ending) => {
+            let sent = memory.sent.take();
+            end(service, &mut kept, ending, sent, fence).await?;
+        }
+    }
+    *memory = Memory { meter: memory.meter.take(), sent: memory.sent, ..Memory::default() };
+    Ok(true)
+}
+
+/// Carries out a step, and tells people how far it is.
+async fn act(
+    service: &Service,
+    fence: &Fence,
+    kept: &mut Kept,
+    memory: &mut Memory,
+    step: &Step,
+    seen: &Round,
+) -> Result<bool, Failed> {
+    if let Some(mark) = mark(kept.record.phase, step)
+        && let Some(entry) = kept.record.progress_history.last_mut()
+        && entry.current_progress.is_none_or(|current| current < mark.0)
+    {
+        advance(entry, mark);
+        service.records.write(kept, Some(fence)).await?;
+    }
+    let until = Instant::now() + OBSERVES;
+    let carried = loop {
+        let carried = carry(service, kept, step, seen, fence).await;
+        let Ok(Carried::Running(progress)) = carried else { break carried };
+        if let Some(progress) = progress {
+            tell(service, &kept.record, memory, progress).await?;
+        }
+        if Instant::now() >= until || service.records.is_changed(kept).await? {
+            break carried;
+        }
+    };
+    match carried {
+        Ok(Carried::Running(_)) => Ok(true),
+        Ok(done) => {
+            if let Carried::Sent(bytes) = done {
+                (memory.sent, memory.running) = (Some(bytes), Progress::default());
+            }
+            let is_again = memory.last.replace(*step) == Some(*step);
+            if is_again {
+                let why = Failed::Again(format!("{step:?} was done, and is not seen"));
+                return failed_once(service, fence, kept, memory, why, false).await;
+            }
+            (memory.attempts, memory.left_ms) = (Attempts::default(), 0);
+            Ok(true)
+        }
+        Err(failed) => {
+            let running = std::mem::take(&mut memory.running);
+            // A stream that was cut within a second was never seen to run; of an agent that died nothing else is known.
+            let cut = if let Failed::Cut(_, cut) = failed { cut } else { running };
+            let has_progressed = memory.has_progressed(step, cut);
+            failed_once(service, fence, kept, memory, failed, has_progressed).await
+        }
+    }
+}
+
+/// Waits before the next attempt, or gives up after as many as there may be.
+async fn failed_once(
+    service: &Service,
+    fence: &Fence,
+    kept: &mut Kept,
+    memory: &mut Memory,
+    failed: Failed,
+    has_progressed: bool,
+) -> Result<bool, Failed> {
+    let why = match failed {
+        Failed::Fatal(why) => {
+            give_up(service, kept, &why, fence).await?;
+            *memory = Memory::default();
+            return Ok(true);
+        }
+        Failed::Again(why) | Failed::Cut(why, _) => why,
+        failed => return Err(failed),
+    };
+    let settings = service.settings.read().await?;
+    let wait = match std::mem::take(&mut memory.left_ms) {
+        0 => memory.attempts.failed(has_progressed, &settings),
+        left => Some(left),
+    };
+    match wait {
+        Some(all) => {
+            let is_down = kept.record.journal.power.is_some_and(|power| power.running);
+            let ms = if is_down { all.min(DOWN_MS) } else { all };
+            memory.left_ms = all - ms;
+            tracing::warn!(vm = %kept.record.vm_uuid, reason = why, wait_ms = ms, "a step waits");
+            if is_called(service, kept, Duration::from_millis(ms)).await {
+                (memory.attempts, memory.left_ms) = (Attempts::default(), 0);
+            }
+        }
+        None => {
+            give_up(service, kept, &why, fence).await?;
+            *memory = Memory::default();
+        }
+    }
+    Ok(true)
+}
+
+/// Waits. Returns true as soon as somebody has changed the record: a command does not wait for a step that does.
+async fn is_called(service: &Service, kept: &Kept, wait: Duration) -> bool {
+    let until = Instant::now() + wait;
+    while Instant::now() < until {
+        sleep_until(until.min(Instant::now() + LOOK)).await;
+        if service.records.is_changed(kept).await == Ok(true) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Holds CNAPI's ticket of the VM while it is switched or rolled back. What is undone, and what is past the point
+/// of no return, goes on without it.
+async fn ticket(service: &Service, fence: &Fence, kept: &mut Kept) -> Result<(), Failed> {
+    let record = &kept.record;
+    let journal = &record.journal;
+    let moves = match record.phase {
+        Phase::Switch => !journal.target_shown,
+        Phase::Rollback => !journal.source_shown,
+        _ => false,
+    };
+    if !moves
+        || journal.undo.is_some()
+        || journal.ticket.is_some()
+        || record.state != State::Running
+    {
+        return Ok(());
+    }
+    tickets::take(service, kept, fence, For::Switch).await
+}
+
+/// Keeps how far a stream is, for those who watch.
+async fn tell(
+    service: &Service,
+    record: &Record,
+    memory: &mut Memory,
+    progress: Progress,
+) -> Result<(), Failed> {
+    memory.running = progress;
+    let now = service.clock.now();
+    let of = record.progress_history.last().and_then(|entry| entry.started_timestamp);
+    let meter = match &mut memory.meter {
+        Some((whose, meter)) if *whose == of => meter,
+        place => &mut place.insert((of, Meter::new(progress.total, now))).1,
+    };
+    if let Some(event) = meter.read(progress.current, now) {
+        let latest = Latest { of, event: event.to_json() };
+        service.records.put_event(record.vm_uuid, &latest).await?;
+    }
+    Ok(())
+}

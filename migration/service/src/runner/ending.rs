@@ -1,0 +1,131 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The end of an operation, and what follows by itself.
+
+use store::Fence;
+use uuid::Uuid;
+
+use super::order::{Failed, order};
+use super::tickets;
+use crate::command::message;
+use crate::records::Kept;
+use crate::state::Service;
+use migration_core::journal::End;
+use migration_core::machine::{After, Ending, Reason, follow, settle, stall, start};
+use migration_core::protocol::What;
+use migration_core::record::{Phase, Record, State};
+use migration_core::resync::{Rule, Verdict};
+
+/// Returns true if the rounds of a record go on.
+pub fn is_busy(record: &Record) -> bool {
+    record.state == State::Running || (record.state == State::Successful && record.journal.finalize)
+}
+
+/// Ends an operation, and begins the one that follows it. `sent` is what its stream carried.
+///
+/// # Errors
+/// Those of the store.
+pub async fn end(
+    service: &Service,
+    kept: &mut Kept,
+    ending: Ending,
+    sent: Option<u64>,
+    fence: &Fence,
+) -> Result<(), Failed> {
+    let (rule, now) = (Rule::default(), service.clock.now());
+    if let (Ending::Synced, Some(bytes)) = (&ending, sent) {
+        rule.remember(&mut kept.record, bytes);
+    }
+    if ending == Ending::Synced {
+        let (source, vm) = (kept.record.source_server_uuid, kept.record.vm_uuid);
+        // Only people see it: an agent that does not answer now delays nothing.
+        let held = service.agents.size(source, vm).await.ok().map(|size| size.bytes);
+        kept.record.journal.held_bytes = held.or(kept.record.journal.held_bytes);
+    }
+    tracing::info!(vm = %kept.record.vm_uuid, id = %kept.record.id, ?ending, "an operation has ended");
+    // Before the record is written: who dies between the two does it again.
+    tickets::give_back(service, kept).await;
+    kept.record.journal.creation = None;
+    // VMAPI has the VM on the target, or there is no target.
+    if !matches!(ending, Ending::Begun | Ending::Synced | Ending::Paused | Ending::Failed(_)) {
+        tickets::free(service, kept).await;
+    }
+    if is_last(&ending) {
+        over(service, &kept.record, &ending).await;
+    }
+    kept.record.journal.finalize = false;
+    match settle(&mut kept.record, ending.clone(), now) {
+        After::Goes => service.records.remove(kept, Some(fence)).await?,
+        After::Over => service.records.write(kept, Some(fence)).await?,
+        After::Stays => {
+            let is_enough = rule.judge(&kept.record) != Verdict::Again;
+            if let Some(phase) = follow(&kept.record, &ending, is_enough) {
+                start(&mut kept.record, phase, message(phase), Uuid::new_v4(), now);
+            }
+            service.records.write(kept, Some(fence)).await?;
+        }
+    }
+    if !matches!(ending, Ending::Begun) {
+        service.records.forget_event(kept.record.vm_uuid).await?;
+    }
+    Ok(())
+}
+
+/// Ends an operation that can neither go on nor be undone now.
+///
+/// # Errors
+/// Those of the store.
+pub async fn give_up(
+    service: &Service,
+    kept: &mut Kept,
+    why: &str,
+    fence: &Fence,
+) -> Result<(), Failed> {
+    let record = &mut kept.record;
+    tracing::warn!(vm = %record.vm_uuid, id = %record.id, reason = why, "an operation is given up");
+    if record.phase == Phase::Begin {
+        tickets::free(service, kept).await;
+    }
+    let record = &mut kept.record;
+    if record.state == State::Successful {
+        // A finalize that failed can be repeated.
+        (record.journal.finalize, record.journal.undo) = (false, None);
+        record.error = Some(why.to_owned());
+    } else if record.journal.undo.is_some() {
+        stall(record, &why, service.clock.now());
+    } else {
+        migration_core::machine::give_up(record, &why);
+    }
+    service.records.write(kept, Some(fence)).await?;
+    Ok(())
+}
+
+/// What a reason of the state machine is for people.
+pub fn sentence(reason: &Reason) -> String {
+    reason.to_string()
+}
+
+/// After this nothing is left to be done on the nodes.
+fn is_last(ending: &Ending) -> bool {
+    matches!(ending, Ending::Aborted | Ending::RolledBack { .. } | Ending::Finalized { .. })
+}
+
+/// Tells both agents to forget the migration. One that does not hear it keeps a few bytes. That of a node that was
+/// declared dead is to find that its copy was replaced.
+async fn over(service: &Service, record: &Record, ending: &Ending) {
+    let is_left = matches!(
+        ending,
+        Ending::RolledBack { is_gone: false } | Ending::Finalized { is_gone: false }
+    );
+    for end in [End::Source, End::Target] {
+        let is_replaced = is_left && record.journal.is_replaced(end);
+        if super::observe::node_of(record, end).is_none() || is_replaced {
+            continue;
+        }
+        if let Err(why) = order(service, record, end, What::Over).await {
+            tracing::warn!(vm = %record.vm_uuid, %end, ?why, "an agent keeps what it remembers");
+        }
+    }
+}

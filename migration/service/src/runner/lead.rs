@@ -1,0 +1,106 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One service of a data centre does the rounds and runs the timers: the one that holds the lease.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use store::{Fence, Store};
+use tokio::time::{Instant, sleep, sleep_until};
+use uuid::Uuid;
+
+use super::drive::drive;
+use super::order::Failed;
+use super::timers::look;
+use crate::state::Service;
+
+/// The lease's name.
+const NAME: &str = "migration-service";
+/// Between two looks at the records.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a lease runs after it was renewed, unless another time is set.
+pub const TERM: Duration = Duration::from_secs(15);
+
+/// Does the rounds whenever this service holds the lease. Never returns; dropping it stops the service where it
+/// is, and another one, or the next start, goes on from the records.
+///
+/// Each write of a round is fenced by the lease's number, so that what is still under way when the lease is
+/// lost changes no record.
+pub async fn lead(service: Service, store: Store, term: Duration) {
+    let work = |fence| {
+        let service = &service;
+        async move {
+            // Both arms hold nothing that the other needs: the one that is dropped stops where it is.
+            tokio::select! {
+                () = seen(service, term / 3) => {}
+                () = worked(service, &fence) => {}
+            }
+        }
+    };
+    store.lead(NAME, term, work).await;
+}
+
+/// Writes down again and again that a service runs the timers.
+async fn seen(service: &Service, pause: Duration) {
+    loop {
+        if let Err(error) = service.records.put_seen(service.clock.now()).await {
+            tracing::warn!(reason = %error, "nobody hears that this service runs the timers");
+        }
+        sleep(pause).await;
+    }
+}
+
+/// What has ended.
+enum Ended {
+    /// The rounds of a record.
+    Driven(Uuid),
+    /// A look at all records: those that run, and the limits that the agents were told.
+    Looked(Result<Vec<Uuid>, Failed>, BTreeMap<Uuid, u32>),
+}
+
+/// Looks at the records, and does the rounds of those that run, until the lease is found to be lost.
+async fn worked(service: &Service, fence: &Fence) {
+    let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
+    let mut known = BTreeSet::new();
+    let mut rates = Some(BTreeMap::new());
+    let mut glance = Instant::now();
+    loop {
+        if glance <= Instant::now()
+            && let Some(mut rates) = rates.take()
+        {
+            running.push(Box::pin(async move {
+                let looked = look(service, fence, &mut rates).await;
+                Ended::Looked(looked, rates)
+            }));
+        }
+        // All arms are cancel-safe: futures stay in the set, and a notice that is not taken stays.
+        tokio::select! {
+            Some(ended) = running.next() => match ended {
+                Ended::Driven(id) => drop(known.remove(&id)),
+                Ended::Looked(looked, told) => {
+                    (rates, glance) = (Some(told), Instant::now() + LOOK);
+                    match looked {
+                        Ok(busy) => {
+                            for id in busy.into_iter().filter(|id| known.insert(*id)) {
+                                running.push(Box::pin(async move {
+                                    drive(service.clone(), fence.clone(), id).await;
+                                    Ended::Driven(id)
+                                }));
+                            }
+                        }
+                        Err(Failed::Fenced) => return,
+                        Err(why) => tracing::warn!(?why, "the records cannot be looked at"),
+                    }
+                }
+            },
+            () = service.wake.notified() => glance = Instant::now(),
+            () = sleep_until(glance), if rates.is_some() => {}
+        }
+    }
+}

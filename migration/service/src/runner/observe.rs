@@ -1,0 +1,139 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The facts of a round: both agents and VMAPI are asked with the record's revision.
+
+use sdc_clients::Error;
+use serde_json::{Map, Value};
+use tokio::join;
+use uuid::Uuid;
+
+use crate::state::Service;
+use migration_core::bring_over::settings;
+use migration_core::journal::End;
+use migration_core::machine::{Facts, Node, Seen, Settings};
+use migration_core::protocol::{About, Observe, Observed};
+use migration_core::record::{Phase, Record};
+
+/// What was seen in a round.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// The facts that are judged.
+    pub facts: Facts,
+    /// What the source's agent said.
+    pub source: Option<Observed>,
+    /// What the target's agent said.
+    pub target: Option<Observed>,
+    /// An agent has heard of a later round.
+    pub is_old: bool,
+}
+
+impl Round {
+    /// Returns the VM's object as the agent of a node has just read it.
+    pub fn object(&self, end: End) -> Option<&Map<String, Value>> {
+        let seen = match end {
+            End::Source => &self.source,
+            End::Target => &self.target,
+        };
+        seen.as_ref().and_then(|seen| seen.object.as_ref())
+    }
+}
+
+/// Returns what an order or an observation is about.
+pub fn about(record: &Record, end: End) -> About {
+    About { migration: record.id, revision: record.journal.revision, vm: record.vm_uuid, end }
+}
+
+/// Returns the node of a copy; none before the target is chosen.
+pub fn node_of(record: &Record, end: End) -> Option<Uuid> {
+    match end {
+        End::Source => Some(record.source_server_uuid),
+        End::Target => record.target_server_uuid,
+    }
+}
+
+/// Returns true if the agent has heard of a later round than the one that asks.
+pub fn is_old(error: &Error) -> bool {
+    error.status() == Some(409) && error.code() == Some("OldOrder")
+}
+
+/// Observes both nodes and VMAPI, at the same time.
+pub async fn observe(service: &Service, record: &Record) -> Round {
+    let vm = record.vm_uuid.to_string();
+    let (source, target, vmapi) = join!(
+        ask(service, record, End::Source),
+        ask(service, record, End::Target),
+        service.peers.vmapi.record(&vm),
+    );
+    let server = vmapi.ok().and_then(|vm| vm.get("server_uuid")?.as_str()?.parse::<Uuid>().ok());
+    let at = |end: End| node_of(record, end).is_some() && node_of(record, end) == server;
+    let vmapi = [End::Source, End::Target].into_iter().find(|end| at(*end));
+    let mut is_older = false;
+    let mut seen = |answer: Answer| match answer {
+        Answer::NoNode => (Seen::Node(Node::default()), None),
+        Answer::Said(observed) => (Seen::Node(observed.node.clone()), Some(*observed)),
+        Answer::Silence => (Seen::Silent, None),
+        Answer::Failed { error, is_alive } => {
+            is_older |= is_old(&error);
+            tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent does not say what is true");
+            (if is_alive { Seen::Unwell } else { Seen::Silent }, None)
+        }
+    };
+    let ((source, source_said), (target, target_said)) = (seen(source), seen(target));
+    let objects = (source_said.as_ref(), target_said.as_ref());
+    let objects = objects
+        .0
+        .and_then(|it| it.object.as_ref())
+        .zip(objects.1.and_then(|it| it.object.as_ref()));
+    let settings = objects.map_or(Settings::Differ, |(source, target)| settings(source, target));
+    let dated = objects.is_none_or(|(source, target)| is_dated(source, target));
+    let reserved = is_reserved(record);
+    let facts = Facts { source, target, vmapi, reserved, settings, dated };
+    Round { facts, source: source_said, target: target_said, is_old: is_older }
+}
+
+/// Returns true if the target was created when the source was, or nobody knows when that was.
+fn is_dated(source: &Map<String, Value>, target: &Map<String, Value>) -> bool {
+    let [from, to] = [source, target].map(|vm| vm.get("create_timestamp"));
+    from.is_none() || to.is_none() || from == to
+}
+
+/// What came of a question to an agent.
+enum Answer {
+    /// The target is not chosen.
+    NoNode,
+    /// What is true.
+    Said(Box<Observed>),
+    /// The node was declared dead, and gives no sign of life.
+    Silence,
+    /// It was not said what is true.
+    Failed { error: Error, is_alive: bool },
+}
+
+/// Asks the agent of a copy. One that was declared dead is waited for briefly, and any answer of it, also an error, says
+/// that it is not.
+async fn ask(service: &Service, record: &Record, end: End) -> Answer {
+    let Some(cn) = node_of(record, end) else { return Answer::NoNode };
+    let is_declared = record.journal.is_dead(end);
+    if is_declared && !service.agents.is_alive(cn).await {
+        return Answer::Silence;
+    }
+    match service.agents.observe(cn, &Observe { about: about(record, end) }).await {
+        Ok(observed) => Answer::Said(Box::new(observed)),
+        Err(error) => {
+            let is_alive = is_declared || error.status().is_some();
+            Answer::Failed { error, is_alive }
+        }
+    }
+}
+
+/// Whether the reservations stand: all of them on the way to a switch, and any of them on every other way, where
+/// they are to go.
+///
+/// NAPI is not asked: the record names an address before it is reserved, and until it is free again.
+fn is_reserved(record: &Record) -> bool {
+    let journal = &record.journal;
+    let is_ahead = record.phase == Phase::Switch && journal.undo.is_none() && !journal.target_shown;
+    journal.reserved || (!is_ahead && !record.reserved_nics.is_empty())
+}

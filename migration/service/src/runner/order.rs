@@ -1,0 +1,150 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! An order to an agent, and how a step can go.
+
+use std::time::Duration;
+
+use sdc_clients::Error;
+use store::Fence;
+
+use super::observe::{about, is_old, node_of};
+use crate::records::Kept;
+use crate::refused::Refused;
+use crate::state::Service;
+use migration_core::journal::End;
+use migration_core::protocol::{Doing, Order, Progress, State, What};
+use migration_core::record::Record;
+
+/// How long an order is waited for. A stream is looked at once a second, for those who watch it.
+const WAIT: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_secs(1);
+/// So much of what was done without something is kept for people.
+const MOST_TOLD: usize = 4000;
+/// How a step went.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Carried {
+    /// It was done.
+    Done,
+    /// The agent goes on with it.
+    Running(Option<Progress>),
+    /// It was done, and so many bytes were sent.
+    Sent(u64),
+}
+
+/// Why a step was not carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Failed {
+    /// It may be tried again.
+    Again(String),
+    /// The same of a stream, with how far it came.
+    Cut(String, Progress),
+    /// It is of no use to try it again.
+    Fatal(String),
+    /// Another service has changed the record, or an agent has heard of it.
+    Lost,
+    /// This service does not hold the lease any more.
+    Fenced,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        match error.code() {
+            _ if is_old(&error) => Failed::Lost,
+            // The same again is refused again.
+            Some("InvalidParameters") => Failed::Fatal(error.to_string()),
+            _ => Failed::Again(error.to_string()),
+        }
+    }
+}
+
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Failed {
+        Failed::Again(refused.message().to_owned())
+    }
+}
+
+impl From<store::Error> for Failed {
+    fn from(error: store::Error) -> Failed {
+        match error {
+            store::Error::EtagConflict { .. } | store::Error::NotFound { .. } => Failed::Lost,
+            store::Error::Fenced { .. } => Failed::Fenced,
+            error => Failed::Again(error.to_string()),
+        }
+    }
+}
+
+/// Gives an order to the agent of a copy.
+///
+/// # Errors
+/// If it was not done, or nobody knows.
+pub async fn order(
+    service: &Service,
+    record: &Record,
+    end: End,
+    what: What,
+) -> Result<Carried, Failed> {
+    carried(ordered(service, record, end, what).await?)
+}
+
+/// Gives an order to the agent of a copy, and keeps in the record what it is done without.
+///
+/// # Errors
+/// If it was not done, or nobody knows.
+pub async fn order_and_tell(
+    service: &Service,
+    kept: &mut Kept,
+    end: End,
+    what: What,
+    fence: &Fence,
+) -> Result<Carried, Failed> {
+    let doing = ordered(service, &kept.record, end, what).await?;
+    let vm = kept.record.vm_uuid;
+    if let Some(entry) = kept.record.progress_history.last_mut() {
+        let mut told = entry.error_detail.clone().unwrap_or_default();
+        for text in &doing.warnings {
+            if told.len() < MOST_TOLD && !told.split("; ").any(|it| it == text) {
+                told += if told.is_empty() { "" } else { "; " };
+                told += text;
+                tracing::warn!(%vm, %end, text, "an order is done without something");
+            }
+        }
+        if !told.is_empty() && entry.error_detail.as_ref() != Some(&told) {
+            entry.error_detail = Some(told);
+            service.records.write(kept, Some(fence)).await?;
+        }
+    }
+    carried(doing)
+}
+
+async fn ordered(
+    service: &Service,
+    record: &Record,
+    end: End,
+    what: What,
+) -> Result<Doing, Failed> {
+    let cn = node_of(record, end);
+    let cn = cn.ok_or_else(|| Failed::Fatal(format!("the {end}'s node is not chosen")))?;
+    let wait = if is_stream(&what) { LOOK } else { WAIT };
+    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    let order = Order { about: about(record, end), wait_ms, order: what };
+    Ok(service.agents.order(cn, &order).await?)
+}
+
+fn is_stream(what: &What) -> bool {
+    matches!(what, What::Send { .. } | What::SendImage { .. })
+}
+
+fn carried(doing: Doing) -> Result<Carried, Failed> {
+    match (doing.state, doing.progress) {
+        (State::Done, progress) if is_stream(&doing.order) => {
+            Ok(Carried::Sent(progress.unwrap_or_default().current))
+        }
+        (State::Done, _) => Ok(Carried::Done),
+        (State::Running, progress) => Ok(Carried::Running(progress)),
+        (State::Failed { error, fatal: true }, _) => Err(Failed::Fatal(error)),
+        (State::Failed { error, .. }, Some(progress)) => Err(Failed::Cut(error, progress)),
+        (State::Failed { error, .. }, None) => Err(Failed::Again(error)),
+    }
+}

@@ -1,0 +1,159 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What a migration asks of CNAPI. The mock, which is held to recordings of the real one, is the judge.
+
+use std::sync::Arc;
+
+use mocks::faults::{Action, Rule};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::node::{ONE, TWO, VM};
+use super::story::{AUTOMATIC, beside};
+use super::world::World;
+use migration_core::record::{Phase, State};
+
+/// Does these actions one after the other.
+async fn told(actions: &[&str]) -> Arc<World> {
+    let world = World::new(true);
+    beside(&world, async {
+        for action in actions {
+            world.command(action).await.unwrap();
+            world.settled().await;
+        }
+    })
+    .await;
+    world
+}
+
+fn creations(world: &World) -> usize {
+    let of_vms = |it: &&mocks::faults::Seen| it.method == "POST" && it.path.ends_with("/vms");
+    world.cnapi.log().all().iter().filter(of_vms).count()
+}
+
+#[tokio::test(start_paused = true)] // CN9
+async fn cnapi_refuses_no_request_of_any_story() {
+    let action = |name: &str| format!("migration_action={name}");
+    let (begin, sync, switch) = (action("begin"), action("sync"), action("switch"));
+    let placed = format!("{begin}&affinity=instance==~web*;role!=~db");
+    let (finalize, rollback, abort) = (action("finalize"), action("rollback"), action("abort"));
+    let stories: [&[&str]; 5] = [
+        &[&begin, &sync, &switch, &finalize],
+        &[&placed, &sync, &switch, &rollback],
+        &[AUTOMATIC, &finalize],
+        &[&begin, &abort],
+        &[&begin, &sync, &abort],
+    ];
+    for story in stories {
+        let world = told(story).await;
+        let failed = world.record().await.filter(|record| record.state == State::Failed);
+        assert_eq!(failed.and_then(|record| record.error.clone()), None, "{story:?}");
+        assert_eq!((world.cnapi.deaths(), creations(&world)), (0, 1), "{story:?}");
+        assert_eq!(world.tickets(), Vec::<serde_json::Value>::new(), "{story:?}");
+        for seen in world.cnapi.log().all() {
+            let status = seen.status.unwrap_or_default();
+            assert!(
+                (200..300).contains(&status),
+                "{story:?}: {} {} {}: {status}",
+                seen.method,
+                seen.path,
+                seen.body
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)] // CN10
+async fn one_creation_is_sent_whether_or_not_its_answer_comes() {
+    for action in [Action::DropResponse, Action::Delay { ms: 20_000 }] {
+        let world = World::new(true);
+        world.cnapi.faults().add(Rule::new("POST", "/servers/*/vms", action).times(1));
+        let record = beside(&world, async {
+            world.command("migration_action=begin").await.unwrap();
+            world.settled().await.unwrap()
+        });
+        let record = record.await;
+        assert_eq!(
+            (record.phase, record.state),
+            (Phase::Begin, State::Paused),
+            "{:?}",
+            record.error
+        );
+        assert_eq!(creations(&world), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)] // CN11
+async fn what_cnapi_refuses_is_told_and_not_repeated() {
+    let error =
+        json!({ "field": "vm", "code": "Invalid", "message": "VM \"ram\" is not a number" });
+    let body = json!({ "code": "InvalidParameters", "message": "Request parameters failed validation",
+        "errors": [error] });
+    let none = json!({ "code": "NoAllocatableServersError",
+        "message": "No compute resources available: no servers with enough unreserved RAM" });
+    let cases = [
+        (500, body, "VM \"ram\" is not a number"),
+        (409, none, "no servers with enough unreserved RAM"),
+    ];
+    for (status, body, reason) in cases {
+        let world = World::new(true);
+        let answer = Action::Status { status, body: Some(body), retry_after: None };
+        world.cnapi.faults().add(Rule::new("POST", "/allocate", answer));
+        let record = beside(&world, async {
+            world.command("migration_action=begin").await.unwrap();
+            world.settled().await.unwrap()
+        });
+        let record = record.await;
+        assert_eq!((record.phase, record.state), (Phase::Begin, State::Failed));
+        assert!(record.error.as_ref().unwrap().contains(reason), "{:?}", record.error);
+        let asked = world.cnapi.log().all().iter().filter(|it| it.path == "/allocate").count();
+        assert_eq!(asked, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)] // CN12
+async fn a_target_counts_on_its_node_until_vmapi_has_it_there() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.command("migration_action=begin").await.unwrap();
+        world.settled().await.unwrap();
+        let open = world.tickets();
+        let [ticket] = open.as_slice() else { panic!("{open:?}") };
+        assert_eq!(
+            (&ticket["server_uuid"], &ticket["scope"], &ticket["action"]),
+            (&json!(TWO), &json!("vm"), &json!("provision"))
+        );
+        assert_eq!(ticket["extra"]["ram"], json!(1024));
+        assert!(ticket["expires_at"].as_str().unwrap().starts_with("2026-03-08T"));
+    })
+    .await;
+    assert_eq!(world.centre().vmapi["server_uuid"], json!(ONE));
+}
+
+#[tokio::test(start_paused = true)] // CN13
+async fn a_deletion_is_done_where_the_vm_is_gone_and_failed_where_it_is_still_there() {
+    let world = World::new(true);
+    let peers = &world.plain().await.peers;
+    peers.delete_task(TWO, VM).await.expect("a VM that is gone");
+    let fails = Action::FailTask { message: "the zone is busy".into() };
+    world.cnapi.faults().add(Rule::new("DELETE", "/servers/*/vms/*", fails).times(1));
+    let refused = peers.delete_task(ONE, VM).await.unwrap_err();
+    assert_eq!(refused.message(), "Migration finalize failed: the zone is busy");
+    assert!(world.centre().hosts[&ONE].copy.is_some());
+    peers.delete_task(ONE, VM).await.unwrap();
+    assert!(world.centre().hosts[&ONE].copy.is_none());
+    let unknown = peers.delete_task(uuid::Uuid::max(), VM).await;
+    unknown.expect("on a node that CNAPI does not know is no VM");
+}
+
+#[tokio::test(start_paused = true)] // CN14
+async fn a_record_that_is_removed_by_hand_gives_its_tickets_back() {
+    let world = told(&["migration_action=begin"]).await;
+    assert_eq!(world.tickets().len(), 1);
+    let (status, _) = world.ask("DELETE", &format!("/migrations/{VM}"), json!({})).await;
+    assert_eq!(status, 200);
+    assert!(world.record().await.is_none());
+    assert_eq!(world.tickets(), Vec::<serde_json::Value>::new());
+}

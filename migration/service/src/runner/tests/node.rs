@@ -1,0 +1,194 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A node with its agent, as far as a migration touches them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use migration_core::machine::{Copy, Node, Snapshot};
+use migration_core::protocol::{Doing, Observed, Order, Progress, State, What};
+
+/// The VM of the stories, its owner, and the two nodes.
+pub const VM: Uuid = Uuid::from_u128(0x4000_0000_0000_4000_8000_0000_0000_0001);
+pub const OWNER: Uuid = Uuid::from_u128(0x8000_0000_0000_4000_8000_0000_0000_0001);
+pub const ONE: Uuid = Uuid::from_u128(0xaaaa_0000_0000_4000_8000_0000_0000_0001);
+pub const TWO: Uuid = Uuid::from_u128(0xbbbb_0000_0000_4000_8000_0000_0000_0002);
+
+/// When the VM was created.
+pub const BORN: &str = "2015-02-03T04:05:06.789Z";
+
+/// The address of a VM: its last byte tells whose it is.
+pub fn ip(vm: Uuid) -> String {
+    format!("10.0.0.{}", vm.as_bytes()[15])
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// Whose copy it has, or will have.
+    pub vm: Uuid,
+    /// It does not answer.
+    pub is_silent: bool,
+    /// It takes requests and never answers.
+    pub is_stuck: bool,
+    /// Its agent answers that it cannot say what is true of a copy.
+    pub is_unwell: bool,
+    /// It has no power: whatever its copy is, it does nothing.
+    pub is_dead: bool,
+    pub held: bool,
+    pub copy: Option<Copy>,
+    pub alias: String,
+    /// When its copy was created.
+    pub created: String,
+    /// What each snapshot holds, and what the datasets hold now.
+    pub kept: BTreeMap<u64, u64>,
+    pub data: u64,
+    /// The highest revision that was heard of each migration.
+    pub heard: BTreeMap<Uuid, u64>,
+    /// Migrations that are over.
+    pub over: Vec<Uuid>,
+    pub orders: Vec<String>,
+    /// How often it was observed.
+    pub observed: usize,
+    /// The next orders of this name fail, or run on: how many, and by how many are left, how far of how many bytes.
+    pub fails: Option<Fails>,
+    /// How often the copy was booted, and a snapshot was taken.
+    pub boots: usize,
+    pub taken: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct Fails {
+    pub name: &'static str,
+    pub state: State,
+    pub times: u32,
+    pub moved: fn(u32) -> (u64, u64),
+}
+
+impl Host {
+    pub fn with_vm(vm: Uuid, is_running: bool) -> Host {
+        let copy = Copy { running: is_running, autoboot: is_running, ..Copy::default() };
+        Host {
+            vm,
+            copy: Some(copy),
+            alias: "a".into(),
+            created: BORN.into(),
+            data: 1,
+            ..Host::default()
+        }
+    }
+
+    /// Returns false for a revision before the highest.
+    pub fn hears(&mut self, migration: Uuid, revision: u64) -> bool {
+        let heard = self.heard.entry(migration).or_default();
+        let is_new = revision >= *heard;
+        *heard = revision.max(*heard);
+        is_new
+    }
+
+    pub fn object(&self, cn: Uuid) -> Option<Map<String, Value>> {
+        let copy = self.copy.as_ref()?;
+        let state = if copy.running { "running" } else { "stopped" };
+        let object = json!({
+            "uuid": self.vm, "owner_uuid": OWNER, "brand": "joyent", "alias": self.alias, "state": state,
+            "create_timestamp": self.created,
+            "indestructible_zoneroot": copy.protection.zoneroot,
+            "autoboot": copy.autoboot, "do_not_inventory": copy.hidden, "server_uuid": cn,
+            "image_uuid": Uuid::from_u128(5), "ram": 1024, "tags": {},
+            "nics": [{
+                "mac": "90:b8:d0:00:00:29", "network_uuid": Uuid::from_u128(7), "ip": ip(self.vm),
+                "netmask": "255.255.255.0", "nic_tag": "external",
+            }],
+        });
+        object.as_object().cloned()
+    }
+
+    pub fn observe(&mut self, cn: Uuid) -> Observed {
+        self.observed += 1;
+        let node = Node { held: self.held, copy: self.copy.clone() };
+        Observed { node, object: self.object(cn), doing: None }
+    }
+
+    /// Does an order on its own copy. What a stream brings to the other node is done by the world.
+    pub fn order(&mut self, order: &Order) -> Doing {
+        let name = serde_json::to_value(&order.order).unwrap()["name"].as_str().unwrap().to_owned();
+        self.orders.push(name.clone());
+        let done = |state| Doing {
+            order: order.order.clone(),
+            state,
+            progress: None,
+            warnings: Vec::new(),
+        };
+        if let Some(fails) = self.fails.as_mut().filter(|fails| fails.name == name) {
+            fails.times -= 1;
+            let (current, total) = (fails.moved)(fails.times);
+            let progress = Progress { current, total, rate: 0 };
+            let doing = Doing { progress: Some(progress), ..done(fails.state.clone()) };
+            self.fails.take_if(|fails| fails.times == 0);
+            return doing;
+        }
+        match &order.order {
+            What::Hold => self.held = true,
+            What::Release => self.held = false,
+            What::Over => self.over.push(order.about.migration),
+            What::Delete => self.copy = None,
+            What::Date { created } => self.created.clone_from(created),
+            What::BringOver { update, .. } => {
+                let alias = update["alias"].as_str().unwrap_or_default();
+                alias.clone_into(&mut self.alias);
+            }
+            what => {
+                let data = &mut self.data;
+                let Some(copy) = &mut self.copy else { return done(State::Done) };
+                match what {
+                    What::Autoboot { on } => copy.autoboot = *on,
+                    What::Stop => copy.running = false,
+                    What::Boot => {
+                        self.boots += usize::from(!copy.running);
+                        copy.running = true;
+                        copy.started_since_snapshot = !copy.snapshots.is_empty();
+                        *data += 1000;
+                    }
+                    What::Hide => copy.hidden = true,
+                    What::Show => copy.hidden = false,
+                    What::RestoreQuota => copy.quota_lifted = false,
+                    What::Forget { keep } => {
+                        copy.partial &= keep.is_some();
+                        copy.snapshots.retain(|it| Some(it.number) == *keep);
+                    }
+                    What::Settle => copy.partial = false,
+                    What::Protect { of } => copy.protection = *of,
+                    What::Send { number, .. }
+                        if !copy.snapshots.iter().any(|it| it.number == *number) =>
+                    {
+                        let guid = *data * 100 + u64::from(*number);
+                        copy.snapshots.push(Snapshot { number: *number, guid });
+                        self.taken += 1;
+                        copy.started_since_snapshot = false;
+                        copy.quota_lifted = true;
+                        self.kept.insert(guid, *data);
+                        if copy.running {
+                            *data += 1; // the VM writes on
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        done(State::Done)
+    }
+
+    /// Has what the other node sent.
+    pub fn receive(&mut self, from: &Host) {
+        let (Some(copy), Some(sender)) = (&mut self.copy, &from.copy) else { return };
+        let Some(last) = sender.snapshots.last() else { return };
+        copy.snapshots = sender.snapshots.clone();
+        copy.quota_lifted = true;
+        copy.started_since_snapshot = false;
+        self.kept = from.kept.clone();
+        self.data = from.kept[&last.guid];
+    }
+}

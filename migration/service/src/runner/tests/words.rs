@@ -1,0 +1,347 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Over HTTP: what is done by an operator's word, and what comes of it when a node is back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use daemon::http::call;
+use http::Request;
+use pretty_assertions::assert_eq;
+use sdc_clients::http::{Call, Http};
+use sdc_clients::signed::{Signed, Verifier};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::node::{Fails, ONE, TWO, VM};
+use super::routed::Routed;
+use super::story::{AUTOMATIC, beside};
+use super::world::{World, secret};
+use crate::front::{AUDIENCE, signed_routes};
+use crate::pages;
+use migration_core::protocol;
+use migration_core::record::{Phase, State};
+
+/// The copies that the agent of a node is told when it comes back.
+async fn replaced(world: &Arc<World>, cn: Uuid) -> Value {
+    json!({"replaced": told(world, cn, "").await["replaced"]})
+}
+
+/// What the agent of a node is told that has these migrations open.
+async fn told(world: &Arc<World>, cn: Uuid, open: &str) -> Value {
+    let verifier = Arc::new(Verifier::new(secret(), AUDIENCE, [3; 32]));
+    let routes = signed_routes(world.plain().await.clone(), verifier);
+    let path = format!("/agents/{cn}/replaced");
+    let unsigned = Request::get(&path).body(Body::empty()).unwrap();
+    assert_eq!(call(routes.clone(), unsigned).await.status(), 401);
+    let signed = Arc::new(Signed::new(Arc::new(Routed(routes)), secret(), AUDIENCE));
+    let http = Http::with_transport("http://m.sim", "agent", signed).unwrap();
+    let call = Call::get(&["agents", &cn.to_string(), "replaced"]).query("open", open);
+    let answer = http.execute(call).await.unwrap();
+    answer.json("the copies that were replaced").unwrap()
+}
+
+async fn page(world: &Arc<World>, path: &str) -> String {
+    let routes = pages::router(world.plain().await.clone());
+    let answer = call(routes, Request::get(path).body(Body::empty()).unwrap()).await;
+    let body = daemon::http::collect(answer.into_body(), 1 << 20, Duration::from_secs(9)).await;
+    String::from_utf8(body.unwrap().to_vec()).unwrap()
+}
+
+#[tokio::test(start_paused = true)] // M22 M55 M48
+async fn a_source_that_is_declared_dead_is_recorded_kept_down_and_an_alert_when_it_is_back() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.power(ONE, false);
+        assert_eq!(world.act("switch").await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert_eq!((record.phase, record.state), (Phase::Switch, State::Failed));
+        assert_eq!(record.error.as_deref(), Some("the source's node does not answer"));
+        let (status, body) = world.act(&format!("switch&source_dead={TWO}")).await;
+        assert_eq!((status, &body["code"]), (409, &json!("InvalidArgument")), "{body}");
+        assert!(world.record().await.unwrap().journal.source_dead.is_none());
+        assert_eq!(replaced(&world, ONE).await, json!({"replaced": []}));
+        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert_eq!(record.state, State::Successful, "{:?}", record.error);
+        let word = record.journal.source_dead.clone().unwrap();
+        assert_eq!((word.by, word.at <= world.centre().clock.now()), (Uuid::nil(), true));
+    })
+    .await;
+    {
+        let centre = world.centre();
+        let copy = centre.hosts[&TWO].copy.as_ref().unwrap();
+        assert!(copy.running && !copy.hidden);
+        assert_eq!((&centre.broken, &centre.vmapi["server_uuid"]), (&None, &json!(TWO)));
+    }
+    assert!(page(&world, "/status").await.contains("the source's node was declared dead"));
+    assert!(page(&world, "/metrics").await.contains("migration_service_migrations_returned 0"));
+    assert_eq!(replaced(&world, TWO).await, json!({"replaced": []}));
+    // The node is back: its agent asks before anything boots, and hides the copy.
+    assert_eq!(replaced(&world, ONE).await, json!({"replaced": [VM]}));
+    assert!(page(&world, "/status").await.contains("is back since"));
+    assert!(page(&world, "/metrics").await.contains("migration_service_migrations_returned 1"));
+    {
+        let mut centre = world.centre();
+        let copy = centre.hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap();
+        (copy.hidden, copy.autoboot) = (true, false);
+    }
+    world.power(ONE, true);
+    beside(&world, async {
+        assert_eq!(world.act("finalize&force=true").await.0, 200);
+        assert!(world.settled().await.is_none());
+    })
+    .await;
+    assert!(world.centre().hosts[&ONE].copy.is_none());
+    assert_eq!(replaced(&world, ONE).await, json!({"replaced": []}));
+}
+
+#[tokio::test(start_paused = true)] // M102
+async fn an_agent_that_answers_with_an_error_is_not_dead_whatever_an_operator_says() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.centre().hosts.get_mut(&ONE).unwrap().is_unwell = true;
+        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert_eq!((record.phase, record.state), (Phase::Switch, State::Failed));
+        assert_eq!(record.error.as_deref(), Some("the source's node answers: it is not dead"));
+    })
+    .await;
+    let centre = world.centre();
+    assert_eq!((&centre.broken, &centre.vmapi["server_uuid"]), (&None, &json!(ONE)));
+    assert!(centre.hosts[&ONE].copy.as_ref().unwrap().running);
+    assert!(!centre.hosts[&TWO].copy.as_ref().unwrap().running);
+}
+
+#[tokio::test(start_paused = true)] // M103
+async fn a_node_that_is_declared_dead_is_waited_for_seconds() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.power(ONE, false);
+        world.centre().hosts.get_mut(&ONE).unwrap().is_stuck = true;
+        let began = Instant::now();
+        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert_eq!(record.state, State::Successful, "{:?}", record.error);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(60), "{took:?}");
+    })
+    .await;
+    assert!(world.centre().hosts[&TWO].copy.as_ref().unwrap().running);
+}
+
+#[tokio::test(start_paused = true)] // M101
+async fn an_agent_is_told_which_of_its_open_migrations_the_store_never_knew() {
+    let world = World::new(true);
+    let never = Uuid::from_u128(77);
+    let mut gone = None;
+    beside(&world, async {
+        world.command(AUTOMATIC).await.unwrap();
+        let record = world.settled().await.unwrap();
+        let open = format!("{},{never}", record.id);
+        assert_eq!(told(&world, ONE, &open).await["unknown"], json!([never]));
+        assert_eq!(world.act("finalize").await.0, 200);
+        assert!(world.settled().await.is_none());
+        gone = Some(record.id);
+    })
+    .await;
+    // The record has gone: the store has known it all the same.
+    let open = format!("{},{never}", gone.unwrap());
+    assert_eq!(told(&world, ONE, &open).await["unknown"], json!([never]));
+}
+
+#[tokio::test(start_paused = true)] // M58
+async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
+    let world = World::new(true);
+    let told = "no copy of it is shown, for ";
+    beside(&world, async {
+        world.synced().await;
+        let state = protocol::State::Failed { error: "vmadm is busy".into(), fatal: false };
+        let fails = Fails { name: "show", state, times: 30, moved: |_| (0, 0) };
+        world.centre().hosts.get_mut(&TWO).unwrap().fails = Some(fails);
+        assert_eq!(world.act("switch").await.0, 202);
+        let within = Instant::now() + Duration::from_secs(300);
+        while !page(&world, "/status").await.contains(told) {
+            assert!(Instant::now() < within, "it is not told");
+            sleep(Duration::from_secs(1)).await;
+        }
+        let since = world.record().await.unwrap().journal.hidden_since.unwrap();
+        assert!(world.centre().clock.now().since(since) > 60_000);
+        assert!(world.centre().hosts.values().all(|host| host.copy.as_ref().unwrap().hidden));
+        let record = world.settled().await.unwrap();
+        assert_eq!(record.state, State::Successful, "{:?}", record.error);
+    })
+    .await;
+    assert!(!page(&world, "/status").await.contains(told));
+    assert_eq!(world.record().await.unwrap().journal.hidden_since, None);
+}
+
+#[tokio::test(start_paused = true)] // M55 M57
+async fn a_target_that_is_declared_dead_is_given_up_only_with_what_it_wrote() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.command(AUTOMATIC).await.unwrap();
+        assert_eq!(world.settled().await.unwrap().state, State::Successful);
+        world.power(TWO, false);
+        for (words, error) in [
+            ("", "the target's node does not answer"),
+            (
+                &*format!("&target_dead={TWO}"),
+                "what the target wrote cannot be read; use --discard to lose it",
+            ),
+        ] {
+            assert_eq!(world.act(&format!("rollback{words}")).await.0, 202, "{words}");
+            let record = world.settled().await.unwrap();
+            assert_eq!((record.phase, record.state), (Phase::Rollback, State::Failed), "{words}");
+            assert_eq!(record.error.as_deref(), Some(error));
+        }
+        let (_, answer) = world.act(&format!("rollback&target_dead={TWO}&discard=true")).await;
+        let record = world.settled().await.unwrap();
+        assert!(record.journal.over && record.journal.discard.is_some(), "{record:?}");
+        let job = answer["job_uuid"].as_str().unwrap();
+        let (status, job) = world.ask("GET", &format!("/jobs/{job}"), json!({})).await;
+        assert_eq!((status, &job["execution"]), (200, &json!("succeeded")), "{job}");
+        // It is over: nothing is asked of the nodes any more, and nothing counts for the limits.
+        let orders = world.centre().hosts[&ONE].orders.len();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(world.centre().hosts[&ONE].orders.len(), orders);
+        assert_eq!(world.record().await.unwrap().to_json(), record.to_json());
+    })
+    .await;
+    assert_eq!(world.ask("GET", &format!("/migrations/{VM}"), json!({})).await.0, 404);
+    assert_eq!(replaced(&world, TWO).await, json!({"replaced": [VM]}));
+    assert!(
+        page(&world, "/status").await.contains("the target's node was declared dead and is back")
+    );
+    let centre = world.centre();
+    let copy = centre.hosts[&ONE].copy.as_ref().unwrap();
+    assert!(copy.running && copy.autoboot && !copy.hidden);
+    assert_eq!((&centre.broken, &centre.vmapi["server_uuid"]), (&None, &json!(ONE)));
+}
+
+#[tokio::test(start_paused = true)] // M23 M55
+async fn a_rollback_loses_what_the_target_wrote_by_the_word_of_an_operator_only() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.command(AUTOMATIC).await.unwrap();
+        assert_eq!(world.settled().await.unwrap().state, State::Successful);
+        let sent = {
+            let mut centre = world.centre();
+            // As the deployed service leaves it, which removes all sync snapshots.
+            let source = centre.hosts.get_mut(&ONE).unwrap();
+            source.copy.as_mut().unwrap().snapshots.clear();
+            source.data
+        };
+        assert_eq!(world.act("rollback").await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert!(record.error.as_deref().unwrap().contains("no snapshot in common"), "{record:?}");
+        assert!(world.centre().hosts[&TWO].copy.as_ref().unwrap().running, "nothing was stopped");
+        assert_eq!(world.act("rollback&discard=true").await.0, 202);
+        assert!(world.settled().await.is_none());
+        assert_eq!(world.centre().hosts[&ONE].data, sent + 1000, "it booted with what it had");
+    })
+    .await;
+    let centre = world.centre();
+    assert!(centre.hosts[&TWO].copy.is_none() && centre.hosts[&ONE].copy.as_ref().unwrap().running);
+    assert_eq!(centre.broken, None);
+}
+
+#[tokio::test(start_paused = true)] // M56
+async fn a_command_does_not_wait_for_a_step_that_waits() {
+    for (action, want) in [("abort&force=true", State::Aborted), ("pause", State::Paused)] {
+        let world = World::new(true);
+        beside(&world, async {
+            assert_eq!(world.act("begin").await.0, 202);
+            world.settled().await.unwrap();
+            world.centre().hosts.get_mut(&TWO).unwrap().is_silent = true;
+            assert_eq!(world.act("sync").await.0, 202);
+            // Waits of 1, 2, 4, 8, 16 s, and after each 5 s of silence: now it waits for 32 s.
+            sleep(Duration::from_secs(80)).await;
+            assert_eq!(world.act("abort").await.0, 412, "without force");
+            world.centre().hosts.get_mut(&TWO).unwrap().is_silent = false;
+            let began = Instant::now();
+            assert_eq!(world.act(action).await.0, 202, "{action}");
+            let record = world.settled().await.unwrap();
+            assert_eq!(record.state, want, "{action}: {:?}", record.error);
+            assert!(began.elapsed() < Duration::from_secs(6), "{action}: {:?}", began.elapsed());
+        })
+        .await;
+        let centre = world.centre();
+        assert!(!centre.hosts[&ONE].copy.as_ref().unwrap().quota_lifted, "{action}");
+        assert_eq!(centre.hosts[&TWO].copy.is_none(), want == State::Aborted);
+    }
+}
+
+#[tokio::test(start_paused = true)] // M24 M64
+async fn a_stream_is_asked_about_each_second_and_a_command_does_not_wait_for_it() {
+    let world = World::new(true);
+    beside(&world, async {
+        assert_eq!(world.act("begin").await.0, 202);
+        world.settled().await.unwrap();
+        let state = protocol::State::Running;
+        let fails =
+            Fails { name: "send", state, times: 600, moved: |left| (600 - u64::from(left), 600) };
+        world.centre().hosts.get_mut(&ONE).unwrap().fails = Some(fails);
+        let observed = world.centre().hosts[&ONE].observed;
+        assert_eq!(world.act("sync").await.0, 202);
+        sleep(Duration::from_secs(60)).await;
+        let asked = 600 - world.centre().hosts[&ONE].fails.as_ref().unwrap().times;
+        let observed = world.centre().hosts[&ONE].observed - observed;
+        assert!((55..=60).contains(&asked), "{asked}");
+        // Each time, `zfs` lists everything.
+        assert!((5..=8).contains(&observed), "{observed}");
+        let began = Instant::now();
+        assert_eq!(world.act("pause").await.0, 202);
+        assert_eq!(world.settled().await.unwrap().state, State::Paused);
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)] // M4
+async fn of_two_begins_at_once_one_wins() {
+    let world = World::new(true);
+    let (one, two) = tokio::join!(world.act("begin"), world.act("begin"));
+    let mut statuses = [one.0, two.0];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [202, 412], "{one:?} {two:?}");
+}
+
+#[tokio::test(start_paused = true)] // M57
+async fn a_job_is_known_after_its_record_has_gone() {
+    for end in ["finalize", "rollback"] {
+        let world = World::new(true);
+        beside(&world, async {
+            let mut jobs = Vec::new();
+            for action in ["begin", "sync", "switch", end] {
+                let (status, body) = world.act(action).await;
+                assert!(status < 300, "{action}: {body}");
+                jobs.extend(body["job_uuid"].as_str().map(|job| (action, job.to_owned())));
+                world.settled().await;
+            }
+            assert!(world.record().await.is_none());
+            assert_eq!(jobs.len(), if end == "rollback" { 4 } else { 3 });
+            let get = async |job: &str| world.ask("GET", &format!("/jobs/{job}"), json!({})).await;
+            for (action, job) in &jobs {
+                let (status, job) = get(job).await;
+                let shown = (&job["name"], &job["execution"], &job["chain_results"][0]["result"]);
+                let name = json!(format!("migrate-{action}"));
+                assert_eq!(
+                    (status, shown),
+                    (200, (&name, &json!("succeeded"), &json!("OK"))),
+                    "{job}"
+                );
+            }
+            assert_eq!(get(&Uuid::nil().to_string()).await.0, 404);
+            assert_eq!(get("x").await.0, 409);
+        })
+        .await;
+    }
+}

@@ -1,0 +1,159 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What happens by the clock, and whose turn it is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use store::Fence;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::ending::is_busy;
+use super::order::Failed;
+use crate::command::message;
+use crate::records::Kept;
+use crate::state::Service;
+use migration_core::limits::{Settings, Turn, turns};
+use migration_core::machine::{Action, Call, admit, start};
+use migration_core::record::{Phase, Record, State, is_over};
+use migration_core::schedule::{Due, due};
+use migration_core::time::Time;
+
+/// What the last sync took is what the next one is expected to take, at least this.
+const SHORTEST_SYNC_MS: i64 = 10_000;
+
+/// Looks at all records: starts those whose turn it is, and does what is due. Returns those that run.
+///
+/// # Errors
+/// Those of the store.
+pub async fn look(
+    service: &Service,
+    fence: &Fence,
+    rates: &mut BTreeMap<Uuid, u32>,
+) -> Result<Vec<Uuid>, Failed> {
+    let settings = service.settings.read().await?;
+    let now = service.clock.now();
+    let mut all = service.records.all().await?;
+    for kept in all.iter_mut().filter(|kept| !is_over(&kept.record)) {
+        if let Some(action) = by_clock(&kept.record, &settings, now) {
+            keep(service, fence, kept, |record| take(record, action, now)).await?;
+        }
+    }
+    let records: Vec<&Record> = all.iter().map(|kept| &kept.record).collect();
+    let ready: Vec<Uuid> = turns(records, &settings)
+        .into_iter()
+        .filter_map(|(id, turn)| (turn == Turn::Now).then_some(id))
+        .collect();
+    for kept in all.iter_mut().filter(|kept| ready.contains(&kept.record.id)) {
+        keep(service, fence, kept, |record| {
+            let (phase, job) =
+                (record.phase, record.journal.job.take().unwrap_or_else(Uuid::new_v4));
+            start(record, phase, message(phase), job, now);
+        })
+        .await?;
+    }
+    let running: Vec<&Record> =
+        all.iter().map(|kept| &kept.record).filter(|record| is_busy(record)).collect();
+    limit(service, &settings, &running, rates).await;
+    Ok(running.iter().map(|record| record.id).collect())
+}
+
+/// Changes a record; one that was changed by others meanwhile is looked at again later.
+async fn keep(
+    service: &Service,
+    fence: &Fence,
+    kept: &mut Kept,
+    change: impl FnOnce(&mut Record),
+) -> Result<(), Failed> {
+    let before = kept.clone();
+    change(&mut kept.record);
+    match service.records.write(kept, Some(fence)).await.map_err(Failed::from) {
+        Err(Failed::Lost) => {
+            *kept = before;
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+/// What the clock asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ByClock {
+    Begin(Phase),
+    Late,
+    Finalize,
+    Abort,
+}
+
+fn by_clock(record: &Record, settings: &Settings, now: Time) -> Option<ByClock> {
+    let last = record.progress_history.last();
+    let since = last.and_then(|entry| entry.finished_timestamp).map(|at| now.since(at));
+    let is_after = |seconds: Option<u32>| {
+        seconds.zip(since).is_some_and(|(seconds, ms)| ms >= i64::from(seconds) * 1000)
+    };
+    match record.state {
+        State::Scheduled => {
+            let took = last.and_then(|entry| entry.duration_ms).unwrap_or(0);
+            let leeway = i64::from(settings.schedule_leeway) * 1000;
+            match due(record, took.max(SHORTEST_SYNC_MS), leeway, now)? {
+                Due::Wait(_) => None,
+                Due::Sync => Some(ByClock::Begin(Phase::Sync)),
+                Due::Switch => Some(ByClock::Begin(Phase::Switch)),
+                Due::Late if record.error.is_none() => Some(ByClock::Late),
+                Due::Late => None,
+            }
+        }
+        State::Successful if !record.journal.finalize && is_after(settings.auto_finalize_after) => {
+            Some(ByClock::Finalize)
+        }
+        State::Paused if is_after(settings.max_paused) => Some(ByClock::Abort),
+        _ => None,
+    }
+}
+
+/// Does what the clock asks for, if the state machine admits it.
+fn take(record: &mut Record, action: ByClock, now: Time) {
+    let admits = |record: &Record, action| admit(Some(record), Call::new(action)).is_ok();
+    match action {
+        ByClock::Begin(phase) => start(record, phase, message(phase), Uuid::new_v4(), now),
+        ByClock::Late => {
+            tracing::error!(vm = %record.vm_uuid, id = %record.id, "a scheduled switch is too late");
+            record.error =
+                Some("The time of the switch has passed: it does not start by itself".into());
+        }
+        ByClock::Finalize if admits(record, Action::Finalize) => record.journal.finalize = true,
+        ByClock::Abort if admits(record, Action::Abort) => {
+            start(record, Phase::Abort, message(Phase::Abort), Uuid::new_v4(), now);
+        }
+        ByClock::Finalize | ByClock::Abort => {}
+    }
+}
+
+/// Tells the agents of the migrations that run the limit of their streams, when it has changed.
+async fn limit(
+    service: &Service,
+    settings: &Settings,
+    running: &[&Record],
+    rates: &mut BTreeMap<Uuid, u32>,
+) {
+    let nodes = running.iter().flat_map(|record| {
+        std::iter::once(record.source_server_uuid).chain(record.target_server_uuid)
+    });
+    let nodes: std::collections::BTreeSet<Uuid> = nodes.collect();
+    rates.retain(|cn, _| nodes.contains(cn));
+    let told = nodes.into_iter().filter_map(|cn| {
+        let own = settings.of_cn.get(&cn).and_then(|own| own.zfs_send_mbps_limit);
+        let mbps = own.unwrap_or(settings.zfs_send_mbps_limit);
+        let is_told = rates.get(&cn) == Some(&mbps);
+        (!is_told).then_some(async move {
+            let telling = timeout(Duration::from_secs(2), service.agents.rate(cn, mbps));
+            matches!(telling.await, Ok(Ok(()))).then_some((cn, mbps))
+        })
+    });
+    let told: Vec<Option<(Uuid, u32)>> = join_all(told.collect::<Vec<_>>()).await;
+    rates.extend(told.into_iter().flatten());
+}
