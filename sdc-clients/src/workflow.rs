@@ -49,6 +49,13 @@ impl Job {
         self.created_at.as_ref()?.parse().ok()
     }
 
+    /// Returns what its last task said of its failure, if it failed and that is known.
+    pub fn error(&self) -> Option<String> {
+        let last = self.other.get("chain_results")?.as_array()?.last()?.get("error")?;
+        let text = last.as_str().or_else(|| last.get("message")?.as_str())?;
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
     /// Returns true once it has ended, well or not.
     pub fn is_over(&self) -> bool {
         matches!(&*self.execution, "succeeded" | "failed" | "canceled" | "retried")

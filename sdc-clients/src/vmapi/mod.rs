@@ -49,7 +49,8 @@ pub use types::{Ordered, Vm, VmQuery};
 /// Returns what was ordered, if it is for the VM that was meant.
 fn ordered(reply: &Reply, wanted: Option<&str>) -> Result<Ordered, Error> {
     reply.require(StatusCode::ACCEPTED)?;
-    let ordered: Ordered = reply.json("a VM and a job")?;
+    let mut ordered: Ordered = reply.json("a VM and a job")?;
+    ordered.workflow = reply.text("workflow-api").map(str::to_owned);
     match wanted {
         Some(uuid) if ordered.vm_uuid != uuid => Err(reply.unexpected(&format!("the VM {uuid}"))),
         _ => Ok(ordered),

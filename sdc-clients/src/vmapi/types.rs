@@ -72,4 +72,7 @@ pub struct Ordered {
     pub vm_uuid: String,
     /// The job that does it.
     pub job_uuid: String,
+    /// The base URL of the workflow API that has the job, where the answer says it.
+    #[serde(skip)]
+    pub workflow: Option<String>,
 }

@@ -2,20 +2,22 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `restart-volume-zone`, `update-volume-zone` and `delete-volume-zone`: who uses the volumes, the question, the
-//! orders.
+//! `restart-volume-zone`, `update-volume-zone` and `delete-volume-zone`: what is to be done, who uses the volumes, the
+//! question, the orders, and what came of them.
 
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use daemon::cli::ask::{goes_on, is_answered};
-use daemon::cli::{Usage, screen};
+use daemon::cli::{Progress, Usage, screen};
 use daemon::exit;
 use sdc_clients::imgapi::{Image, Imgapi};
+use sdc_clients::vmapi::Ordered;
 use sdc_clients::volapi::Volume;
 use serde_json::Value;
 
 use super::args::{Chosen, NAME};
+use super::job;
 use super::services::Services;
 use super::shell::word;
 use super::zones::{Vms, called, chosen, is_live, mount, records, text};
@@ -23,7 +25,7 @@ use super::zones::{Vms, called, chosen, is_live, mount, records, text};
 /// What is done to the volumes.
 #[derive(Clone, Debug)]
 pub(super) enum Deed {
-    /// Their storage VMs are rebooted.
+    /// Their storage VMs are rebooted, or started.
     Restart,
     /// Their storage VMs are made anew, from this image or the newest one.
     Update(Option<String>),
@@ -31,11 +33,19 @@ pub(super) enum Deed {
     Delete,
 }
 
+/// What is to be done to a volume.
+enum Task {
+    Reboot,
+    Start,
+    /// With its image.
+    Remake(Box<Image>),
+    Delete,
+}
+
 /// One volume, and what is to be done to it.
 struct Order {
     volume: Volume,
-    /// The image, for an update.
-    image: Option<Image>,
+    task: Task,
 }
 
 /// Does it, or says who uses the volumes.
@@ -52,17 +62,19 @@ pub(super) async fn act(
         volume.refs.iter().chain(std::iter::once(&volume.vm_uuid)).map(String::as_str)
     });
     let vms = records(&services.vmapi()?, uuids).await?;
-    let used: String = volumes.iter().filter_map(|volume| used_by(volume, &vms)).collect();
-    if !used.is_empty() && !asked.force {
-        eprintln!("{used}{NAME}: nothing was done: there are users; --force does it all the same");
-        return Ok(ExitCode::from(exit::FAILED));
-    }
     let orders = orders(services, volumes, &vms, deed).await?;
     if orders.is_empty() {
         return say("Nothing to do.");
     }
+    // One that is stopped serves nobody: its users gain by its start.
+    let hurt = orders.iter().filter(|order| !matches!(order.task, Task::Start));
+    let used: String = hurt.filter_map(|order| used_by(&order.volume, &vms)).collect();
+    if !used.is_empty() && !asked.force {
+        eprintln!("{used}{NAME}: nothing was done: there are users; --force does it all the same");
+        return Ok(ExitCode::from(exit::FAILED));
+    }
     if !asked.yes {
-        let question = format!("{used}{}", question(&orders, deed));
+        let question = format!("{used}{}", question(&orders));
         if !is_answered() {
             let what = "there is no terminal to ask on; confirm it with -y";
             return Err(Usage(format!("{} {what}", question.replace('\n', " "))).into());
@@ -73,7 +85,7 @@ pub(super) async fn act(
     }
     let mut failed = 0;
     for order in &orders {
-        match carry_out(services, order, deed, asked.force).await {
+        match carry_out(services, order, asked).await {
             Ok(done) => drop(say(&format!("{}: {done}", called(&order.volume)))?),
             // One that is refused does not keep the others.
             Err(error) => {
@@ -112,14 +124,28 @@ fn used_by(volume: &Volume, vms: &Vms) -> Option<String> {
 }
 
 /// Returns what is to be done: a volume that has the newest image already is left out, and said.
+///
+/// # Errors
+/// If it cannot be done to one of them.
 async fn orders(
     services: &Services,
     volumes: Vec<Volume>,
     vms: &Vms,
     deed: &Deed,
 ) -> anyhow::Result<Vec<Order>> {
-    let Deed::Update(wanted) = deed else {
-        return Ok(volumes.into_iter().map(|volume| Order { volume, image: None }).collect());
+    let wanted = match deed {
+        Deed::Update(wanted) => wanted,
+        Deed::Delete => {
+            let order = |volume| Order { volume, task: Task::Delete };
+            return Ok(volumes.into_iter().map(order).collect());
+        }
+        Deed::Restart => {
+            let order = |volume: Volume| {
+                let task = restart(&volume, vms)?;
+                Ok(Order { volume, task })
+            };
+            return volumes.into_iter().map(order).collect();
+        }
     };
     let imgapi = services.imgapi()?;
     let mut orders = Vec::new();
@@ -140,9 +166,28 @@ async fn orders(
             say(&format!("{}: it has {} already", called(&volume), named(&image)))?;
             continue;
         }
-        orders.push(Order { volume, image: Some(image) });
+        orders.push(Order { volume, task: Task::Remake(Box::new(image)) });
     }
     Ok(orders)
+}
+
+/// Returns what brings a storage VM back: VMAPI takes a reboot of one that is stopped, and its job fails.
+fn restart(volume: &Volume, vms: &Vms) -> anyhow::Result<Task> {
+    let called = called(volume);
+    let state = vms.get(&volume.vm_uuid).map(|vm| text(vm, "state").unwrap_or("in no known state"));
+    match state {
+        Some("running") => Ok(Task::Reboot),
+        Some("stopped") => Ok(Task::Start),
+        None | Some("destroyed" | "failed") => {
+            bail!("{called}: its storage VM is gone; {NAME} check says what repairs it")
+        }
+        Some(state) => {
+            bail!(
+                "{called}: its storage VM is {}; wait until it is running or stopped",
+                word(state)
+            )
+        }
+    }
 }
 
 /// Returns the newest active image with the name and the owner of this one.
@@ -168,42 +213,51 @@ fn named(image: &Image) -> String {
     format!("{}{version} ({})", word(&image.name), word(&image.uuid))
 }
 
-fn question(orders: &[Order], deed: &Deed) -> String {
-    let lines = orders.iter().map(|order| {
-        let called = called(&order.volume);
-        match (deed, &order.image) {
-            (Deed::Restart, _) => format!("This will reboot the storage VM of {called}."),
-            (Deed::Delete, _) => format!("This will delete {called} and all that is in it."),
-            (Deed::Update(_), Some(image)) => {
+fn question(orders: &[Order]) -> String {
+    let lines = orders.iter().map(|Order { volume, task }| {
+        let called = called(volume);
+        match task {
+            Task::Reboot => format!("This will reboot the storage VM of {called}."),
+            Task::Start => format!("This will start the storage VM of {called}, which is stopped."),
+            Task::Delete => format!("This will delete {called} and all that is in it."),
+            Task::Remake(image) => {
                 let image = named(image);
                 format!("This will make the storage VM of {called} anew from {image}.")
             }
-            (Deed::Update(_), None) => String::new(),
         }
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-async fn carry_out(
-    services: &Services,
-    order: &Order,
-    deed: &Deed,
-    force: bool,
-) -> anyhow::Result<String> {
-    let Order { volume, image } = order;
-    Ok(match (deed, image) {
-        (Deed::Restart, _) => {
-            let job = services.vmapi()?.reboot_vm(&volume.vm_uuid).await?.job_uuid;
-            format!("its storage VM is rebooted (job {})", word(&job))
+async fn carry_out(services: &Services, order: &Order, asked: &Chosen) -> anyhow::Result<String> {
+    let Order { volume, task } = order;
+    let vm = &volume.vm_uuid;
+    let (ordered, [goes_on, is_done]): (Ordered, [String; 2]) = match task {
+        Task::Delete => {
+            services.volapi()?.delete(&volume.uuid, &volume.owner_uuid, asked.force).await?;
+            return Ok("it is deleted once its storage VM is".to_owned());
         }
-        (Deed::Update(_), image) => {
-            let image = image.as_ref().context("no image")?;
-            let ordered = services.vmapi()?.reprovision_vm(&volume.vm_uuid, &image.uuid).await?;
-            format!("its storage VM becomes {} (job {})", named(image), word(&ordered.job_uuid))
+        Task::Reboot => {
+            let said = ["its storage VM reboots", "its storage VM was rebooted"];
+            (services.vmapi()?.reboot_vm(vm).await?, said.map(str::to_owned))
         }
-        (Deed::Delete, _) => {
-            services.volapi()?.delete(&volume.uuid, &volume.owner_uuid, force).await?;
-            "it is deleted once its storage VM is".to_owned()
+        Task::Start => {
+            let said = ["its storage VM starts", "its storage VM was started"];
+            (services.vmapi()?.start_vm(vm).await?, said.map(str::to_owned))
         }
-    })
+        Task::Remake(image) => {
+            let named = named(image);
+            let said = [
+                format!("its storage VM is made anew from {named}"),
+                format!("its storage VM has {named} now"),
+            ];
+            (services.vmapi()?.reprovision_vm(vm, &image.uuid).await?, said)
+        }
+    };
+    if asked.no_wait {
+        return Ok(format!("{goes_on} (job {})", word(&ordered.job_uuid)));
+    }
+    let _shown = Progress::begin(&format!("{}: {goes_on}", called(volume)));
+    job::done(&ordered).await?;
+    Ok(is_done)
 }

@@ -70,6 +70,9 @@ pub struct Chosen {
     /// Do not ask. Needed where there is no terminal.
     #[arg(short = 'y', long)]
     pub yes: bool,
+    /// Do not wait until it is done.
+    #[arg(long)]
+    pub no_wait: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -89,13 +92,14 @@ column out where there are many. `users` says for each VM where it mounts the vo
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Reboot the storage VM of a volume, or of all volumes of an owner.
+    /// Reboot the storage VM of a volume, or of all volumes of an owner, or start it where it is stopped.
     #[command(after_help = "\
 Examples:
   sdc-voladm restart-volume-zone VOLUME
   sdc-voladm restart-volume-zone --owner OWNER -y
 
-It refuses, and says which VMs use the volume, unless --force is given: they wait until it is back.")]
+It refuses, and says which VMs use the volume, unless --force is given: they wait until it is back. One that is
+stopped serves nobody: it is started without that. It waits until the job has ended, and says what came of it.")]
     RestartVolumeZone {
         #[command(flatten)]
         chosen: Chosen,

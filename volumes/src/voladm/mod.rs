@@ -15,6 +15,8 @@ mod judge;
 
 mod act;
 
+mod job;
+
 mod list;
 
 mod zones;

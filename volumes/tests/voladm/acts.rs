@@ -13,7 +13,6 @@ use crate::world::{DATA, IMAGE, LOGS, OTHER, OWNER, THEIRS, USER, World, object,
 #[tokio::test] // V82
 async fn a_volume_that_is_used_is_left_alone_and_its_users_are_named() {
     let world = World::start().await;
-    world.obey(&[DATA, LOGS]);
     for args in [
         &["restart-volume-zone", "--owner", OWNER, "-y"][..],
         &["restart-volume-zone", DATA, "-y"],
@@ -32,17 +31,61 @@ async fn a_volume_that_is_used_is_left_alone_and_its_users_are_named() {
     world.vm(json!({"uuid": USER, "state": "destroyed", "alias": "web01", "owner_uuid": OWNER}));
     let done = world.voladm(&["restart-volume-zone", "--owner", OWNER, "-y"]).await;
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
-    let line =
-        |name: &str, uuid: &str| format!("{name} ({uuid}): its storage VM is rebooted (job j-1)\n");
+    let line = |name: &str, uuid: &str| format!("{name} ({uuid}): its storage VM was rebooted\n");
     assert_eq!(done.stdout, line("data", DATA) + &line("logs", LOGS));
     let order = |uuid| (format!("/vms/{}?action=reboot", zone(uuid)), json!({}));
     assert_eq!(world.orders(), [order(DATA), order(LOGS)]);
 }
 
+#[tokio::test] // V90
+async fn a_storage_vm_that_is_stopped_is_started_and_what_came_of_it_is_said() {
+    let world = World::start().await;
+    let stop = |volume: &str| {
+        let mut vm = world.storage_vm(volume);
+        vm.insert("state".to_owned(), json!("stopped"));
+        world.vm(vm.into());
+    };
+    stop(DATA);
+    // Its user gains by the start.
+    let done = world.voladm(&["restart-volume-zone", DATA, "-y"]).await;
+    let want = format!("data ({DATA}): its storage VM was started\n");
+    assert_eq!((done.code, done.stdout, done.stderr), (Some(0), want, String::new()));
+    assert_eq!(world.storage_vm(DATA)["state"], "running");
+    // Whoever does not wait is told that it goes on.
+    stop(LOGS);
+    let done = world.voladm(&["restart-volume-zone", LOGS, "-y", "--no-wait"]).await;
+    let want = format!("logs ({LOGS}): its storage VM starts (job {})\n", world.job());
+    assert_eq!((done.code, done.stdout), (Some(0), want));
+}
+
+#[tokio::test] // V90
+async fn a_job_that_fails_is_a_failure_and_says_why() {
+    let world = World::start().await;
+    // Stopped between the look and the job.
+    let jobs = world.workflow.store().clone();
+    let refuses: mocks::vmapi::Hands =
+        std::sync::Arc::new(|_| Box::pin(async { Err("the VM is not running".to_owned()) }));
+    world.vmapi.store().run_jobs(jobs, refuses);
+    let done = world.voladm(&["restart-volume-zone", LOGS, "-y"]).await;
+    let want =
+        format!("sdc-voladm: logs ({LOGS}): job {} failed: the VM is not running\n", world.job());
+    assert_eq!((done.code, done.stdout, done.stderr), (Some(1), String::new(), want));
+    // What is in neither state is not touched.
+    for (state, said) in
+        [("stopping", "is stopping; wait"), ("destroyed", "is gone; sdc-voladm check")]
+    {
+        let mut vm = world.storage_vm(LOGS);
+        vm.insert("state".to_owned(), json!(state));
+        world.vm(vm.into());
+        let done = world.voladm(&["restart-volume-zone", LOGS, "-y"]).await;
+        assert!(done.code == Some(1) && done.stderr.contains(said), "{}", done.stderr);
+    }
+    assert_eq!(world.orders().len(), 1);
+}
+
 #[tokio::test] // V82
 async fn owner_and_volume_are_checked_against_each_other() {
     let world = World::start().await;
-    world.obey(&[DATA, LOGS, THEIRS]);
     for (args, said) in [
         (&["data"][..], format!("\"data\" fits 2 volumes: {DATA} data, {THEIRS} data")),
         (&["logs", "--owner", OTHER], format!("logs ({LOGS}) belongs to {OWNER}, not to {OTHER}")),
@@ -66,7 +109,6 @@ async fn owner_and_volume_are_checked_against_each_other() {
 #[tokio::test] // V83
 async fn without_a_terminal_nothing_is_done_until_it_is_confirmed() {
     let world = World::start().await;
-    world.obey(&[LOGS]);
     for verb in ["restart-volume-zone", "delete-volume-zone"] {
         let done = world.voladm(&[verb, "logs"]).await;
         assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""));
@@ -105,7 +147,6 @@ async fn a_delete_goes_through_volapi() {
 #[tokio::test] // V85
 async fn an_update_takes_the_newest_image_of_the_same_name_and_owner() {
     let world = World::start().await;
-    world.obey(&[LOGS]);
     let image = |uuid: &str, name: &str, owner: &str, at: &str, state: &str| {
         world.imgapi.store().put(object(json!({"uuid": uuid, "name": name, "version": "1.0",
             "state": state, "owner": owner, "published_at": format!("{at}T00:00:00Z")})));

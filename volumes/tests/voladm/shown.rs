@@ -12,7 +12,7 @@ use crate::world::{CN, DATA, OTHER, OWNER, THEIRS, USER, World, run, zone};
 #[tokio::test] // V81
 async fn volumes_are_listed_with_their_storage_vms_nodes_and_users() {
     let world = World::start().await;
-    world.obey(&[DATA]);
+    world.estimate(DATA);
     let all = world.voladm(&["list-volume-zones", "-p", "-s", "name,-owner"]).await;
     let rows: Vec<&str> = all.stdout.lines().collect();
     assert_eq!((all.code, rows.len()), (Some(0), 3), "{}", all.stderr);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use daemon::{Shutdown, Tasks};
 use mocks::faults::{Action, Rule};
-use mocks::{cnapi, imgapi, vmapi};
+use mocks::{cnapi, imgapi, vmapi, workflow};
 use sdc_clients::Http;
 use serde_json::{Map, Value, json};
 use store::{Expect, Store};
@@ -54,6 +54,7 @@ pub struct World {
     pub vmapi: vmapi::Server,
     pub cnapi: cnapi::Server,
     pub imgapi: imgapi::Server,
+    pub workflow: workflow::Server,
 }
 
 /// The storage VM of a volume.
@@ -72,6 +73,8 @@ impl World {
         let vmapi = vmapi::Server::start(here).await.unwrap();
         let cnapi = cnapi::Server::start(here).await.unwrap();
         let imgapi = imgapi::Server::start(here).await.unwrap();
+        let workflow = workflow::Server::start(here).await.unwrap();
+        run_jobs(&vmapi, &workflow);
         let http = |url: &str| Http::new(url, "volapi").unwrap().without_retries();
         let peers = Peers {
             vmapi: http(&vmapi.url()),
@@ -92,7 +95,7 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let volapi = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, routes).await });
-        let world = World { volapi, service, vmapi, cnapi, imgapi };
+        let world = World { volapi, service, vmapi, cnapi, imgapi, workflow };
         world.volume(DATA, OWNER, "data", &[USER]).await;
         world.volume(LOGS, OWNER, "logs", &[]).await;
         world.volume(THEIRS, OTHER, "data", &[]).await;
@@ -134,14 +137,21 @@ impl World {
         self.service.records.reservations.put(&made.uuid, Expect::Absent, &made).await.unwrap();
     }
 
-    /// VMAPI carries out the actions of these volumes' storage VMs: the mock only keeps records.
-    pub fn obey(&self, volumes: &[&str]) {
-        for volume in volumes {
-            let zone = zone(volume);
-            let body = json!({"vm_uuid": zone, "job_uuid": "j-1", "size": 1_610_612_736_u64});
-            let action = Action::Status { status: 202, body: Some(body), retry_after: None };
-            self.vmapi.add_fault(Rule::new("POST", &format!("/vms/{zone}"), action));
-        }
+    /// The node says how much the datasets of this volume's storage VM hold.
+    pub fn estimate(&self, volume: &str) {
+        let body = json!({"size": 1_610_612_736_u64});
+        let action = Action::Status { status: 200, body: Some(body), retry_after: None };
+        self.vmapi.add_fault(Rule::new("POST", &format!("/vms/{}", zone(volume)), action));
+    }
+
+    /// VMAPI's record of the storage VM of a volume.
+    pub fn storage_vm(&self, volume: &str) -> Map<String, Value> {
+        self.vmapi.store().get(&zone(volume)).unwrap()
+    }
+
+    /// The job that was ordered last.
+    pub fn job(&self) -> String {
+        self.workflow.store().newest().unwrap()["uuid"].as_str().unwrap().to_owned()
     }
 
     /// What VMAPI was told to do: the query and the body of each order.
@@ -162,6 +172,31 @@ impl World {
             ["--url", &self.volapi, "--vmapi", &vmapi, "--cnapi", &cnapi, "--imgapi", &imgapi];
         run(env!("CARGO_BIN_EXE_sdc-voladm"), &[args, &places].concat()).await
     }
+}
+
+/// Jobs do what a node does: it reboots what runs, and starts what is stopped.
+fn run_jobs(vmapi: &vmapi::Server, workflow: &workflow::Server) {
+    let vms = vmapi.store().clone();
+    vms.peers().workflow_url = workflow.url();
+    let hands: vmapi::Hands = Arc::new(move |order| {
+        let vms = vms.clone();
+        Box::pin(async move {
+            let mut vm = vms.get(&order.vm_uuid).ok_or("no such VM")?;
+            let state = vm["state"].as_str().unwrap_or_default().to_owned();
+            match (order.verb, state.as_str()) {
+                ("reboot", "running") => {}
+                ("start", "stopped") => drop(vm.insert("state".to_owned(), json!("running"))),
+                ("reprovision", _) => {
+                    let image = order.vm.get("image_uuid").cloned();
+                    vm.insert("image_uuid".to_owned(), image.unwrap_or_default());
+                }
+                (verb, state) => return Err(format!("Cannot {verb} a VM that is {state}")),
+            }
+            vms.put(vm);
+            Ok(())
+        })
+    });
+    vmapi.store().run_jobs(workflow.store().clone(), hands);
 }
 
 /// Runs a program to its end, without a terminal.

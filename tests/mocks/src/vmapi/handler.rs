@@ -409,7 +409,7 @@ const ACTIONS: [&str; 16] = [
 ];
 
 /// Those that jobs can do here.
-const JOBS: [&str; 5] = ["start", "stop", "reboot", "add_nics", "remove_nics"];
+const JOBS: [&str; 6] = ["start", "stop", "reboot", "reprovision", "add_nics", "remove_nics"];
 
 fn check_action(given: &Params) -> Result<&'static str, ApiError> {
     let Some(action) = given.get("action").filter(|action| !falsy(action)) else {

@@ -50,7 +50,13 @@ impl Store {
             if done.is_err() && verb == "create" {
                 store.fail(&vm);
             }
-            jobs.set_execution(&own, if done.is_ok() { "succeeded" } else { "failed" });
+            let (execution, result, error) = match &done {
+                Ok(()) => ("succeeded", "OK", ""),
+                Err(why) => ("failed", "", why.as_str()),
+            };
+            let result =
+                json!({ "name": format!("cnapi.{verb}"), "result": result, "error": error });
+            jobs.go_on(&own, execution, &[result]);
         });
         job
     }

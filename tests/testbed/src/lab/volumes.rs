@@ -81,6 +81,7 @@ impl Volumes {
         let jobs = Jobs::new(client(&world.cnapi_url())?, client(&world.napi.url())?);
         let vms = world.vmapi.store();
         vms.peers().chosen = world.node().cn_uuid().to_owned();
+        vms.peers().workflow_url = workflow.url();
         let hands = move |order| -> BoxFuture<'static, Result<(), String>> {
             let jobs = jobs.clone();
             Box::pin(async move { jobs.carry_out(order).await })
