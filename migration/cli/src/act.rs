@@ -18,6 +18,8 @@ use super::loss;
 use super::services::{Services, node};
 use super::show::{Style, waits_for};
 use super::watching::{Watched, follow};
+use migration_core::machine::{Action, Call, admit};
+use migration_core::record::Record;
 use migration_core::time::Time;
 
 /// Ctrl-C: 128 and SIGINT.
@@ -40,6 +42,7 @@ impl Act<'_> {
         if !is_asked(placed.consent) {
             return self.order(&vm, "begin", &options).await;
         }
+        self.admitted(&vm, Action::Begin, &options).await?;
         let name = self.name(&vm).await;
         let (verb, then) = match automatic {
             true => ("migrate", ""),
@@ -56,6 +59,9 @@ impl Act<'_> {
         let vm = self.services.vm(&placed.vm).await?;
         let mut options = options(placed)?;
         options.scheduled_timestamp = Some(time.to_owned());
+        if is_asked(placed.consent) {
+            self.admitted(&vm, Action::Schedule, &options).await?;
+        }
         let name = self.name(&vm).await;
         let text = format!("This will migrate instance {name} at the time {time:?}.");
         if !confirm(&text, Stake::Undoable, placed.consent)? {
@@ -105,18 +111,16 @@ impl Act<'_> {
         if source_dead.is_none() && !is_asked(consent) {
             return self.order(&vm, "switch", &Options::default()).await;
         }
+        let options = Options { source_dead: source_dead.clone(), ..Options::default() };
+        let migration = self.admitted(&vm, Action::Switch, &options).await?;
         let name = self.name(&vm).await;
         let (text, stake) = match &source_dead {
-            Some(cn) => {
-                let migration = self.services.migrations.get(&vm).await?;
-                (loss::of_source(&name, cn, &migration, now()), Stake::Data)
-            }
+            Some(cn) => (loss::of_source(&name, cn, &migration, now()), Stake::Data),
             None => {
                 let takes = self.estimate(&vm, None, "The rest of the migration").await?;
                 (format!("This will switch instance {name}.\n{takes}"), Stake::Undoable)
             }
         };
-        let options = Options { source_dead, ..Options::default() };
         self.ordered(&vm, "switch", &text, stake, consent, &options).await
     }
 
@@ -132,6 +136,7 @@ impl Act<'_> {
         if !is_asked(consent) {
             return self.order(&vm, "abort", &options).await;
         }
+        self.admitted(&vm, Action::Abort, &options).await?;
         let text = format!(
             "This will abort migration of instance {}.\nYou will need to start a new migration if you wish \
              to migrate this instance.",
@@ -154,9 +159,9 @@ impl Act<'_> {
         if !discard && !is_asked(consent) {
             return self.order(&vm, "rollback", &options).await;
         }
+        let migration = self.admitted(&vm, Action::Rollback, &options).await?;
         let name = self.name(&vm).await;
         let (text, stake) = if discard {
-            let migration = self.services.migrations.get(&vm).await?;
             // Where the nodes do not answer, the age alone is known.
             let compared = self.services.migrations.verify(&vm).await.ok();
             (loss::of_target(&name, &migration, compared.as_ref(), now()), Stake::Data)
@@ -181,8 +186,8 @@ impl Act<'_> {
         if !force && !is_asked(consent) {
             return self.order(&vm, "finalize", &options).await;
         }
+        let migration = self.admitted(&vm, Action::Finalize, &options).await?;
         let name = self.name(&vm).await;
-        let migration = self.services.migrations.get(&vm).await?;
         let source = migration.source_server_uuid.as_deref().unwrap_or("its old node");
         let text = format!(
             "This will delete the copy of instance {name} on {source}.\nThere is no rollback after that."
@@ -210,6 +215,28 @@ impl Act<'_> {
                 Ok(ExitCode::from(LEFT))
             }
         }
+    }
+
+    /// Returns the migration that an action is about, an empty one if there is none yet. What the action is refused
+    /// for anyway is told before anybody is asked, or told which flag is missing.
+    async fn admitted(
+        &self,
+        vm: &str,
+        action: Action,
+        options: &Options,
+    ) -> anyhow::Result<Migration> {
+        let found = match self.services.migrations.get(vm).await {
+            Ok(found) => Some(found),
+            Err(error) if error.is_not_found_resource() => None,
+            Err(error) => return Err(error.into()),
+        };
+        let raw = found.as_ref().map(serde_json::to_value).transpose()?;
+        // A record in a form that is not known here is the service's to judge.
+        let record = raw.as_ref().map(Record::read).transpose();
+        if let Ok(record) = record {
+            admit(record.as_ref(), Call { is_forced: options.force, ..Call::new(action) })?;
+        }
+        Ok(found.unwrap_or_default())
     }
 
     async fn ordered(

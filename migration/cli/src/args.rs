@@ -54,6 +54,20 @@ pub struct Reach {
     pub config: Option<PathBuf>,
 }
 
+/// What `list -s` takes: the states, and what the shipped tool sends for all of them.
+const STATES: [&str; 10] = [
+    "any",
+    "all",
+    "active",
+    "queued",
+    "running",
+    "paused",
+    "scheduled",
+    "failed",
+    "successful",
+    "aborted",
+];
+
 /// Whether to ask.
 #[derive(Args, Debug, Clone, Copy, Default)]
 pub struct Consent {
@@ -71,8 +85,8 @@ pub struct MigrationList {
     /// Aborted ones too.
     #[arg(short = 'a', long)]
     pub all: bool,
-    /// Only those in this state: any, queued, running, paused, scheduled, failed, successful, aborted.
-    #[arg(short = 's', long, default_value = "active", hide_default_value = true)]
+    /// Only those in this state; any is the same as all.
+    #[arg(short = 's', long, default_value = "active", hide_default_value = true, value_parser = STATES)]
     pub state: String,
     /// Only those from this node.
     #[arg(short = 'n', long, value_name = "CN")]

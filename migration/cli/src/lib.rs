@@ -50,6 +50,7 @@ use self::args::{Allowing, Cli, MigrationList, NAME, Reach, Verb};
 use self::evacuate::Evacuation;
 use self::services::{Services, node};
 use self::show::{Shape, Style};
+use migration_core::machine::Refusal;
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -68,6 +69,10 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Prints why a command failed.
 fn failed(error: anyhow::Error) -> ExitCode {
+    if let Some(refusal) = error.downcast_ref::<Refusal>() {
+        eprintln!("Error: {refusal}");
+        return ExitCode::from(exit::FAILED);
+    }
     let refusal = error.chain().find_map(|cause| cause.downcast_ref::<sdc_clients::Error>());
     match refusal.filter(|refusal| refusal.status().is_some_and(|status| status >= 400)) {
         Some(refusal) => {

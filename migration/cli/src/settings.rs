@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::act::say;
 use super::args::NAME;
 use super::services::{Services, node};
+use migration_core::limits::SETTINGS;
 
 /// The key of a VM's internal metadata.
 const FLAG: &str = "user_migration_allowed";
@@ -40,6 +41,10 @@ pub(super) async fn set(
     cn: Option<&str>,
 ) -> anyhow::Result<ExitCode> {
     let cn = cn.map(node).transpose()?;
+    if !SETTINGS.contains(&key) {
+        let known = SETTINGS.join(", ");
+        return Err(Usage(format!("there is no setting {key:?}; the settings are {known}")).into());
+    }
     let Ok(value) = serde_json::from_str::<Value>(value) else {
         let what = format!("expected a number, true, false or null for {key}, found {value:?}");
         return Err(Usage(what).into());
@@ -56,7 +61,10 @@ pub(super) async fn allow_vm(
     allowed: bool,
 ) -> anyhow::Result<ExitCode> {
     let vm = services.vm(vm).await?;
-    services.vmapi.add_internal_metadata(&vm, &flag(allowed)).await?;
+    let record = services.vmapi.record(&vm).await?;
+    if !has(record.get("internal_metadata"), allowed) {
+        services.vmapi.add_internal_metadata(&vm, &flag(allowed)).await?;
+    }
     confirmed(services, async |vmapi| {
         let record = vmapi.record(&vm).await?;
         Ok(usize::from(!has(record.get("internal_metadata"), allowed)))

@@ -31,6 +31,17 @@ pub struct Settings {
     pub of_cn: BTreeMap<Uuid, Overrides>,
 }
 
+/// The names of the settings.
+pub const SETTINGS: [&str; 7] = [
+    "allow_user_migrations",
+    "max_running_migrations_per_cn",
+    "zfs_send_mbps_limit",
+    "max_attempts",
+    "schedule_leeway",
+    "auto_finalize_after",
+    "max_paused",
+];
+
 /// What differs on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {

@@ -116,6 +116,7 @@ impl Service {
             let kept = self.records.create(record, lock).await?;
             return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
         };
+        let before = kept.record.clone();
         if let Some(target) = target.filter(|_| admitted == Admitted::Start(Phase::Begin)) {
             kept.record.target_server_uuid = Some(target);
         }
@@ -159,13 +160,22 @@ impl Service {
                 record: Box::new(kept.record.clone()),
                 warnings,
             },
+            // It was asked for before.
+            Admitted::PauseThenAbort if kept.record.phase == Phase::Abort => Done::Started {
+                job: running(&kept.record),
+                record: Box::new(kept.record.clone()),
+                warnings,
+            },
             Admitted::PauseThenAbort => {
                 settle(&mut kept.record, Ending::Paused, now);
                 start(&mut kept.record, Phase::Abort, message(Phase::Abort), job, now);
                 Done::Started { job, record: Box::new(kept.record.clone()), warnings }
             }
         };
-        self.records.write(&mut kept, None).await?;
+        // An order that is given again changes nothing: a write would cost those who do the rounds theirs.
+        if kept.record != before {
+            self.records.write(&mut kept, None).await?;
+        }
         Ok(done)
     }
 
@@ -277,6 +287,11 @@ fn paused(record: &mut Record) -> Uuid {
         return record.journal.job.take().unwrap_or_default();
     }
     record.journal.pause = true;
+    running(record)
+}
+
+/// Returns the id of the operation that runs.
+fn running(record: &Record) -> Uuid {
     record.progress_history.last().and_then(|entry| entry.job_uuid).unwrap_or_default()
 }
 

@@ -72,11 +72,15 @@ impl Kept {
                 Err(Error::NotFound { .. }) => (Map::new(), Expect::Absent),
                 Err(error) => return Err(error.into()),
             };
+            let before = row.clone();
             for (name, value) in values {
                 match value.is_null() {
                     true => drop(row.shift_remove(name)),
                     false => drop(row.insert(name.clone(), value.clone())),
                 }
+            }
+            if row == before {
+                return Ok(shown(&self.read().await?, cn));
             }
             match self.bucket.put(&key, expect, &row).await {
                 Ok(_) => return Ok(shown(&self.read().await?, cn)),
@@ -175,6 +179,8 @@ mod tests {
             (&all["max_running_migrations_per_cn"], &all["max_attempts"]),
             (&json!(2), &json!(10))
         );
+        let names: Vec<&str> = all.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names, migration_core::limits::SETTINGS);
         let own = change(Some(cn), json!({"zfs_send_mbps_limit": 100})).await.unwrap();
         assert_eq!(own, json!({"zfs_send_mbps_limit": 100}));
         let settings = Kept::open(&store).await.unwrap().read().await.unwrap();

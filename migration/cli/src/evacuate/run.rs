@@ -114,6 +114,8 @@ impl<'a> Evacuation<'a> {
         };
         self.memory.write(Note { paused: true, ..note })?;
         let shown = Progress::begin("pausing what syncs");
+        // A stream stops when it can, which may take looks.
+        let mut asked: BTreeSet<String> = BTreeSet::new();
         loop {
             self.look().await?;
             let runs = self.vms.iter().filter(|(_, known)| {
@@ -129,13 +131,18 @@ impl<'a> Evacuation<'a> {
                 break;
             }
             shown.say(&format!("{} still run; begin and switch end first", runs.len()));
-            for (vm, _) in runs.iter().filter(|(_, is_sync)| *is_sync) {
-                let asked = self.services.migrations.act(vm, "pause", &Options::default()).await;
+            let syncs = runs.into_iter().filter(|(_, is_sync)| *is_sync).map(|(vm, _)| vm);
+            let syncs: BTreeSet<String> = syncs.collect();
+            // One that does not sync any more, and does so later, is asked again.
+            asked.retain(|vm| syncs.contains(vm));
+            for vm in syncs.difference(&asked) {
+                let answer = self.services.migrations.act(vm, "pause", &Options::default()).await;
                 // It may have ended meanwhile: then the next look says so.
-                if let Err(error) = asked.map(drop).or_else(refused) {
+                if let Err(error) = answer.map(drop).or_else(refused) {
                     return Err(error.into());
                 }
             }
+            asked = syncs;
             tokio::time::sleep(self.services.poll).await;
         }
         drop(shown);

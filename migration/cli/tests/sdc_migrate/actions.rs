@@ -194,6 +194,35 @@ async fn what_loses_data_is_confirmed_and_names_the_loss() {
     );
 }
 
+#[tokio::test] // M121
+async fn what_the_state_refuses_is_said_before_a_flag_is_asked_for() {
+    let recorded = recorded(&["migrate-life"]);
+    let paused = &recorded["m-migrate-life-32"];
+    assert_eq!((&paused.body["phase"], &paused.body["state"]), (&json!("sync"), &json!("paused")));
+    let missing = json!({"code": "ResourceNotFound", "message": "migration not found"});
+    for (record, args, said) in [
+        (
+            paused.answer.clone(),
+            &["finalize", "--force", VM][..],
+            "Finalize only works on a successful migration",
+        ),
+        (
+            paused.answer.clone(),
+            &["rollback", "--discard", VM],
+            "Rollback only works on a successful migration",
+        ),
+        (Answer::Whole(404, missing), &["finalize", "--force", VM], "migration not found"),
+    ] {
+        let (url, log) = Script::default().on(&paused.request, record).serve().await;
+        let done = run(&url, args).await;
+        assert_eq!((done.code, done.stdout.as_str()), (Some(1), ""), "{args:?}: {}", done.stderr);
+        assert!(done.stderr.starts_with(&format!("Error: {said}")), "{args:?}: {}", done.stderr);
+        assert!(!done.stderr.contains("-y") && !done.stderr.contains("--force"), "{}", done.stderr);
+        let log = log.lock().unwrap();
+        assert!(log.iter().all(|(named, _)| named.starts_with("GET")), "nothing was ordered");
+    }
+}
+
 #[tokio::test]
 async fn each_recorded_refusal_is_told_in_its_words() {
     let recorded = recorded(&["migrate-errors", "migrate-table", "migrate-life"]);
@@ -316,10 +345,16 @@ async fn usage_and_configuration_are_told_in_one_line() {
         (&["get", VM, "--url", "nope"], 2, "the base URL cannot be read"),
         (&["get", VM, "--url", "http://127.0.0.1:1"], 1, "sdc-migrate: GET /migrations/"),
         (
-            &["set", "x", "many", "--url", "http://127.0.0.1:1"],
+            &["set", "max_attempts", "many", "--url", "http://127.0.0.1:1"],
             2,
             "expected a number, true, false or null",
         ),
+        (
+            &["set", "x", "1", "--url", "http://127.0.0.1:1"],
+            2,
+            "no setting \"x\"; the settings are allow_user_migrations, max_running",
+        ),
+        (&["list", "-s", "foo", "--url", "http://127.0.0.1:1"], 2, "values: any, all, active"),
     ] {
         let done = run_with(config, args).await;
         assert_eq!((done.code, done.stdout.as_str()), (Some(code), ""), "{args:?}");

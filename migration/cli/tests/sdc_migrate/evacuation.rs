@@ -38,6 +38,10 @@ struct Centre {
     log: Vec<String>,
     /// The most migrations at once.
     most: usize,
+    /// A pause is taken, and nothing is paused yet.
+    pauses_late: bool,
+    /// Looks at the migrations.
+    looks: usize,
 }
 
 impl Centre {
@@ -71,6 +75,7 @@ impl Centre {
             ("sync", Some((_, "paused"))) => {
                 self.migrations.insert(vm.to_owned(), ("sync", "running"))
             }
+            ("pause", Some(("sync", "running"))) if self.pauses_late => None,
             ("pause", Some(("sync", "running"))) => {
                 self.migrations.insert(vm.to_owned(), ("sync", "paused"))
             }
@@ -90,6 +95,7 @@ impl Centre {
                 Answer::Whole(200, vms.collect())
             }
             ("GET", ["migrations"]) => {
+                self.looks += 1;
                 self.step();
                 let all = self.migrations.iter().map(|(vm, (phase, state))| {
                     json!({
@@ -162,6 +168,18 @@ async fn world(goes: bool) -> World {
 impl World {
     fn log(&self) -> Vec<String> {
         std::mem::take(&mut self.centre.lock().unwrap().log)
+    }
+
+    fn centre(&self) -> std::sync::MutexGuard<'_, Centre> {
+        self.centre.lock().unwrap()
+    }
+
+    /// Waits until somebody has looked so often at the migrations from now on.
+    async fn looked(&self, times: usize) {
+        let until = self.centre().looks + times;
+        while self.centre().looks < until {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await; // A poll: nothing tells.
+        }
     }
 
     fn set_goes(&self, goes: bool) {
@@ -255,6 +273,28 @@ async fn it_is_left_paused_resumed_and_released() {
     let done = run_with(&world.config, &["evacuate", CN, "--pause"]).await;
     assert_eq!(done.code, Some(1));
     assert!(done.stderr.contains("no evacuation of node"), "{}", done.stderr);
+}
+
+#[tokio::test] // M120
+async fn a_pause_is_posted_once_for_each_vm() {
+    let world = world(false).await;
+    let mut running = start(&world.config, &["evacuate", CN]);
+    while !running.line().await.contains("vm1: begin running") {}
+    for (_, phase) in world.centre().migrations.iter_mut() {
+        *phase = ("sync", "running");
+    }
+    // A stream stops when it can.
+    world.centre().pauses_late = true;
+    world.log();
+    let mut pausing = start(&world.config, &["evacuate", CN, "--pause"]);
+    world.looked(10).await;
+    world.centre().pauses_late = false;
+    for (_, phase) in world.centre().migrations.iter_mut() {
+        *phase = ("sync", "paused");
+    }
+    while !pausing.line().await.starts_with("The evacuation is paused.") {}
+    let log = world.log();
+    assert_eq!(log, ["pause 0", "pause 1"]);
 }
 
 #[tokio::test]

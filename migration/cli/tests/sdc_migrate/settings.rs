@@ -17,7 +17,7 @@ const CN: &str = "6cbd5b1a-34e3-4365-a31f-48bc755e87cf";
 async fn settings_are_shown_and_changed() {
     let all = json!({"allow_user_migrations": false, "zfs_send_mbps_limit": 500});
     let refused = json!({"code": "ValidationFailed", "message": "Invalid Parameters", "errors": [
-        {"field": "nope", "code": "Invalid", "message": "there is no such setting; found 1"},
+        {"field": "max_attempts", "code": "Invalid", "message": "there is no such setting; found 1"},
     ]});
     let (url, log) = Script::default()
         .on("GET /settings", Answer::Whole(200, all.clone()))
@@ -31,8 +31,8 @@ async fn settings_are_shown_and_changed() {
     assert_eq!(run(&url, &["settings", CN]).await.stdout, "{}\n");
     let done = run(&url, &["set", "zfs_send_mbps_limit", "200"]).await;
     assert_eq!((done.code, done.stdout.contains("500")), (Some(0), true));
-    let done = run(&url, &["set", "nope", "1", "--cn", CN]).await;
-    let want = "Error: Invalid Parameters (nope: there is no such setting; found 1)\n";
+    let done = run(&url, &["set", "max_attempts", "1", "--cn", CN]).await;
+    let want = "Error: Invalid Parameters (max_attempts: there is no such setting; found 1)\n";
     assert_eq!((done.code, done.stderr.as_str()), (Some(1), want));
     let bodies: Vec<Value> = log
         .lock()
@@ -41,7 +41,7 @@ async fn settings_are_shown_and_changed() {
         .filter(|(it, _)| it.starts_with("PUT"))
         .map(|it| it.1.clone())
         .collect();
-    assert_eq!(bodies, [json!({"zfs_send_mbps_limit": 200}), json!({"nope": 1})]);
+    assert_eq!(bodies, [json!({"zfs_send_mbps_limit": 200}), json!({"max_attempts": 1})]);
 }
 
 fn vm(allowed: Value) -> Value {
@@ -66,14 +66,29 @@ async fn a_flag_is_true_itself_and_is_waited_for() {
         let (url, log) = Script::default()
             .on(&format!("POST /vms/{VM}/internal_metadata"), ordered.clone())
             .on(&format!("GET /vms/{VM}"), Answer::Whole(200, vm(json!("true"))))
+            .on(&format!("GET /vms/{VM}"), Answer::Whole(200, vm(json!("true"))))
             .on(&format!("GET /vms/{VM}"), Answer::Whole(200, vm(json!(allowed))))
             .serve()
             .await;
         let done = run(&url, args).await;
         assert_eq!((done.code, done.stdout), (Some(0), want), "{}", done.stderr);
         let log = log.lock().unwrap();
-        assert_eq!(log[0].1, json!({"user_migration_allowed": allowed}));
-        assert_eq!(log.len(), 3, "the text \"true\" is not the flag");
+        assert_eq!(log[1].1, json!({"user_migration_allowed": allowed}));
+        assert_eq!(log.len(), 4, "the text \"true\" is not the flag");
+    }
+}
+
+#[tokio::test] // M120
+async fn a_flag_that_is_set_already_is_not_set_again() {
+    for (verb, allowed) in [("allow-instance", true), ("disallow-instance", false)] {
+        let (url, log) = Script::default()
+            .on(&format!("GET /vms/{VM}"), Answer::Whole(200, vm(json!(allowed))))
+            .serve()
+            .await;
+        let done = run(&url, &[verb, VM]).await;
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        let log = log.lock().unwrap();
+        assert!(log.iter().all(|(named, _)| named.starts_with("GET")), "{log:?}");
     }
 }
 

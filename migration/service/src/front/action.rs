@@ -26,7 +26,7 @@ use crate::state::Steps;
 use crate::verify::verify;
 use migration_core::checks::{Obstacle, Warning};
 use migration_core::estimate;
-use migration_core::machine::{Action, Refusal};
+use migration_core::machine::{Action, Call, Refusal, admit};
 use migration_core::permit;
 use migration_core::record::{Phase, Record, State as RecordState, is_over};
 use migration_core::resync::Rule;
@@ -127,7 +127,7 @@ impl Front {
         }
         let target = overrides(params)?;
         if action == Action::Finalize && self.service.steps == Steps::Own && !asked.is_forced {
-            self.verified(vm_uuid).await?;
+            self.verified(vm_uuid, asked.call(action)).await?;
         }
         match self.service.command(&vm, action, &asked, target).await? {
             Done::Started { job, record, warnings } => {
@@ -141,10 +141,11 @@ impl Front {
         }
     }
 
-    /// Refuses to delete a source whose copy is not whole. Where a node does not answer the rounds will wait.
-    async fn verified(&self, vm: Uuid) -> Result<(), Refused> {
+    /// Refuses to delete a source whose copy is not whole. Where a node does not answer the rounds will wait. A call
+    /// that is refused anyway is not told that force would help.
+    async fn verified(&self, vm: Uuid, call: Call) -> Result<(), Refused> {
         let Some(kept) = self.service.records.of_vm(vm).await? else { return Ok(()) };
-        if kept.record.journal.source_goes {
+        if kept.record.journal.source_goes || admit(Some(&kept.record), call).is_err() {
             return Ok(());
         }
         match verify(&self.service, &kept.record).await {

@@ -305,6 +305,42 @@ async fn a_stream_is_asked_about_each_second_and_a_command_does_not_wait_for_it(
     .await;
 }
 
+#[tokio::test(start_paused = true)] // M120
+async fn an_order_that_is_given_again_writes_nothing() {
+    for order in ["pause", "abort&force=true", "schedule&scheduled_timestamp=AT", "finalize"] {
+        let world = World::new(true);
+        let order =
+            order.replace("AT", &world.centre().clock.now().to_string().replace("2026", "2027"));
+        beside(&world, async {
+            world.synced().await;
+            match order.as_str() {
+                "finalize" => {
+                    assert_eq!(world.act("switch").await.0, 202);
+                    assert_eq!(world.settled().await.unwrap().state, State::Successful);
+                }
+                // It runs from here on, and nobody does its rounds after this.
+                "pause" | "abort&force=true" => {
+                    let state = protocol::State::Running;
+                    let fails = Fails { name: "send", state, times: 600, moved: |_| (1, 600) };
+                    world.centre().hosts.get_mut(&ONE).unwrap().fails = Some(fails);
+                    assert_eq!(world.act("sync").await.0, 202);
+                    sleep(Duration::from_secs(5)).await;
+                }
+                _ => {}
+            }
+        })
+        .await;
+        let query = format!("migration_action={order}");
+        let records = &world.plain().await.records;
+        world.command(&query).await.unwrap();
+        let kept = records.of_vm(VM).await.unwrap().unwrap();
+        for _ in 0..3 {
+            world.command(&query).await.unwrap();
+        }
+        assert!(!records.is_changed(&kept).await.unwrap(), "{order} wrote again");
+    }
+}
+
 #[tokio::test(start_paused = true)] // M4
 async fn of_two_begins_at_once_one_wins() {
     let world = World::new(true);
