@@ -74,6 +74,23 @@ pub struct Reservation {
     pub other: Map<String, Value>,
 }
 
+/// A ready volume that cannot be used now.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Degraded {
+    /// Its storage VM.
+    pub vm_uuid: String,
+    /// How that is: `stopped` or `does not serve`; an open set of words.
+    pub storage_vm: String,
+    /// Since when, in ISO 8601.
+    pub since: String,
+    /// What it says of itself, if that is known.
+    pub why: String,
+    /// Every other field.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
 /// A client of volapi.
 #[derive(Debug, Clone)]
 pub struct Volapi {
@@ -91,6 +108,19 @@ impl Volapi {
         let call = Call::get(&["volumes"]).query_opt("owner_uuid", owner);
         let call = call.timeout(LIST_TIMEOUT).body_cap(LIST_CAP);
         self.http.execute(call).await?.json("an array of volumes")
+    }
+
+    /// The ready volumes that cannot be used now; none of a service without a status.
+    pub async fn degraded(&self) -> Result<Vec<Degraded>, Error> {
+        #[derive(Deserialize)]
+        struct Page {
+            degraded: Vec<Degraded>,
+        }
+        match self.http.execute(Call::get(&["status"]).timeout(LIST_TIMEOUT)).await {
+            Ok(reply) => Ok(reply.json::<Page>("a status")?.degraded),
+            Err(error) if error.status() == Some(404) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// One volume.

@@ -133,8 +133,8 @@ Examples:
   sdc-voladm check
   sdc-voladm check -p -o repair
 
-What is found: storage VMs without a volume and volumes without a storage VM, two volumes with one name, users
-that are no more, tickets that are held, reservations older than two hours.")]
+What is found: volumes that cannot be used, storage VMs without a volume and volumes without a storage VM, two
+volumes with one name, users that are no more, tickets that are held, reservations older than two hours.")]
     Check {
         #[command(flatten)]
         list: ListArgs,

@@ -52,12 +52,12 @@ async fn facts(services: &Services) -> anyhow::Result<Facts> {
     let tickets = services.cnapi()?.list_tickets(DEFAULT_SERVER).await?;
     // Reservations before volumes: what a reservation becomes is seen, or the reservation is.
     let reservations = volapi.reservations().await?;
-    let volumes = volapi.list(None).await?;
+    let (volumes, degraded) = (volapi.list(None).await?, volapi.degraded().await?);
     let uuids = volumes
         .iter()
         .flat_map(|it| it.refs.iter().chain(std::iter::once(&it.vm_uuid)).map(String::as_str));
     let named = records(&vmapi, uuids).await?;
-    Ok(Facts { volumes, reservations, zones, named, tickets })
+    Ok(Facts { volumes, degraded, reservations, zones, named, tickets })
 }
 
 fn table(found: &[Finding]) -> Table {

@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use daemon::cli::screen::visible;
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::cnapi::Ticket;
-use sdc_clients::volapi::{Reservation, Volume};
+use sdc_clients::volapi::{Degraded, Reservation, Volume};
 use serde_json::{Map, Value, json};
 
 use super::shell::word;
-use super::zones::{Vms, is_live, text};
+use super::zones::{Vms, ails, is_live, text};
 
 /// Work on a volume that takes longer was left.
 const HELD: SignedDuration = SignedDuration::from_mins(5);
@@ -25,6 +26,8 @@ const NAME: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub(super) volumes: Vec<Volume>,
+    /// What volapi says of those that cannot be used.
+    pub(super) degraded: Vec<Degraded>,
     pub(super) reservations: Vec<Reservation>,
     /// The records of the storage VMs that are neither destroyed nor failed.
     pub(super) zones: Vms,
@@ -49,7 +52,8 @@ pub(super) struct Finding {
 
 /// Returns what does not fit, kind by kind.
 pub(super) fn findings(facts: &Facts, now: Timestamp) -> Vec<Finding> {
-    let mut found = orphans(facts);
+    let mut found = unusable(facts);
+    found.extend(orphans(facts));
     found.extend(without_zone(facts, now));
     found.extend(double_names(&facts.volumes));
     found.extend(dead_references(facts));
@@ -67,6 +71,36 @@ fn is_older(at: Option<&str>, than: SignedDuration, now: Timestamp) -> bool {
 fn request(program: &str, path: &str, method: &str, body: Option<&Value>) -> String {
     let body = body.map(|body| format!(" -d {}", word(&body.to_string())));
     format!("{program} {} -X {method}{}", word(path), body.unwrap_or_default())
+}
+
+/// Volumes that nobody can use although their storage VMs are there; those whose storage VM is gone are another kind.
+fn unusable(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for volume in &facts.volumes {
+        let zone =
+            facts.named.get(&volume.vm_uuid).filter(|vm| text(vm, "state") != Some("destroyed"));
+        let Some((why, zone)) = ails(volume, &facts.named, &facts.degraded).zip(zone) else {
+            continue;
+        };
+        let name = word(&volume.name);
+        let is_down = matches!(text(zone, "state"), Some("stopped" | "running"));
+        found.push(Finding {
+            kind: if volume.state == "ready" { "degraded" } else { "failed" },
+            what: volume.uuid.clone(),
+            detail: format!("volume {name} cannot be used: {}", visible(&why)),
+            repair: if is_down { restarts(volume) } else { deletes(volume) },
+        });
+    }
+    found
+}
+
+fn restarts(volume: &Volume) -> String {
+    format!("sdc-voladm restart-volume-zone --force {}", word(&volume.uuid))
+}
+
+fn deletes(volume: &Volume) -> String {
+    let (owner, uuid) = (word(&volume.owner_uuid), word(&volume.uuid));
+    format!("sdc-voladm delete-volume-zone --owner {owner} {uuid}")
 }
 
 /// Storage VMs that no volume names. Their mark is one that only operators and services can set.
@@ -111,11 +145,7 @@ fn without_zone(facts: &Facts, now: Timestamp) -> Vec<Finding> {
             word(&volume.state),
             word(&volume.vm_uuid)
         ),
-        repair: format!(
-            "sdc-voladm delete-volume-zone --owner {} {}",
-            word(&volume.owner_uuid),
-            word(&volume.uuid)
-        ),
+        repair: deletes(volume),
     })
     .collect()
 }
@@ -277,6 +307,11 @@ mod tests {
                 ("u2", json!({"state": "destroyed"})),
             ]),
             tickets: vec![ticket("active", "2026-01-01T02:54:59.000Z")],
+            degraded: vec![Degraded {
+                vm_uuid: "z-v2".to_owned(),
+                storage_vm: "does not serve".to_owned(),
+                ..Degraded::default()
+            }],
         };
         let text = |kind, what: &str, repair: &str| (kind, what.to_owned(), repair.to_owned());
         let reference = |user: &str| {
@@ -287,6 +322,7 @@ mod tests {
         assert_eq!(
             found(&facts),
             [
+                text("degraded", "v2", "sdc-voladm restart-volume-zone --force v2"),
                 text("orphan", "z-none", "sdc-vmapi /vms/z-none -X DELETE"),
                 text("no storage VM", "v3", "sdc-voladm delete-volume-zone --owner o v3"),
                 text(

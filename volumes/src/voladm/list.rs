@@ -8,17 +8,18 @@ use std::collections::BTreeMap;
 
 use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone};
 use futures_util::{StreamExt as _, stream};
-use sdc_clients::volapi::Volume;
+use sdc_clients::volapi::{Degraded, Volume};
 use serde_json::{Value, json};
 
 use super::services::Services;
-use super::zones::{Vms, mount, owner, records, text};
+use super::zones::{Vms, ails, mount, owner, records, text};
 
 /// Storage VMs whose nodes are asked at once how much they hold.
 const AT_ONCE: usize = 8;
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "name", "volume", "owner", "size", "used", "state", "node", "zone", "users", "path", "created",
+    "why",
 ];
 
 /// Lists all volumes, or an owner's.
@@ -33,9 +34,10 @@ pub(super) async fn list(
 ) -> anyhow::Result<String> {
     let whose = whose.map(owner).transpose()?;
     // A column that does not exist is refused before anybody is asked.
-    table(&[], &Vms::new(), &BTreeMap::new()).print(layout, screen)?;
+    table(&[], &Vms::new(), &[], &BTreeMap::new()).print(layout, screen)?;
     let shown = Progress::begin("reading volumes");
-    let volumes = services.volapi()?.list(whose).await?;
+    let volapi = services.volapi()?;
+    let (volumes, degraded) = (volapi.list(whose).await?, volapi.degraded().await?);
     let uuids = volumes.iter().flat_map(|volume| {
         volume.refs.iter().chain(std::iter::once(&volume.vm_uuid)).map(String::as_str)
     });
@@ -47,7 +49,7 @@ pub(super) async fn list(
         false => BTreeMap::new(),
     };
     drop(shown);
-    Ok(table(&volumes, &vms, &used).print(layout, screen)?)
+    Ok(table(&volumes, &vms, &degraded, &used).print(layout, screen)?)
 }
 
 /// Returns true if the column is printed or sorted by.
@@ -69,13 +71,21 @@ async fn used(services: &Services, volumes: &[Volume]) -> anyhow::Result<BTreeMa
     Ok(stream::iter(asked).buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await)
 }
 
-fn table(volumes: &[Volume], vms: &Vms, used: &BTreeMap<String, u64>) -> Table {
+fn table(
+    volumes: &[Volume],
+    vms: &Vms,
+    degraded: &[Degraded],
+    used: &BTreeMap<String, u64>,
+) -> Table {
     let mut table = Table::new(&COLUMNS).usually(9);
     for volume in volumes {
-        let tone = match volume.state.as_str() {
-            "ready" => Tone::Good,
-            "failed" => Tone::Bad,
-            _ => Tone::Odd,
+        let why = ails(volume, vms, degraded);
+        // A volume is ready by its record also while nobody can use it.
+        let (state, tone) = match (volume.state.as_str(), &why) {
+            ("ready", Some(_)) => ("degraded", Tone::Bad),
+            ("ready", None) => ("ready", Tone::Good),
+            ("failed", _) => ("failed", Tone::Bad),
+            (state, _) => (state, Tone::Odd),
         };
         let zone = vms.get(&volume.vm_uuid);
         let node = zone.and_then(|zone| text(zone, "server_uuid"));
@@ -90,12 +100,13 @@ fn table(volumes: &[Volume], vms: &Vms, used: &BTreeMap<String, u64>) -> Table {
             volume.owner_uuid.as_str().into(),
             Cell::shown(volume.size, mebibytes(volume.size)),
             used,
-            Cell::toned(volume.state.as_str(), tone),
+            Cell::toned(state, tone),
             Cell::from(node),
             volume.vm_uuid.as_str().into(),
             users(volume, vms),
             Cell::from(path),
             Cell::from(volume.create_timestamp.as_deref()),
+            Cell::from(why.as_deref()),
         ]);
     }
     table

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use daemon::cli::Usage;
 use daemon::cli::names::{Kind, find_kind};
 use sdc_clients::vmapi::{VmQuery, Vmapi};
-use sdc_clients::volapi::Volume;
+use sdc_clients::volapi::{Degraded, Volume};
 use serde_json::{Map, Value};
 
 use super::args::Chosen;
@@ -30,6 +30,32 @@ pub(super) fn text<'a>(record: &'a Map<String, Value>, name: &str) -> Option<&'a
 /// Returns true if the record is of a VM that is neither destroyed nor failed.
 pub(super) fn is_live(record: &Map<String, Value>) -> bool {
     !matches!(text(record, "state"), Some("destroyed" | "failed"))
+}
+
+/// Returns what keeps a volume from being used: what volapi says of its storage VM, else what VMAPI does. None if it
+/// can be used, or has a state that says so itself.
+pub(super) fn ails(volume: &Volume, vms: &Vms, degraded: &[Degraded]) -> Option<String> {
+    let zone = vms.get(&volume.vm_uuid);
+    let state = zone.and_then(|zone| text(zone, "state"));
+    let called = format!("its storage VM {}", word(&volume.vm_uuid));
+    match (volume.state.as_str(), state) {
+        ("ready", _) => {
+            if let Some(told) = degraded.iter().find(|it| it.vm_uuid == volume.vm_uuid) {
+                let is = if told.storage_vm == "stopped" {
+                    "is stopped"
+                } else {
+                    "runs and does not serve"
+                };
+                let why =
+                    if told.why.is_empty() { String::new() } else { format!(": {}", told.why) };
+                return Some(format!("{called} {is} since {}{why}", told.since));
+            }
+            (state == Some("stopped")).then(|| format!("{called} is stopped"))
+        }
+        ("failed", None | Some("destroyed")) => Some(format!("{called} is gone")),
+        ("failed", Some(state)) => Some(format!("{called} is {}", word(state))),
+        _ => None,
+    }
 }
 
 /// Returns `NAME (UUID)`, safe to be typed.

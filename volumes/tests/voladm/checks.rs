@@ -75,6 +75,45 @@ async fn what_check_proposes_repairs_what_it_found() {
 }
 
 #[tokio::test] // V84
+async fn a_volume_that_cannot_be_used_is_neither_ready_nor_in_order() {
+    let world = World::start().await;
+    let set = |volume: &str, state: &str| {
+        let mut vm = world.storage_vm(volume);
+        vm.insert("state".to_owned(), json!(state));
+        world.vm(vm.into());
+    };
+    let list = ["list-volume-zones", "-p", "-o", "name,state,why", "-s", "volume"];
+    set(LOGS, "stopped");
+    let done = world.voladm(&list).await;
+    let rows: Vec<&str> = done.stdout.lines().collect();
+    let why = format!("its storage VM {} is stopped", zone(LOGS));
+    assert_eq!(rows, ["data:ready:", &format!("logs:degraded:{why}"), "data:ready:"]);
+    let check = ["check", "-p", "-o", "kind,what,detail,repair"];
+    let found = world.voladm(&check).await;
+    let repair = format!("sdc-voladm restart-volume-zone --force {LOGS}");
+    let row = format!("degraded:{LOGS}:volume logs cannot be used\\: {why}:{repair}\n");
+    assert_eq!((found.code, found.stdout), (Some(1), row), "{}", found.stderr);
+    // The command that it proposes ends it.
+    let mut args: Vec<&str> = repair.split(' ').skip(1).collect();
+    args.push("-y");
+    assert_eq!(world.voladm(&args).await.code, Some(0));
+    assert_eq!(world.voladm(&check).await.code, Some(0));
+    // A failed one whose storage VM is there is found too.
+    let kept = world.service.records.volume(LOGS, None).await.unwrap().unwrap();
+    let mut failed = kept.value.clone();
+    failed.set_state(volumes::rules::volume::State::Failed);
+    world.service.records.volumes.put(LOGS, store::Expect::Etag(kept.etag), &failed).await.unwrap();
+    set(LOGS, "failed");
+    let found = world.voladm(&check).await;
+    let want = format!(
+        "failed:{LOGS}:volume logs cannot be used\\: its storage VM {} is failed",
+        zone(LOGS)
+    );
+    assert!(found.stdout.starts_with(&want), "{}", found.stdout);
+    assert!(found.stdout.contains(&format!("delete-volume-zone --owner {OWNER} {LOGS}")));
+}
+
+#[tokio::test] // V84
 async fn a_service_that_does_not_answer_is_no_clean_bill() {
     let world = World::start().await;
     let broken = mocks::faults::Action::Status { status: 500, body: None, retry_after: None };
