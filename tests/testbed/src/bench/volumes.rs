@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use store::{Batch, Call, Etag, Expect, Fault, Faults, Query, Store};
 use tempfile::TempDir;
 use tokio::time::Instant;
-use volumes::rules::volume::{NewVolume, State, Volume};
-use volumes::service::Service;
+use volapi::service::Service;
+use volumes_core::volume::{NewVolume, State, Volume};
 
 use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
@@ -98,7 +98,7 @@ impl Volumes {
             daemon::http::listen((Ipv4Addr::LOCALHOST, 0).into()).await?;
         let shutdown = Shutdown::new();
         let tasks = Tasks::new(shutdown.clone());
-        let routes = volumes::http::router(Arc::clone(&service), tasks.clone(), "bench");
+        let routes = volapi::http::router(Arc::clone(&service), tasks.clone(), "bench");
         let limits = Limits { requests_per_second: 0, ..Limits::default() };
         tasks.spawn("http", Server::new(limits, shutdown.clone()).serve(listener, routes));
         let http = Http::new(&format!("http://{addr}"), OWN_AGENT)?.without_retries();

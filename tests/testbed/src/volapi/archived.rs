@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use volumes::rules::volume::State;
-use volumes::service::Count;
+use volapi::service::Count;
+use volumes_core::volume::State;
 
 use super::asked::{NETWORK, World};
 
@@ -18,7 +18,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn an_hour_later(world: &World) {
     world.service.archive(None).await.unwrap();
     let failures = &world.service.records.failures;
-    for mut noted in volumes::records::all(failures, &[]).await.unwrap() {
+    for mut noted in volapi::records::all(failures, &[]).await.unwrap() {
         noted.value.since -= 3601;
         failures.put(&noted.key, store::Expect::Etag(noted.etag), &noted.value).await.unwrap();
     }
@@ -47,7 +47,7 @@ async fn a_volume_that_failed_long_ago_is_in_the_archive_only() {
     let records = &world.service.records;
     let archived = records.archive.get(&volume).await.unwrap().value;
     assert_eq!(archived.shown(), shown, "as it was");
-    assert!(volumes::records::all(&records.failures, &[]).await.unwrap().is_empty());
+    assert!(volapi::records::all(&records.failures, &[]).await.unwrap().is_empty());
     assert_eq!(world.service.counts.get(Count::Archived), 1);
 }
 

@@ -12,7 +12,7 @@ use daemon::{Shutdown, Tasks};
 use http::Request;
 use serde_json::{Value, json};
 use store::Store;
-use volumes::service::{Service, Settings};
+use volapi::service::{Service, Settings};
 
 use super::fuse::Fuse;
 use super::peers::{Call, DataCentre};
@@ -69,7 +69,7 @@ impl World {
 
     fn of(service: Arc<Service>, data_centre: DataCentre, store: Store, fuse: Arc<Fuse>) -> World {
         let tasks = Tasks::new(Shutdown::new());
-        let routes = volumes::http::router(Arc::clone(&service), tasks, "test");
+        let routes = volapi::http::router(Arc::clone(&service), tasks, "test");
         World { service, data_centre, store, fuse, routes }
     }
 

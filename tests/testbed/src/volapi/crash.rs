@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use store::Store;
-use volumes::rules::refused::Refused;
-use volumes::rules::requests::{self, Params};
-use volumes::rules::volume::State;
-use volumes::service::Service;
+use volapi::service::Service;
+use volumes_core::refused::Refused;
+use volumes_core::requests::{self, Params};
+use volumes_core::volume::State;
 
 use super::fuse::{Blow, Fuse};
 use super::peers::DataCentre;

@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 use store::{Call, Fault, Faults, Store};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
-use volumes::rules::requests;
-use volumes::rules::volume::State;
-use volumes::service::Service;
-use volumes::updater::{self, Feed, Heard, Updater};
+use volapi::service::Service;
+use volapi::updater::{self, Feed, Heard, Updater};
+use volumes_core::requests;
+use volumes_core::volume::State;
 
 use super::fuse::{Blow, Fuse};
 use super::peers::DataCentre;

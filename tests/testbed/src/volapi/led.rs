@@ -12,10 +12,10 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use store::{Call, Expect, Fault, Faults, Store};
 use tokio::sync::watch;
-use volumes::records::{Doing, Work};
-use volumes::rules::requests;
-use volumes::rules::volume::State;
-use volumes::updater::{self, Updater};
+use volapi::records::{Doing, Work};
+use volapi::updater::{self, Updater};
+use volumes_core::requests;
+use volumes_core::volume::State;
 
 use super::fuse::Fuse;
 use super::peers::DataCentre;

@@ -10,9 +10,9 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use store::Store;
 use uuid::Uuid;
-use volumes::rules::refused::Refused;
-use volumes::rules::requests::{self, Reference};
-use volumes::rules::volume::State;
+use volumes_core::refused::Refused;
+use volumes_core::requests::{self, Reference};
+use volumes_core::volume::State;
 
 use super::fuse::Fuse;
 use super::peers::DataCentre;

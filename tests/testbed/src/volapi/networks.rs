@@ -5,8 +5,8 @@
 //! A volume gets another network, or loses one, over HTTP.
 
 use serde_json::{Value, json};
-use volumes::records::{NetworkChange, all};
-use volumes::service::Count;
+use volapi::records::{NetworkChange, all};
+use volapi::service::Count;
 
 use super::asked::{FOREIGN, NETWORK, OTHER, OWNER, PLAIN, SECOND, World, nics};
 use super::fuse::Blow;

@@ -19,7 +19,7 @@ use sdc_clients::{Error, Http};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use uuid::Uuid;
-use volumes::peers::Peers;
+use volapi::peers::Peers;
 
 use super::cn::{ADDRESS, Cn, secret};
 use super::fuse::{Blow, Callee, Fuse};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::{Faults, Store};
-use volumes::records::Records;
-use volumes::service::{Service, Settings};
+use volapi::records::Records;
+use volapi::service::{Service, Settings};
 
 use super::fuse::Fuse;
 use super::peers::DataCentre;

@@ -12,12 +12,12 @@ use daemon::timing::Clock;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use store::Store;
-use volumes::pages::Pages;
-use volumes::probes::{self, Ask, Prober};
-use volumes::rules::requests;
-use volumes::rules::volume::State;
-use volumes::service::Service;
-use volumes::updater::{self, Feed, Heard, Updater};
+use volapi::pages::Pages;
+use volapi::probes::{self, Ask, Prober};
+use volapi::service::Service;
+use volapi::updater::{self, Feed, Heard, Updater};
+use volumes_core::requests;
+use volumes_core::volume::State;
 
 use super::fuse::Fuse;
 use super::peers::DataCentre;

@@ -19,8 +19,8 @@ use store::Store;
 use testbed::process;
 use testbed::volapi::fuse::Fuse;
 use testbed::volapi::peers::DataCentre;
-use volumes::pages::Pages;
-use volumes::updater::{self, Feed, Heard, Updater};
+use volapi::pages::Pages;
+use volapi::updater::{self, Feed, Heard, Updater};
 
 use super::common::{LATE, Lab, until};
 

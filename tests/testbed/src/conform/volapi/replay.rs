@@ -14,7 +14,7 @@ use daemon::http::{Limits, Server};
 use daemon::{Shutdown, Tasks};
 use store::Store;
 use tokio::net::TcpListener;
-use volumes::service::Service;
+use volapi::service::Service;
 
 use super::calls::{self, Recorded};
 use super::compare::Memory;
@@ -80,7 +80,7 @@ impl Running {
         let addr = listener.local_addr()?;
         let shutdown = Shutdown::new();
         let tasks = Tasks::new(shutdown.clone());
-        let routes = volumes::http::router(Arc::clone(&service), tasks.clone(), "replay");
+        let routes = volapi::http::router(Arc::clone(&service), tasks.clone(), "replay");
         let limits = Limits { requests_per_second: 0, ..Limits::default() };
         tasks.spawn("http", Server::new(limits, shutdown.clone()).serve(listener, routes));
         Ok(Running { service, addr, shutdown, tasks })

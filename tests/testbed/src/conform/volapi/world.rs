@@ -6,7 +6,7 @@
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
-use volumes::service::Service;
+use volapi::service::Service;
 
 use super::compare::Memory;
 use crate::conform::transcript::UnknownStep;

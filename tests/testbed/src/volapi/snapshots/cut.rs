@@ -7,8 +7,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use store::Expect;
-use volumes::rules::snapshot::Stage;
-use volumes::rules::volume::State;
+use volumes_core::snapshot::Stage;
+use volumes_core::volume::State;
 
 use super::world::{VOLUME, World};
 use crate::volapi::fuse::{Blow, Fuse};
@@ -129,7 +129,7 @@ async fn what_an_instance_leaves_for_good_is_taken_over_by_the_one_with_the_leas
     settings.instance = "another".to_owned();
     let same = start(&world.store, &world.data_centre, &Fuse::none()).await.unwrap();
     let records = same.records.clone();
-    let other = volumes::service::Service::new(records, same.peers.clone(), settings);
+    let other = volapi::service::Service::new(records, same.peers.clone(), settings);
     let lease = world.store.claim("test", "holder", Duration::from_secs(30)).await.unwrap();
     let fence = lease.unwrap();
     other.tidy(Some(&fence)).await.unwrap();

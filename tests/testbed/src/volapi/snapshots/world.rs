@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use store::Store;
-use volumes::rules::refused::Refused;
-use volumes::rules::requests::{self, Params};
-use volumes::rules::snapshot::Stage;
-use volumes::rules::snapshots as asked;
-use volumes::rules::volume::{State, Volume};
-use volumes::service::Service;
+use volapi::service::Service;
+use volumes_core::refused::Refused;
+use volumes_core::requests::{self, Params};
+use volumes_core::snapshot::Stage;
+use volumes_core::snapshots as asked;
+use volumes_core::volume::{State, Volume};
 
 use crate::volapi::cn::Cn;
 use crate::volapi::fuse::Fuse;

@@ -14,7 +14,7 @@ const SCOPES: [(&[&str], &[&str]); 11] = [
     (&["store/"], &["migration", "volapi"]),
     (&["src/papi", "src/imgapi", "src/workflow", "conform/services"], &["peers"]),
     (&["preflight"], &["beliefs"]),
-    (&["volumes/src", "volumes/tests", "volapi"], &["volapi"]),
+    (&["volumes/core", "volumes/cli", "volapi"], &["volapi"]),
     (
         &[
             "migration/core",

@@ -15,7 +15,7 @@ use super::source::{self, Kind};
 
 /// Each crate and the crates of the workspace that it may depend on (tests apart). The crates below
 /// `tests/` may depend on all; a crate that is not listed here on none.
-const CRATES: [(&str, &[&str]); 16] = [
+const CRATES: [(&str, &[&str]); 18] = [
     ("daemon", &["sdc-clients"]),
     ("store", &["sdc-clients"]),
     ("console", &["daemon", "sdc-clients"]),
@@ -27,7 +27,9 @@ const CRATES: [(&str, &[&str]); 16] = [
     ("migration-agent", &["migration-core", "daemon", "sdc-clients"]),
     ("migration-service", &["migration-core", "daemon", "sdc-clients", "store"]),
     ("sdc-migrate", &["migration-core", "daemon", "sdc-clients"]),
-    ("volumes", &["vm-model", "daemon", "sdc-clients", "store"]),
+    ("volumes-core", &["vm-model"]),
+    ("volapi", &["volumes-core", "vm-model", "daemon", "sdc-clients", "store"]),
+    ("volumes-cli", &["volumes-core", "daemon", "sdc-clients"]),
     ("preflight", &["vm-model", "daemon", "sdc-clients"]),
     ("boot-times", &["daemon", "sdc-clients"]),
     ("vm-model", &[]),

@@ -1,0 +1,40 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! volapi: shared volumes (RFD 26). A volume is one NFS export that a hidden storage VM serves on the owner's fabric
+//! network. What the records say and should say is decided in `volumes-core`; here they are stored, and the other
+//! services asked.
+//!
+//! The modules below are in layer order: each uses only modules listed below it.
+//!
+//! | task | is woken by | does |
+//! | --- | --- | --- |
+//! | http | a connection | answers clients; each request runs to its end in a task of its own |
+//! | updater: lead | VMAPI's changefeed, every 10 s, every 60 s | with the lease: looks at VMs and jobs |
+//! | updater: tidy | every 10 s | ends the work that earlier runs of this instance left |
+//! | updater: images | every 60 s until all are there | has the images of storage VMs imported |
+//! | probes | every 20 s, with the lease | calls the NFS servers of storage VMs |
+//! | status, metrics | a connection | answers |
+
+#![forbid(unsafe_code)]
+
+pub mod cli; // the command line
+
+pub mod pages; // what the operator sees
+
+pub mod probes; // storage VMs that run but do not serve
+
+pub mod updater; // what runs without being asked
+
+pub mod http; // its routes
+
+pub mod config; // the configuration
+
+pub mod service; // what volapi does, over its records and the other services
+
+pub mod records; // the records in the store
+
+pub mod peers; // what is asked of the other services
+
+mod nfs; // whether an NFS server serves

@@ -1,0 +1,282 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the operator sees: `/status` and `/metrics`, on a port of this machine alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State as Shared;
+use axum::routing::get;
+use daemon::http::{Router, ok, with_ping};
+use daemon::metrics::{counters, flag, gauges, size, timestamp};
+use daemon::timing::Clock;
+use jiff::SignedDuration;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use crate::probes;
+use crate::service::{Count, Service};
+use crate::updater::State;
+use volumes_core::volume::{State as VolumeState, Volume};
+
+/// What the pages are made from.
+pub struct Pages {
+    /// The service.
+    pub service: Arc<Service>,
+    /// Its updater.
+    pub updater: Arc<State>,
+    /// What is known of the storage VMs that do not serve.
+    pub probes: Arc<probes::State>,
+    /// Since the start.
+    pub clock: Clock,
+}
+
+impl Pages {
+    /// Returns the routes.
+    pub fn routes(self: &Arc<Self>) -> Router {
+        with_ping(Router::new())
+            .route(
+                "/status",
+                get(async |Shared(pages): Shared<Arc<Pages>>| ok(&pages.status().await)),
+            )
+            .route(
+                "/metrics",
+                get(async |Shared(pages): Shared<Arc<Pages>>| {
+                    let volumes = pages.by_state().await.unwrap_or_default();
+                    let registry = daemon::metrics::registry("volapi", |registry| {
+                        pages.fill(registry, &volumes)
+                    });
+                    daemon::metrics::answer(&registry)
+                }),
+            )
+            .with_state(Arc::clone(self))
+    }
+
+    /// Returns `/status` alone, for the page of the data centre: at the address of the clients.
+    pub fn shared(self: &Arc<Self>) -> Router {
+        let status = get(async |Shared(pages): Shared<Arc<Pages>>| ok(&pages.status().await));
+        Router::new().route("/status", status).with_state(Arc::clone(self))
+    }
+
+    /// Returns the ready volumes that cannot be used now: which, why, since when. Without the storage there
+    /// are the storage VMs alone.
+    async fn degraded(&self) -> Vec<Value> {
+        let now = daemon::wall::now();
+        let since =
+            |age: Duration| SignedDuration::try_from(age).map(|age| now - age).unwrap_or(now);
+        let stopped = self.service.stopped_for().into_iter();
+        let stopped = stopped.map(|(vm, age)| (vm, since(age), "stopped", String::new()));
+        let silent = self.probes.silent().into_iter();
+        let silent = silent.map(|it| (it.vm, it.since, "does not serve", it.why));
+        let mut all = Vec::new();
+        for (vm, since, state, why) in stopped.chain(silent) {
+            let found = self.service.records.volumes_with(&[("vm_uuid", &vm)]).await;
+            let volume = found.ok().and_then(|found| found.into_iter().next()).map(|it| it.value);
+            let of = |get: fn(&Volume) -> &str| volume.as_ref().map(get);
+            all.push(json!({
+                "volume": of(Volume::uuid),
+                "name": of(Volume::name),
+                "owner_uuid": of(Volume::owner_uuid),
+                "vm_uuid": vm,
+                "storage_vm": state,
+                "since": since.to_string(),
+                "why": why,
+            }));
+        }
+        all
+    }
+
+    /// Returns how many volumes are in each state; none while the storage is away.
+    async fn by_state(&self) -> Option<BTreeMap<&'static str, usize>> {
+        let mut counts = BTreeMap::new();
+        for state in VolumeState::ALL {
+            let found = self.service.records.volumes_with(&[("state", state.name())]).await.ok()?;
+            counts.insert(state.name(), found.len());
+        }
+        Some(counts)
+    }
+
+    /// Returns what the service waits for, for people.
+    fn waiting_for(&self, is_healthy: bool) -> Vec<String> {
+        let has_lease = self.updater.has_lease();
+        let mut waits = Vec::new();
+        let mut add = |waits_for: bool, what: &str| {
+            if waits_for {
+                waits.push(what.to_owned());
+            }
+        };
+        add(!is_healthy, "the storage");
+        add(!self.service.has_images(), "the images of storage VMs: no volume can be created");
+        add(has_lease && !self.updater.follows(), "VMAPI's changefeed: states may be old");
+        waits
+    }
+
+    /// Returns `/status`.
+    pub async fn status(&self) -> Value {
+        let is_healthy = self.service.is_healthy().await;
+        let mut page = json!({
+            "waiting_for": self.waiting_for(is_healthy),
+            "version": env!("CARGO_PKG_VERSION"),
+            "instance": self.service.settings.instance,
+            "healthy": is_healthy,
+            "volumes": self.by_state().await,
+            "degraded": self.degraded().await,
+            "out_of_reach": self.probes.out_of_reach(),
+            "last_calls": self.probes.last_pass().map(|at| at.to_string()),
+            "network_changes": self.service.network_changes().await.ok(),
+            "runs_timers": self.updater.has_lease(),
+            "follows_vms": self.updater.follows(),
+            "last_listing": self.updater.last_listing().map(|at| at.to_string()),
+            "last_error": self.updater.last_error(),
+            "uptime_s": self.clock.now().as_secs(),
+        });
+        for count in Count::ALL {
+            page[count.metric().0] = self.service.counts.get(*count).into();
+        }
+        page
+    }
+
+    fn fill(&self, registry: &mut Registry, volumes: &BTreeMap<&'static str, usize>) {
+        let counted = Count::ALL.iter().map(|count| {
+            let (name, help) = count.metric();
+            (name, help, self.service.counts.get(*count))
+        });
+        counters(registry, counted);
+        let of = |state: VolumeState| size(volumes.get(state.name()).copied().unwrap_or_default());
+        gauges(
+            registry,
+            [
+                ("volumes_creating", "Volumes that are being created", of(VolumeState::Creating)),
+                ("volumes_ready", "Volumes that can be used", of(VolumeState::Ready)),
+                ("volumes_failed", "Volumes that failed", of(VolumeState::Failed)),
+                ("volumes_deleting", "Volumes that are being deleted", of(VolumeState::Deleting)),
+                (
+                    "volumes_rolling_back",
+                    "Volumes that are being rolled back",
+                    of(VolumeState::RollingBack),
+                ),
+                (
+                    "volumes_degraded",
+                    "Ready volumes whose storage VM is stopped",
+                    size(self.service.degraded().len()),
+                ),
+                (
+                    "volumes_silent",
+                    "Ready volumes whose storage VM runs and does not serve",
+                    size(self.probes.silent().len()),
+                ),
+                (
+                    "volumes_out_of_reach",
+                    "Ready volumes whose storage VM cannot be called from here",
+                    size(self.probes.out_of_reach()),
+                ),
+                (
+                    "last_calls_timestamp_seconds",
+                    "When all storage VMs were last called; 0: never",
+                    timestamp(self.probes.last_pass()),
+                ),
+                ("runs_timers", "1 if this instance has the lease", flag(self.updater.has_lease())),
+                (
+                    "follows_vms",
+                    "1 while changes of VMs are heard of",
+                    flag(self.updater.follows()),
+                ),
+                ("storage_away", "1 while the storage cannot be read", flag(volumes.is_empty())),
+                (
+                    "last_listing_timestamp_seconds",
+                    "When VMAPI's VMs were last listed; 0: never",
+                    timestamp(self.updater.last_listing()),
+                ),
+                ("uptime_seconds", "Time since the start", self.clock.now().as_secs_f64()),
+            ],
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use sdc_clients::Http;
+    use store::Store;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::peers::Peers;
+    use crate::records::Records;
+
+    const FILE: &str = r#"{"instance": "0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11", "vmapi": {"url": "http://a"},
+        "cnapi": {"url": "http://a"}, "papi": {"url": "http://a"}, "napi": {"url": "http://a"},
+        "imgapi": {"url": "http://a"}, "workflow": {"url": "http://a"}}"#;
+
+    async fn pages() -> Pages {
+        let http = || Http::new("http://127.0.0.1:1", "test").unwrap();
+        let peers = Peers {
+            vmapi: http(),
+            cnapi: http(),
+            papi: http(),
+            napi: http(),
+            imgapi: http(),
+            workflow: http(),
+            snapshots: None,
+        };
+        let records = Records::open(Store::in_memory().unwrap()).await.unwrap();
+        let settings = Config::from_json(FILE).unwrap().settings;
+        let service = Arc::new(Service::new(records, peers, settings));
+        Pages { service, updater: Arc::default(), probes: Arc::default(), clock: Clock::start() }
+    }
+
+    #[tokio::test]
+    async fn documents_every_metric() {
+        let (pages, mut text) = (pages().await, String::new());
+        let mut registry = Registry::with_prefix("volapi");
+        pages.fill(&mut registry, &pages.by_state().await.unwrap());
+        encode(&mut text, &registry).unwrap();
+        let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let names: Vec<String> = names
+            .map(|line| match line.split_once(' ') {
+                Some((name, "counter")) => format!("{name}_total"),
+                Some((name, _)) => name.to_owned(),
+                None => panic!("{line}"),
+            })
+            .collect();
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics-volapi.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for name in &names {
+            assert!(page.contains(&format!("| `{name}` |")), "{name} is not in the table");
+        }
+        let rows = page.lines().filter(|line| line.starts_with("| `volapi_")).count();
+        assert_eq!(rows, names.len(), "the table has unknown rows");
+    }
+
+    #[tokio::test]
+    async fn the_status_stands_beside_the_routes_of_clients() {
+        use daemon::{Shutdown, Tasks};
+        use sdc_clients::http::Call;
+
+        let pages = Arc::new(pages().await);
+        let tasks = Tasks::new(Shutdown::new());
+        let clients = crate::http::router(Arc::clone(&pages.service), tasks, "volapi");
+        let routes = pages.shared().merge(clients);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let http = Http::new(&url, "test").unwrap();
+        let page = http.execute(Call::get(&["status"])).await.unwrap().object().unwrap();
+        assert_eq!((&page["degraded"], &page["out_of_reach"]), (&json!([]), &json!(0)));
+        // volapi's own answers are as before.
+        let page = http.execute(Call::get(&["ping"])).await.unwrap().object().unwrap();
+        assert_eq!(page["status"], "OK");
+        let other = http.execute(Call::get(&["metrics"])).await.unwrap_err();
+        assert_eq!((other.status(), other.code()), (Some(404), Some("ResourceNotFound")));
+    }
+
+    #[tokio::test]
+    async fn the_status_says_what_is_waited_for() {
+        let page = pages().await.status().await;
+        assert_eq!(page["waiting_for"][0], "the images of storage VMs: no volume can be created");
+        assert_eq!((&page["healthy"], &page["volumes"]["ready"]), (&json!(true), &json!(0)));
+    }
+}

@@ -1,0 +1,354 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The records in the store: volumes, reservations, who has which name, and what is under way.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use store::{Batch, Bucket, Etag, Expect, Query, Schema, Store, Versioned};
+
+use volumes_core::networks::Way;
+use volumes_core::package::Package;
+use volumes_core::refused::Refused;
+use volumes_core::reservation::Reservation;
+use volumes_core::volume::Volume;
+
+const VOLUMES: Schema = Schema {
+    bucket: "volapi_volumes",
+    version: 1,
+    fields: &["uuid", "owner_uuid", "name", "state", "vm_uuid", "create_timestamp"],
+    lists: &["refs"],
+};
+const RESERVATIONS: Schema = Schema {
+    bucket: "volapi_volumes_reservations",
+    version: 1,
+    fields: &["owner_uuid", "volume_name", "vm_uuid", "job_uuid"],
+    lists: &[],
+};
+const NAMES: Schema = Schema { bucket: "volapi_names", version: 1, fields: &[], lists: &[] };
+const WORK: Schema =
+    Schema { bucket: "volapi_work", version: 1, fields: &["instance"], lists: &[] };
+const PACKAGES: Schema =
+    Schema { bucket: "volapi_volume_packages", version: 1, fields: &["uuid"], lists: &[] };
+const NETWORK_CHANGES: Schema =
+    Schema { bucket: "volapi_network_changes", version: 1, fields: &[], lists: &[] };
+const FAILURES: Schema = Schema { bucket: "volapi_failures", version: 1, fields: &[], lists: &[] };
+const ARCHIVE: Schema = Schema {
+    bucket: "volapi_volumes_archive",
+    version: 1,
+    fields: &["owner_uuid", "name"],
+    lists: &[],
+};
+
+/// How often a write is tried again because another one came first.
+const TRIES: usize = 32;
+
+/// Who has a name among the creating and ready volumes of an owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The volume.
+    pub volume: String,
+}
+
+/// What is under way: written before the first request to another service, so that a later pass finds what
+/// a process left that died.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// Whose process does it.
+    pub instance: String,
+    /// The id of its ticket.
+    pub ticket_id: String,
+    /// When its ticket ends, in seconds since 1970; with the id it says which ticket that is.
+    pub expires_at: i64,
+    /// What is done.
+    pub doing: Doing,
+    /// To which volume.
+    pub volume: String,
+}
+
+/// What is done to a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // plain words
+#[serde(rename_all = "snake_case")]
+pub enum Doing {
+    Create,
+    Rename,
+    Delete,
+    /// What is due about its snapshots; without a ticket.
+    Snapshots,
+}
+
+/// A change of a volume's networks that is not over; key: the volume, which therefore has no second one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkChange {
+    /// What is done.
+    pub way: Way,
+    /// The network.
+    pub network_uuid: String,
+    /// The storage VM.
+    pub vm_uuid: String,
+    /// When it began, in seconds since 1970.
+    pub began: i64,
+    /// VMAPI is asked, or was: from here on the storage VM's NICs say whether it happened.
+    pub asked: bool,
+    /// VMAPI's job, once it said which.
+    pub job_uuid: Option<String>,
+}
+
+/// Since when a volume is failed; key: the volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// In seconds since 1970.
+    pub since: i64,
+}
+
+/// The buckets.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // plain words
+pub struct Records {
+    pub store: Store,
+    pub volumes: Bucket<Volume>,
+    pub reservations: Bucket<Reservation>,
+    pub names: Bucket<Claim>,
+    pub work: Bucket<Work>,
+    pub packages: Bucket<Package>,
+    pub network_changes: Bucket<NetworkChange>,
+    pub failures: Bucket<Failure>,
+    /// Volumes that failed long ago.
+    pub archive: Bucket<Volume>,
+}
+
+impl Records {
+    /// Opens the buckets.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn open(store: Store) -> Result<Records, store::Error> {
+        Ok(Records {
+            volumes: Bucket::open(&store, VOLUMES).await?,
+            reservations: Bucket::open(&store, RESERVATIONS).await?,
+            names: Bucket::open(&store, NAMES).await?,
+            work: Bucket::open(&store, WORK).await?,
+            packages: Bucket::open(&store, PACKAGES).await?,
+            network_changes: Bucket::open(&store, NETWORK_CHANGES).await?,
+            failures: Bucket::open(&store, FAILURES).await?,
+            archive: Bucket::open(&store, ARCHIVE).await?,
+            store,
+        })
+    }
+
+    /// Returns a volume; none if there is none, or it is another owner's.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn volume(
+        &self,
+        uuid: &str,
+        owner: Option<&str>,
+    ) -> Result<Option<Versioned<Volume>>, Refused> {
+        let volume = got(self.volumes.get(uuid).await)?;
+        Ok(volume.filter(|it| owner.is_none_or(|owner| it.value.owner_uuid() == owner)))
+    }
+
+    /// Returns all volumes with these values.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn volumes_with(
+        &self,
+        conditions: &[(&str, &str)],
+    ) -> Result<Vec<Versioned<Volume>>, Refused> {
+        all(&self.volumes, conditions).await
+    }
+
+    /// Returns all reservations with these values.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn reservations_with(
+        &self,
+        conditions: &[(&str, &str)],
+    ) -> Result<Vec<Versioned<Reservation>>, Refused> {
+        all(&self.reservations, conditions).await
+    }
+
+    /// Returns all work under way.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn all_work(&self) -> Result<Vec<Versioned<Work>>, Refused> {
+        all(&self.work, &[]).await
+    }
+
+    /// Returns the volume of this owner and name that holds the name, if there is one.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn holder_of(&self, owner: &str, name: &str) -> Result<Option<Volume>, Refused> {
+        let found = self.volumes_with(&[("name", name), ("owner_uuid", owner)]).await?;
+        Ok(found.into_iter().map(|it| it.value).find(|volume| volume.state().holds_name()))
+    }
+
+    /// Adds to the batch that the volume has the name. The claim is read before it is looked whether another
+    /// volume has the name: the batch conflicts with any other that gives it away since.
+    ///
+    /// # Errors
+    /// If another volume has the name, and those of the storage.
+    pub async fn claim(
+        &self,
+        batch: &mut Batch,
+        owner: &str,
+        name: &str,
+        volume: &str,
+    ) -> Result<(), Refused> {
+        let key = name_key(owner, name);
+        let claim = Claim { volume: volume.to_owned() };
+        let expect = match got(self.names.get(&key).await)? {
+            Some(old) => Expect::Etag(old.etag),
+            None => Expect::Absent,
+        };
+        if self.holder_of(owner, name).await?.is_some_and(|holder| holder.uuid() != volume) {
+            return Err(Refused::NameTaken(name.to_owned()));
+        }
+        self.names.put_in(batch, &key, expect, &claim).map_err(of_storage)
+    }
+
+    /// Adds to the batch that the volume has the name no more, if it has it.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn disclaim(&self, batch: &mut Batch, volume: &Volume) -> Result<(), Refused> {
+        let key = name_key(volume.owner_uuid(), volume.name());
+        match got(self.names.get(&key).await)? {
+            Some(claim) if claim.value.volume == volume.uuid() => {
+                self.names.delete_in(batch, &key, Expect::Etag(claim.etag)).map_err(of_storage)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds to the batch that the volume's record goes, as it was read.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn remove(
+        &self,
+        batch: &mut Batch,
+        volume: &Volume,
+        etag: Etag,
+    ) -> Result<(), Refused> {
+        self.disclaim(batch, volume).await?;
+        self.volumes.delete_in(batch, volume.uuid(), Expect::Etag(etag)).map_err(of_storage)
+    }
+
+    /// Changes a volume as it is now: `change` is called again where another write came first. Returns
+    /// what was written or found; none if the volume is gone.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn change(
+        &self,
+        uuid: &str,
+        change: impl Fn(&mut Volume),
+    ) -> Result<Option<Volume>, Refused> {
+        let mut tries = Tries::default();
+        loop {
+            tries.another()?;
+            let Some(found) = got(self.volumes.get(uuid).await)? else { return Ok(None) };
+            let mut wanted = found.value.clone();
+            change(&mut wanted);
+            if wanted == found.value {
+                return Ok(Some(wanted));
+            }
+            let put = self.volumes.put(uuid, Expect::Etag(found.etag), &wanted).await;
+            if written(put.map(drop), ())?.is_some() {
+                return Ok(Some(wanted));
+            }
+        }
+    }
+}
+
+/// Counts the attempts of a write that others come before.
+#[derive(Debug, Default)]
+pub struct Tries(usize);
+
+impl Tries {
+    /// Counts one more.
+    ///
+    /// # Errors
+    /// If there were too many.
+    pub fn another(&mut self) -> Result<(), Refused> {
+        self.0 += 1;
+        if self.0 <= TRIES {
+            return Ok(());
+        }
+        Err(Refused::Storage(format!("other writes came first {TRIES} times")))
+    }
+}
+
+/// Returns the value if the write happened, none if another came first.
+///
+/// # Errors
+/// Those of the storage.
+pub fn written<T>(outcome: Result<(), store::Error>, value: T) -> Result<Option<T>, Refused> {
+    match outcome {
+        Ok(()) => Ok(Some(value)),
+        Err(store::Error::EtagConflict { .. } | store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(of_storage(error)),
+    }
+}
+
+/// Returns none for a record that is not there.
+///
+/// # Errors
+/// Those of the storage.
+pub fn got<T>(read: Result<T, store::Error>) -> Result<Option<T>, Refused> {
+    match read {
+        Err(store::Error::NotFound { .. }) => Ok(None),
+        read => read.map(Some).map_err(of_storage),
+    }
+}
+
+/// Returns all records with these values, page after page. One that cannot be read is logged and left out.
+///
+/// # Errors
+/// Those of the storage.
+pub async fn all<T: Serialize + DeserializeOwned>(
+    bucket: &Bucket<T>,
+    conditions: &[(&str, &str)],
+) -> Result<Vec<Versioned<T>>, Refused> {
+    let mut found = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let query =
+            conditions.iter().fold(Query::all(), |query, (field, value)| query.with(field, *value));
+        let query = after.into_iter().fold(query, Query::after);
+        let page = bucket.find(query).await.map_err(of_storage)?;
+        for error in page.unreadable {
+            tracing::error!(%error, "a record cannot be read");
+        }
+        found.extend(page.records.into_iter().map(|record| (record.key.clone(), record)));
+        match page.next {
+            Some(marker) => after = Some(marker),
+            None => return Ok(found.into_values().collect()),
+        }
+    }
+}
+
+/// Returns what a request is told of a failure of the storage.
+pub fn of_storage(error: store::Error) -> Refused {
+    if error.is_away() {
+        tracing::warn!(%error, "the storage is away");
+        return Refused::StorageAway;
+    }
+    tracing::error!(%error, "the storage refused");
+    Refused::Storage(error.to_string())
+}
+
+/// Names may be longer than keys.
+fn name_key(owner: &str, name: &str) -> String {
+    blake3::hash(format!("{owner}-{name}").as_bytes()).to_string()
+}
