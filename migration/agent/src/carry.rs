@@ -20,7 +20,7 @@ use super::work::Work;
 use super::zfs::args;
 use super::{mounts, observe, quotas, sync, vm};
 use migration_core::protocol::{About, Doing, Failure, Order, State, What};
-use migration_core::sync_plan::{Row, Side, number_of};
+use migration_core::sync_plan::Side;
 
 /// How long an answer may wait at most.
 const WAITS: Duration = Duration::from_secs(20);
@@ -143,10 +143,14 @@ async fn carry(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> 
 }
 
 /// Returns the roots of a VM's datasets with what there is of them.
-async fn datasets(parts: &Parts, vm: &VmObject) -> Result<(Vec<String>, Side), Failed> {
+async fn datasets(
+    parts: &Parts,
+    about: &About,
+    vm: &VmObject,
+) -> Result<(Vec<String>, Side), Failed> {
     let sent = sync::sent(parts, vm).await?;
     let roots: Vec<String> = sent.into_iter().map(|it| it.dataset).collect();
-    let side = parts.zfs.list(&roots, &[]).await?.side;
+    let side = parts.list(about.vm, &roots, &[]).await?.side;
     Ok((roots, side))
 }
 
@@ -168,10 +172,7 @@ async fn forget(
     keep: Option<u32>,
 ) -> Result<(), Failed> {
     let vm = parts.node.existing(about.vm).await?;
-    let (roots, mut side) = datasets(parts, &vm).await?;
-    let entry = parts.memory.get(about.migration);
-    let known_left = entry.map(|entry| entry.left).unwrap_or_default();
-    side.snapshots.retain(|row| !known_left.contains(&row.full_name()));
+    let (roots, side) = datasets(parts, about, &vm).await?;
     let common = observe::snapshots(&roots, &side);
     if keep.is_some_and(|keep| !common.iter().any(|it| it.number == keep)) {
         return Err(Failed::NoSnapshot);
@@ -179,10 +180,8 @@ async fn forget(
     for token in side.tokens.iter().filter(|_| keep.is_none()) {
         parts.zfs.change(args(&["receive", "-A", &token.dataset])).await?;
     }
-    let is_old = |row: &&Row| number_of(&row.name).is_some_and(|number| Some(number) != keep);
-    let old: Vec<String> = side.snapshots.iter().filter(is_old).map(Row::full_name).collect();
     let mut left = BTreeSet::new();
-    for name in old {
+    for name in side.ours(|number| Some(number) != keep) {
         let is_held = parts.zfs.each("userrefs", std::slice::from_ref(&name)).await?;
         let is_held = is_held.get(&name).is_some_and(|holds| holds != "0" && holds != "-");
         let words = args(&["destroy", &name]);
@@ -211,7 +210,7 @@ async fn settle(parts: &Parts, about: &About) -> Result<(), Failed> {
     if !vm::is_off(&vm) {
         return Err(Failed::NotOff);
     }
-    let (roots, side) = datasets(parts, &vm).await?;
+    let (roots, side) = datasets(parts, about, &vm).await?;
     for token in &side.tokens {
         parts.zfs.change(args(&["receive", "-A", &token.dataset])).await?;
     }
@@ -222,7 +221,7 @@ async fn settle(parts: &Parts, about: &About) -> Result<(), Failed> {
     let newest = common.last().ok_or(Failed::NoSnapshot)?.number;
     let name = migration_core::sync_plan::snapshot_name(newest);
     for dataset in &side.datasets {
-        if side.of(dataset).iter().any(|row| row.name == name) {
+        if side.of(dataset).iter().any(|row| row.number == Some(newest)) {
             parts.zfs.change(args(&["rollback", "-r", &format!("{dataset}@{name}")])).await?;
         }
     }

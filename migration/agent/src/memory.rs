@@ -25,6 +25,7 @@ use uuid::Uuid;
 use super::vm::Run;
 use migration_core::journal::End;
 use migration_core::protocol::{About, Properties};
+use migration_core::sync_plan::Known;
 
 /// Migrations that are open at once.
 const OPEN: usize = 1024;
@@ -70,9 +71,13 @@ pub struct Entry {
     /// The copy was replaced while its node was away.
     #[serde(default)]
     pub replaced: bool,
-    /// Sync snapshots that could not be destroyed: they are no part of the migration any more.
+    /// Sync snapshots that could not be destroyed, and others of their names that came with a stream: they are no part
+    /// of the migration.
     #[serde(default)]
     pub left: BTreeSet<String>,
+    /// By what the sync snapshots of the migration are known.
+    #[serde(default)]
+    pub known: Known,
 }
 
 /// What a VM has again if its copy was not replaced while its node was away.
@@ -105,6 +110,7 @@ impl Entry {
             waits: None,
             replaced: false,
             left: BTreeSet::new(),
+            known: Known::default(),
         }
     }
 }
@@ -205,6 +211,11 @@ impl Memory {
     /// Returns what is known of an open migration.
     pub fn get(&self, migration: Uuid) -> Option<Entry> {
         self.now().kept.open.get(&migration).cloned()
+    }
+
+    /// Returns what is known of the open migration of a VM.
+    pub fn of_vm(&self, vm: Uuid) -> Option<Entry> {
+        self.now().kept.open.values().find(|entry| entry.vm == vm).cloned()
     }
 
     /// Returns the open migrations.

@@ -17,13 +17,13 @@ use super::sync;
 use super::vm::{self, Run};
 use migration_core::machine::{self, Copy, Snapshot};
 use migration_core::protocol::{Datasets, Node, Observe, Observed, Rest, Size};
-use migration_core::sync_plan::{Side, number_of};
+use migration_core::sync_plan::{Row, Side};
 
 /// The version of the protocol.
 pub const PROTOCOL: u32 = 3;
 
-/// An observation names so many numbers at most.
-const MOST_NUMBERS: usize = 1000;
+/// An observation names so many ranges of numbers at most.
+const MOST_RANGES: usize = 1000;
 
 /// Observes a copy.
 ///
@@ -41,15 +41,11 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         return Ok(Observed { node, object: None, doing: doing() });
     };
     let entry = parts.memory.get(about.migration);
-    let mut taken = BTreeSet::new();
     let (roots, side) = match vm::to_sync(&object) {
         Some(_) => {
             let sent = sync::sent(parts, &object).await?;
             let roots: Vec<String> = sent.into_iter().map(|it| it.dataset).collect();
-            let mut side = parts.zfs.list(&roots, &[]).await?.side;
-            taken = numbers(&side);
-            let left = entry.as_ref().map(|entry| &entry.left);
-            side.snapshots.retain(|row| left.is_none_or(|left| !left.contains(&row.full_name())));
+            let side = parts.list(about.vm, &roots, &[]).await?.side;
             (roots, side)
         }
         None => (Vec::new(), Side::default()),
@@ -59,6 +55,7 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
     let is_partial = is_partial(&roots, &side) || snapshots.iter().any(may_lack);
     snapshots.retain(|it| !may_lack(it));
     let run = entry.as_ref().and_then(|entry| entry.run.as_ref());
+    let last = side.snapshots.iter().filter_map(|row| row.number).max().unwrap_or(0);
     let copy = Copy {
         running: vm::is_running(&object),
         hidden: object.is_hidden(),
@@ -66,10 +63,8 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         quota_lifted: entry.as_ref().is_some_and(|entry| !entry.quotas.is_empty()),
         partial: is_partial,
         started_since_snapshot: !snapshots.is_empty() && Run::of(&object).is_started_since(run),
-        taken: taken
-            .into_iter()
-            .filter(|number| !snapshots.iter().any(|it| it.number == *number))
-            .collect(),
+        last,
+        taken: side.taken_above(last, MOST_RANGES),
         snapshots,
         protection: vm::protection(&object),
         marked: vm::marked(&object, &side),
@@ -81,31 +76,21 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
 /// Returns the sync snapshots that all datasets have, oldest first, with the GUID that the first of the roots has.
 pub fn snapshots(roots: &[String], side: &Side) -> Vec<Snapshot> {
     let Some((first, others)) = roots.split_first() else { return Vec::new() };
-    let has = |root: &&String, name: &str| side.of(root).iter().any(|row| row.name == name);
     // A child without any was made later.
-    let below = side.datasets.iter().filter(|dataset| side.last_number(dataset) > 0);
-    let others: Vec<&String> = others.iter().chain(below).collect();
-    let rows = side.of(first).into_iter();
-    let common = rows.filter(|row| others.iter().all(|root| has(root, &row.name)));
-    let snapshot = |row: &migration_core::sync_plan::Row| {
-        number_of(&row.name).map(|number| Snapshot { number, guid: row.guid })
-    };
-    common.filter_map(snapshot).collect()
-}
-
-/// Returns the numbers of all sync snapshots, the lowest first, at most so many.
-fn numbers(side: &Side) -> BTreeSet<u32> {
-    let all: BTreeSet<u32> = side.snapshots.iter().filter_map(|row| number_of(&row.name)).collect();
-    all.into_iter().take(MOST_NUMBERS).collect()
+    let numbers = side.numbers();
+    let lacks_all = others.iter().any(|root| !numbers.contains_key(root.as_str()));
+    let is_common = |number: &u32| !lacks_all && numbers.values().all(|all| all.contains(number));
+    let snapshot =
+        |row: &Row| Some(Snapshot { number: row.number.filter(is_common)?, guid: row.guid });
+    side.of(first).into_iter().filter_map(snapshot).collect()
 }
 
 /// Returns true if a dataset was received in part, or some have a sync snapshot that others lack. A dataset without
 /// any was made later.
 fn is_partial(roots: &[String], side: &Side) -> bool {
-    let last = |dataset: &String| side.last_number(dataset);
-    let newest: BTreeSet<u32> =
-        side.datasets.iter().map(last).filter(|number| *number > 0).collect();
-    let lacks = roots.iter().any(|root| last(root) == 0);
+    let numbers = side.numbers();
+    let newest: BTreeSet<Option<&u32>> = numbers.values().map(BTreeSet::last).collect();
+    let lacks = roots.iter().any(|root| !numbers.contains_key(root.as_str()));
     !side.tokens.is_empty() || newest.len() > 1 || !newest.is_empty() && lacks
 }
 
@@ -133,7 +118,7 @@ pub async fn datasets(parts: &Parts, uuid: Uuid) -> Result<Datasets, Failed> {
     let vm = parts.node.existing(uuid).await?;
     let sent = sync::sent(parts, &vm).await?;
     let roots: Vec<String> = sent.into_iter().map(|it| it.dataset).collect();
-    let listed = parts.zfs.list(&roots, &[]).await?;
+    let listed = parts.list(uuid, &roots, &[]).await?;
     Ok(Datasets { side: listed.side, referenced: listed.referenced, failed: None })
 }
 
@@ -200,7 +185,7 @@ pub async fn copies(parts: &Parts) -> Result<Vec<Rest>, Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use migration_core::sync_plan::{Row, Token};
+    use migration_core::sync_plan::{Known, Token};
 
     fn side(text: &str) -> Side {
         let mut side = Side::default();
@@ -211,13 +196,11 @@ mod tests {
             }
             if !name.is_empty() {
                 let guid = name.len() as u64;
-                side.snapshots.push(Row {
-                    dataset: dataset.to_owned(),
-                    name: name.to_owned(),
-                    guid,
-                });
+                let (dataset, name) = (dataset.to_owned(), name.to_owned());
+                side.snapshots.push(Row { dataset, name, guid, ..Row::default() });
             }
         }
+        side.number("a", &Known::default(), &BTreeSet::new());
         side
     }
 
@@ -230,6 +213,9 @@ mod tests {
             (vec!["a"], "a@vm-migration-1 a/new", false, vec![1]),
             (vec!["a", "d"], "a@vm-migration-1 d", true, vec![]),
             (vec!["a", "d"], "a@vm-migration-1 a@u d@vm-migration-1", false, vec![1]),
+            (vec!["a"], "a a/b@vm-migration-9", false, vec![]),
+            (vec!["a"], "a@vm-migration-1 a/b@vm-migration-1 a/b@vm-migration-9", false, vec![1]),
+            (vec!["a", "d"], "a d@vm-migration-9", false, vec![]),
         ] {
             let roots: Vec<String> = roots.into_iter().map(str::to_owned).collect();
             let side = side(text);

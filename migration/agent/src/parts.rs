@@ -17,7 +17,7 @@ use super::node::Node;
 use super::peer::Peers;
 use super::wire::Wire;
 use super::work::{Work, Works};
-use super::zfs::Zfs;
+use super::zfs::{Listed, Zfs, ZfsError};
 use migration_core::protocol::{About, Properties};
 use migration_core::stream::{Meter, Rate, Refusals, TokenKey, Tokens};
 
@@ -80,4 +80,28 @@ pub struct Parts {
     pub tasks: Tasks,
     /// Their end.
     pub shutdown: Shutdown,
+}
+
+impl Parts {
+    /// Returns the root dataset of a VM, of which its owner makes no snapshots.
+    pub fn root(&self, vm: Uuid) -> String {
+        format!("{}/{vm}", self.zfs.pool())
+    }
+
+    /// Lists datasets of a VM, with the sync snapshots of its migration numbered.
+    ///
+    /// # Errors
+    /// As [`Zfs::list`].
+    pub async fn list(
+        &self,
+        vm: Uuid,
+        datasets: &[String],
+        origins: &[String],
+    ) -> Result<Listed, ZfsError> {
+        let mut listed = self.zfs.list(datasets, origins).await?;
+        let entry = self.memory.of_vm(vm);
+        let (known, left) = entry.map(|entry| (entry.known, entry.left)).unwrap_or_default();
+        listed.side.number(&self.root(vm), &known, &left);
+        Ok(listed)
+    }
 }

@@ -5,6 +5,7 @@
 //! The receiver's end of a sync: what it has, what must go, and the streams that it takes while `Receive` is its
 //! order.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::failed::Failed;
+use super::memory::Entry;
 use super::parts::{Expected, Parts};
 use super::quotas;
 use super::vm::{self, Run};
@@ -23,8 +25,9 @@ use super::work::Work;
 use super::zfs::{args, is_of};
 use super::{mounts, settled};
 use migration_core::journal::End;
-use migration_core::protocol::{Accepted, Clear, Datasets, Gone, Offer, Received, What};
+use migration_core::protocol::{Accepted, Clear, Datasets, Gone, Offer, Received, What, Whole};
 use migration_core::stream::{self, StreamError};
+use migration_core::sync_plan::{Row, Side};
 
 /// `zfs receive` may work for so long after the end of its stream: less than the sender waits for the receipt.
 const TAKES: Duration = Duration::from_secs(280);
@@ -56,16 +59,28 @@ fn own(vm: Uuid, datasets: &[String]) -> Result<(), Failed> {
 pub async fn received(parts: &Parts, asked: &Received) -> Result<Datasets, Failed> {
     parts.memory.hear(&asked.about).await?;
     own(asked.about.vm, &asked.datasets)?;
-    if let Some(number) = asked.whole {
-        let id = asked.about.migration;
-        parts
-            .memory
-            .change(id, |entry| (entry.incoming, entry.whole) = (false, Some(number)))
-            .await?;
+    let listed = parts.list(asked.about.vm, &asked.datasets, &asked.origins).await?;
+    if let Some(whole) = &asked.whole {
+        let heard = |entry: &mut Entry| is_whole(entry, whole, &listed.side);
+        parts.memory.change(asked.about.migration, heard).await?;
     }
-    let listed = parts.zfs.list(&asked.datasets, &asked.origins).await?;
     let failed = parts.works.of(asked.about.migration).and_then(|work| work.last_failure());
     Ok(Datasets { side: listed.side, referenced: listed.referenced, failed })
+}
+
+/// Notes what has arrived whole, and by what it is known.
+fn is_whole(entry: &mut Entry, whole: &Whole, side: &Side) {
+    (entry.incoming, entry.whole) = (false, Some(whole.number));
+    entry.left.extend(whole.others.iter().cloned());
+    let there: BTreeSet<String> = side.snapshots.iter().map(Row::full_name).collect();
+    entry.left.retain(|name| there.contains(name));
+    entry.known.received.clear();
+    for row in side.snapshots.iter().filter(|row| !entry.left.contains(&row.full_name())) {
+        if let Some(number) = row.number.filter(|number| !entry.known.made.contains(number)) {
+            let last = entry.known.received.entry(number).or_default();
+            *last = row.txg.max(*last);
+        }
+    }
 }
 
 /// Removes what must go before a stream.
@@ -122,7 +137,12 @@ pub async fn accept(parts: &Parts, offer: Offer) -> Result<Accepted, Failed> {
         let of: Vec<String> = offer.properties.keys().cloned().chain([dataset.clone()]).collect();
         own(about.vm, &of)?;
         is_off(parts, about.vm).await?;
-        parts.memory.change(about.migration, |entry| entry.incoming = true).await?;
+        // Nobody but the sender makes snapshots of what is off: names are enough until it has said that all is here.
+        let expects = |entry: &mut Entry| {
+            entry.incoming = true;
+            entry.known.received.clear();
+        };
+        parts.memory.change(about.migration, expects).await?;
         let known = parts.zfs.each("type", std::slice::from_ref(dataset)).await?;
         if known.contains_key(dataset) {
             mounts::unmount(parts, dataset).await?;

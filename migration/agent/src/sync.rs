@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::failed::Failed;
+use super::memory::Entry;
 use super::parts::Parts;
 use super::peer::Other;
 use super::quotas;
@@ -22,7 +23,7 @@ use super::work::Work;
 use super::zfs::{Listed, Said, args};
 use migration_core::journal::End;
 use migration_core::protocol::{
-    About, Accepted, Clear, Datasets, Failure, Gone, Offer, Peer, Properties, Received,
+    About, Accepted, Clear, Datasets, Failure, Gone, Offer, Peer, Properties, Received, Whole,
 };
 use migration_core::stream::{self, StreamError, Token};
 use migration_core::sync_plan::{self, Act, Base, Capabilities, Mode, Sent, Side};
@@ -33,6 +34,8 @@ const JOINS: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(600);
 /// The longest name of a dataset or snapshot.
 const LONGEST_NAME: usize = 255;
+/// The other agent is told of so many snapshots at most that are named as those of a sync.
+const MOST_OTHERS: usize = 1000;
 /// `zfs send` may take so long to end after its pipe was closed.
 const ENDS: Duration = Duration::from_secs(5);
 
@@ -70,6 +73,7 @@ pub async fn send(
 ) -> Result<(), Failed> {
     let other = parts.peers.to(to).map_err(Failed::Peer)?;
     let sync = Sync { parts, about: *about, work, other };
+    let id = about.vm;
     let vm = parts.node.existing(about.vm).await?;
     let sent = sent(parts, &vm).await?;
     let roots: Vec<String> = sent.iter().map(|it| it.dataset.clone()).collect();
@@ -79,20 +83,20 @@ pub async fn send(
     let can = parts.zfs.can().await?;
     let mut can = Capabilities { resume: can.resume, bookmarks: can.bookmarks, packages: true };
     let mut last = Vec::new();
-    let mut from = parts.zfs.list(&roots, &[]).await?;
+    let mut from = parts.list(id, &roots, &[]).await?;
     let mut to = sync.there(&roots, &from).await?;
     loop {
         // What the source has is never replaced.
         let may_restart = about.end == End::Source;
         let acts = sync_plan::plan(&sent, &from.side, &to, number, can, may_restart)?;
         if acts.is_empty() {
-            return sync.received(Vec::new(), Vec::new(), Some(number)).await.map(drop);
+            return sync.is_whole(number, &roots, &from.side).await;
         }
         if acts == last {
             return Err(Failed::Stuck);
         }
         for act in &acts {
-            match sync.act(act, &from.referenced).await {
+            match sync.act(act, number, &from).await {
                 // The plan is made again, for streams that do not need what is refused.
                 Err(Failed::Zfs(error)) if error.said() == Said::Encrypted && can.packages => {
                     sync.has_no_key_of_its_own(&roots).await?;
@@ -104,7 +108,7 @@ pub async fn send(
         }
         // A stream may take hours, in which both sides change.
         if acts.iter().any(Act::changes_sender) {
-            from = parts.zfs.list(&roots, &[]).await?;
+            from = parts.list(id, &roots, &[]).await?;
         }
         // What a token stands for depends on the sender's snapshots.
         if acts.iter().any(Act::changes_receiver) || !to.tokens.is_empty() {
@@ -129,7 +133,7 @@ pub async fn send_image(
     let sync = Sync { parts, about: *about, work, other };
     let dataset = format!("{}/{image}", parts.zfs.pool());
     let snapshot = format!("{dataset}@final");
-    let there = sync.received(Vec::new(), vec![snapshot.clone()], None).await?;
+    let there = sync.received(Vec::new(), vec![snapshot.clone()]).await?;
     let guid = parts.zfs.each("guid", std::slice::from_ref(&snapshot)).await?.remove(&snapshot);
     let guid = guid.and_then(|guid| guid.parse().ok());
     let guid = guid.ok_or_else(|| sync_plan::Refusal::Missing(snapshot.clone()))?;
@@ -180,7 +184,7 @@ impl Sync<'_> {
     /// Returns what the other node has of these datasets, and of the snapshots that the sender's are clones of.
     async fn there(&self, roots: &[String], from: &Listed) -> Result<Side, Failed> {
         let origins = from.origins.values().cloned().collect();
-        let mut there = self.received(roots.to_vec(), origins, None).await?.side;
+        let mut there = self.received(roots.to_vec(), origins).await?.side;
         for token in &mut there.tokens {
             token.guid = self.token_guid(&from.side, token).await;
         }
@@ -191,14 +195,35 @@ impl Sync<'_> {
         &self,
         datasets: Vec<String>,
         origins: Vec<String>,
-        whole: Option<u32>,
     ) -> Result<Datasets, Failed> {
+        let asked = |about| Received {
+            about,
+            datasets: datasets.clone(),
+            origins: origins.clone(),
+            whole: None,
+        };
+        self.asked(asked).await
+    }
+
+    async fn asked(&self, asked: impl Fn(About) -> Received) -> Result<Datasets, Failed> {
         self.ask(|about| {
-            let (datasets, origins) = (datasets.clone(), origins.clone());
-            let asked = Received { about, datasets, origins, whole };
+            let asked = asked(about);
             async move { self.other.received(&asked).await }
         })
         .await
+    }
+
+    /// Tells the other agent that everything of the snapshot is there.
+    async fn is_whole(&self, number: u32, roots: &[String], from: &Side) -> Result<(), Failed> {
+        let root = self.parts.root(self.about.vm);
+        let whole = Whole { number, others: from.others_named_so(&root, MOST_OTHERS) };
+        let asked = |about| Received {
+            about,
+            datasets: roots.to_vec(),
+            origins: Vec::new(),
+            whole: Some(whole.clone()),
+        };
+        self.asked(asked).await.map(drop)
     }
 
     /// Returns the GUID of the snapshot that a token stands for; 0 if `zfs` cannot go on with it.
@@ -209,12 +234,8 @@ impl Sync<'_> {
         newest.filter(|_| is_good).unwrap_or(0)
     }
 
-    async fn act(
-        &self,
-        act: &Act,
-        referenced: &std::collections::BTreeMap<String, u64>,
-    ) -> Result<(), Failed> {
-        let zfs = &self.parts.zfs;
+    async fn act(&self, act: &Act, number: u32, from: &Listed) -> Result<(), Failed> {
+        let (zfs, referenced) = (&self.parts.zfs, &from.referenced);
         let destroyed = |name: &String| {
             let (dataset, snapshot) = name.split_once('@')?;
             Some((dataset.to_owned(), snapshot.to_owned()))
@@ -226,13 +247,20 @@ impl Sync<'_> {
                 let _turn = self.parts.snapshots.lock().await;
                 let vm = self.parts.node.existing(self.about.vm).await?;
                 let run = Run::of(&vm);
-                self.parts.memory.change(self.about.migration, |it| it.run = Some(run)).await?;
+                let numbers = from.side.numbers();
+                let of_root = numbers.get(self.parts.root(self.about.vm).as_str());
+                let change = |it: &mut Entry| {
+                    it.run = Some(run);
+                    it.known.made.retain(|it| of_root.is_some_and(|all| all.contains(it)));
+                    it.known.made.insert(number);
+                };
+                self.parts.memory.change(self.about.migration, change).await?;
                 let words = args(&["snapshot", "-r"]).into_iter().chain(names.iter().cloned());
                 Ok(zfs.change(words.collect()).await?)
             }
             Act::DropSnapshot(names) => {
                 for name in names {
-                    zfs.remove(args(&["destroy", "-r", name])).await?;
+                    zfs.remove(args(&["destroy", name])).await?;
                 }
                 Ok(())
             }
@@ -341,7 +369,7 @@ impl Sync<'_> {
         let sent = self.sent(&offer, words).await;
         let Err(Failed::Stream { .. }) = &sent else { return sent };
         // The receiver knows more.
-        let said = self.received(Vec::new(), Vec::new(), None).await.ok().and_then(|it| it.failed);
+        let said = self.received(Vec::new(), Vec::new()).await.ok().and_then(|it| it.failed);
         match said {
             Some(Failure { error, fatal }) => {
                 let error = format!("{dataset}: {error}");

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::state::Service;
 use migration_core::protocol::Datasets;
 use migration_core::record::Record;
-use migration_core::sync_plan::number_of;
 
 /// Asks both agents, and compares what they say.
 ///
@@ -35,12 +34,14 @@ fn compare(source: &Datasets, target: &Datasets) -> Value {
         source.side.datasets.iter().chain(&target.side.datasets).collect();
     let newest = |of: &Datasets, dataset: &str| {
         let rows = of.side.of(dataset);
-        rows.into_iter().rev().find(|row| number_of(&row.name).is_some()).map(|row| row.guid)
+        rows.into_iter().rev().find(|row| row.number.is_some()).map(|row| row.guid)
     };
     let mut is_equal = !names.is_empty();
     let datasets = names.into_iter().map(|name| {
         let guids = [newest(source, name), newest(target, name)];
-        is_equal &= guids[0].is_some() && guids[0] == guids[1];
+        // What was made on the target since is nothing that the source could lack.
+        let is_later = guids == [None, None] && !source.side.datasets.contains(name);
+        is_equal &= is_later || guids[0].is_some() && guids[0] == guids[1];
         let [source_guid, target_guid] = guids.map(|guid| guid.map(|guid| guid.to_string()));
         json!({
             "name": name, "source_guid": source_guid, "target_guid": target_guid,
@@ -54,19 +55,17 @@ fn compare(source: &Datasets, target: &Datasets) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use migration_core::sync_plan::{Row, Side};
+    use migration_core::sync_plan::{Known, Row, Side};
 
     fn datasets(rows: &[(&str, &str, u64)]) -> Datasets {
         let mut side = Side::default();
         for (dataset, name, guid) in rows {
             side.datasets.push((*dataset).into());
-            side.snapshots.push(Row {
-                dataset: (*dataset).into(),
-                name: (*name).into(),
-                guid: *guid,
-            });
+            let (dataset, name) = ((*dataset).into(), (*name).into());
+            side.snapshots.push(Row { dataset, name, guid: *guid, ..Row::default() });
         }
         side.datasets.dedup();
+        side.number("zones/u", &Known::default(), &BTreeSet::new());
         Datasets { side, ..Datasets::default() }
     }
 
@@ -89,6 +88,15 @@ mod tests {
                     ("zones/u", "vm-migration-2", 2),
                     ("zones/u", "mine", 7),
                     ("zones/u/d", "vm-migration-2", 3),
+                ]),
+                true,
+            ),
+            (
+                datasets(&[
+                    ("zones/u", "vm-migration-2", 2),
+                    ("zones/u/d", "vm-migration-2", 3),
+                    ("zones/u/d", "vm-migration-99", 8),
+                    ("zones/u/made", "vm-migration-99", 9),
                 ]),
                 true,
             ),

@@ -182,25 +182,38 @@ impl Datasets {
 
     /// `zfs snapshot`, with `-r` of everything below too.
     pub fn snapshot(&mut self, full: &str, recursive: bool) -> Result<Vec<History>, NodeError> {
-        let Some((top, snap)) = full.split_once('@') else {
-            return Err(NodeError::refused(format!(
-                "cannot snapshot '{full}': missing '@' delimiter in snapshot name"
-            )));
-        };
-        self.need(top)?;
+        self.snapshot_at_once(&[full.to_string()], recursive)
+    }
+
+    /// `zfs snapshot` of several: all of them in one transaction group, or none.
+    pub fn snapshot_at_once(
+        &mut self,
+        fulls: &[String],
+        recursive: bool,
+    ) -> Result<Vec<History>, NodeError> {
+        let txg = self.step();
         let mut history = Vec::new();
-        let mut names = vec![top.to_string()];
-        if recursive {
-            names = self.tree(top).into_iter().map(|row| row.name.clone()).collect();
-        }
-        for name in names {
-            let written = self.get(&name).map_or("0", |d| d.get("written")).to_string();
-            let full = format!("{name}@{snap}");
-            let row = self.add(&full, "snapshot")?;
-            row.put("userrefs", "0");
-            row.put("written", written);
-            history.push(self.record(&full, "snapshot", ""));
-            self.need(&name)?.props.shift_remove(TOUCHED);
+        for full in fulls {
+            let Some((top, snap)) = full.split_once('@') else {
+                return Err(NodeError::refused(format!(
+                    "cannot snapshot '{full}': missing '@' delimiter in snapshot name"
+                )));
+            };
+            self.need(top)?;
+            let mut names = vec![top.to_string()];
+            if recursive {
+                names = self.tree(top).into_iter().map(|row| row.name.clone()).collect();
+            }
+            for name in names {
+                let written = self.get(&name).map_or("0", |d| d.get("written")).to_string();
+                let full = format!("{name}@{snap}");
+                let row = self.add(&full, "snapshot")?;
+                row.txg = txg;
+                row.put("userrefs", "0");
+                row.put("written", written);
+                history.push(self.record(&full, "snapshot", ""));
+                self.need(&name)?.props.shift_remove(TOUCHED);
+            }
         }
         Ok(history)
     }

@@ -77,7 +77,10 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
         "snapshot" | "snap" => {
             let p = parsed(args, "r", "")?;
             p.operands.iter().try_for_each(|name| node.check_room(name))?;
-            each(&p.operands, &|all, name| all.snapshot(name, p.has('r')))
+            match p.operands.as_slice() {
+                [] => Err(usage()),
+                names => Ok(node.zfs(|all| all.snapshot_at_once(names, p.has('r')))?),
+            }
         }
         "destroy" => {
             let p = parsed(args, "rRfF", "")?;

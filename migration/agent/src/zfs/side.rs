@@ -53,7 +53,8 @@ impl Zfs {
             if let Some((dataset, snapshot)) = name.split_once('@')
                 && !listed.side.snapshots.iter().any(|row| row.guid == guid)
             {
-                let row = Row { dataset: dataset.to_owned(), name: snapshot.to_owned(), guid };
+                let (dataset, name) = (dataset.to_owned(), snapshot.to_owned());
+                let row = Row { dataset, name, guid, ..Row::default() };
                 listed.side.snapshots.push(row);
             }
         }
@@ -75,9 +76,10 @@ fn add(listed: &mut Listed, rows: &[Property]) -> Result<(), ZfsError> {
         let get = |key: &str| of.get(key).copied().unwrap_or("-");
         if let Some((dataset, rest)) = name.split_once(['@', '#']) {
             let guid = number("get", get("guid"))?;
-            let row = Row { dataset: dataset.to_owned(), name: rest.to_owned(), guid };
-            let at = number("get", get("createtxg"))?;
-            if name.contains('@') { &mut snapshots } else { &mut bookmarks }.push((at, row));
+            let txg = number("get", get("createtxg"))?;
+            let (dataset, rest) = (dataset.to_owned(), rest.to_owned());
+            let row = Row { dataset, name: rest, guid, txg, number: None };
+            if name.contains('@') { &mut snapshots } else { &mut bookmarks }.push(row);
             continue;
         }
         listed.side.datasets.push(name.to_owned());
@@ -95,8 +97,8 @@ fn add(listed: &mut Listed, rows: &[Property]) -> Result<(), ZfsError> {
     for (mut found, side) in
         [(snapshots, &mut listed.side.snapshots), (bookmarks, &mut listed.side.bookmarks)]
     {
-        found.sort_by_key(|(at, _)| *at);
-        side.extend(found.into_iter().map(|(_, row)| row));
+        found.sort_by_key(|row: &Row| row.txg);
+        side.append(&mut found);
     }
     Ok(())
 }

@@ -23,6 +23,8 @@ mod between; // what people do to the VM between two syncs
 
 mod tenants; // what the VM's owner writes and makes
 
+mod names; // snapshots that the VM's owner names as the agent does
+
 mod snapshots; // snapshots of volumes
 
 mod deaths; // an agent that dies at every step

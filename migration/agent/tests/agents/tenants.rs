@@ -203,7 +203,7 @@ async fn what_is_held_is_named_and_blocks_no_end() {
         // The service sees that it is done, and that the number is taken.
         let seen = world.observe(End::Source).await.unwrap().node.copy.unwrap();
         assert!(seen.snapshots.is_empty() && !seen.partial, "{seen:?}");
-        assert!(seen.taken.contains(&1), "{seen:?}");
+        assert!(seen.has_taken(1), "{seen:?}");
         world.done(End::Source, What::Over).await;
         let snapshots = world.source.programs.zfs("list -H -o name -t snapshot -r zones");
         assert_eq!(snapshots.matches("@vm-migration-").count(), 1, "{snapshots}");

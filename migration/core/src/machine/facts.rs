@@ -4,8 +4,6 @@
 
 //! What was observed of the two nodes and of the services in one round.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 use crate::journal::End;
@@ -82,9 +80,12 @@ pub struct Copy {
     /// Which have the snapshot of that protection. It travels, and its hold does not.
     #[serde(default)]
     pub marked: Protection,
-    /// Other numbers that some of its datasets have: of what is held and was left, and of what people named so.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub taken: BTreeSet<u32>,
+    /// The highest number of a sync snapshot that its root has, or 0.
+    #[serde(default)]
+    pub last: u32,
+    /// Higher numbers, from and to, in names of what is held and was left, and of what people named so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken: Vec<(u32, u32)>,
 }
 
 /// Which datasets of a copy are protected against deletion.
@@ -155,13 +156,19 @@ impl Facts {
         source.snapshots.iter().rev().find(is_there).copied()
     }
 
-    /// Returns a number that no sync snapshot of either copy has.
+    /// Returns a number above those of both copies' sync snapshots that no other snapshot has in its name.
     pub fn unused_number(&self) -> u32 {
         let copies = [End::Source, End::Target].into_iter().filter_map(|end| self.copy(end));
-        let numbers = copies.clone().flat_map(|copy| copy.snapshots.iter().map(|it| it.number));
+        let numbers = copies
+            .clone()
+            .flat_map(|copy| copy.snapshots.iter().map(|it| it.number).chain([copy.last]));
         let first = numbers.max().unwrap_or(0).saturating_add(1);
-        let is_free = |number: &u32| !copies.clone().any(|copy| copy.taken.contains(number));
-        (first..=u32::MAX).find(is_free).unwrap_or(first)
+        let mut number = first;
+        while let Some(to) = copies.clone().find_map(|copy| copy.taken_to(number)) {
+            let Some(next) = to.checked_add(1) else { return first };
+            number = next;
+        }
+        number
     }
 }
 
@@ -169,5 +176,16 @@ impl Copy {
     /// Returns true if it is stopped, hidden and does not boot with its node.
     pub fn is_off(&self) -> bool {
         !self.running && self.hidden && !self.autoboot
+    }
+
+    /// Returns true if a snapshot of another origin has this number in its name.
+    pub fn has_taken(&self, number: u32) -> bool {
+        self.taken_to(number).is_some()
+    }
+
+    /// Returns the last of the numbers, from this one on, that are all taken.
+    fn taken_to(&self, number: u32) -> Option<u32> {
+        let range = self.taken.iter().find(|(from, to)| (*from..=*to).contains(&number));
+        range.map(|(_, to)| *to)
     }
 }

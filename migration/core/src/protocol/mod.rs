@@ -41,4 +41,5 @@ pub use answers::{
 };
 pub use orders::{
     About, Accepted, Clear, Gone, Observe, Offer, Order, Peer, Properties, Rate, Received, What,
+    Whole,
 };

@@ -139,9 +139,18 @@ pub struct Received {
     pub datasets: Vec<String>,
     /// The snapshots that some of them are clones of.
     pub origins: Vec<String>,
-    /// The sender has found that everything of the snapshot of this number is there.
+    /// The sender has found that everything of a snapshot is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whole: Option<u32>,
+    pub whole: Option<Whole>,
+}
+
+/// A snapshot that is there on all datasets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whole {
+    /// N of `vm-migration-N`.
+    pub number: u32,
+    /// What came along, is named as the migration's snapshots are, and is none of them.
+    pub others: Vec<String>,
 }
 
 /// Tells the receiver's agent what must go before a stream.

@@ -19,5 +19,5 @@ mod side;
 mod datasets;
 
 pub use datasets::{Disks, Mode, Sent, Vm, sent};
-pub use plan::{Act, Base, Capabilities, Refusal, forget, plan};
-pub use side::{Row, Side, Token, number_of, snapshot_name};
+pub use plan::{Act, Base, Capabilities, Refusal, plan};
+pub use side::{Known, Row, Side, Token, snapshot_name};

@@ -5,7 +5,7 @@
 //! Both sides and a number → what is to be done now.
 
 use super::datasets::{Mode, Sent};
-use super::side::{Row, Side, Token, number_of, snapshot_name};
+use super::side::{Row, Side, Token, snapshot_name};
 
 /// What the zfs commands of both nodes can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,13 +110,13 @@ pub fn plan(
     }
     let name = snapshot_name(number);
     let full = |it: &Sent| format!("{}@{name}", it.dataset);
-    let has = |it: &&Sent| from.of(&it.dataset).iter().any(|row| row.name == name);
-    let (with, without): (Vec<&Sent>, Vec<&Sent>) = sent.iter().partition(has);
-    if with.is_empty() {
-        return Ok(vec![Act::Snapshot(without.into_iter().map(full).collect())]);
+    let has = |it: &Sent| from.of(&it.dataset).iter().any(|row| row.number == Some(number));
+    let some = from.ours(|it| it == number);
+    if some.is_empty() {
+        return Ok(vec![Act::Snapshot(sent.iter().map(full).collect())]);
     }
-    if !without.is_empty() {
-        return Ok(vec![Act::DropSnapshot(with.into_iter().map(full).collect())]);
+    if !sent.iter().all(has) {
+        return Ok(vec![Act::DropSnapshot(some)]);
     }
     let acts = sent.iter().map(|it| tree(it, from, to, &name, can, may_restart));
     Ok(acts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
@@ -308,26 +308,4 @@ fn resume(token: &Token, ours: &[&Row], can: Capabilities) -> Act {
 fn send(it: &Sent, to: &Row, base: Option<Base>, can: Capabilities) -> Act {
     let mode = if can.packages { it.mode } else { Mode::Plain };
     Act::Send { to: to.full_name(), base, mode }
-}
-
-/// Returns the sync snapshots of the datasets to destroy on one node, where `keep` stays: the full names,
-/// each to be destroyed with those of the children.
-///
-/// Where it is on this node only, or the node lacks it, nothing goes: the one before it is still needed.
-pub fn forget(sent: &[Sent], node: &Side, other: &Side, keep: Option<u32>) -> Vec<String> {
-    let mut names = Vec::new();
-    for it in sent {
-        let rows = node.of(&it.dataset);
-        if let Some(keep) = keep {
-            let kept = rows.iter().find(|row| number_of(&row.name) == Some(keep));
-            if kept
-                .is_none_or(|kept| !other.of(&it.dataset).iter().any(|row| row.guid == kept.guid))
-            {
-                return Vec::new();
-            }
-        }
-        let is_old = |row: &&&Row| number_of(&row.name).is_some_and(|number| Some(number) != keep);
-        names.extend(rows.iter().filter(is_old).map(|row| row.full_name()));
-    }
-    names
 }

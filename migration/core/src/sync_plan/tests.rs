@@ -9,6 +9,9 @@
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::side::number_of;
 use super::*;
 
 const ROOT: &str = "zones/vm";
@@ -24,7 +27,7 @@ fn side(text: &str) -> Side {
         let guid = guid.parse().unwrap();
         let plain = name.trim_start_matches(['#', '!', '^']);
         let (dataset, snapshot) = plain.split_once('@').unwrap_or((ROOT, plain));
-        let row = Row { dataset: dataset.into(), name: long(snapshot), guid };
+        let row = Row { dataset: dataset.into(), name: long(snapshot), guid, ..Row::default() };
         if !side.datasets.iter().any(|it| it == dataset) && !dataset.starts_with("zones/image") {
             side.datasets.push(dataset.into());
         }
@@ -38,6 +41,11 @@ fn side(text: &str) -> Side {
             _ => {}
         }
     }
+    numbered(side)
+}
+
+fn numbered(mut side: Side) -> Side {
+    side.number(ROOT, &Known::default(), &BTreeSet::new());
     side
 }
 
@@ -323,22 +331,68 @@ fn the_datasets_of_each_kind_of_vm() {
     }
 }
 
-#[test] // M16
-fn a_predecessor_goes_when_both_sides_have_the_next_one() {
-    let sent = root(Mode::Replicate);
-    for (node, other, keep, want) in [
-        ("1=11 u=50 2=12", "1=11 2=12", Some(2), "1"),
-        ("1=11 2=12", "1=11", Some(2), ""),
-        ("1=11", "1=11 2=12", Some(2), ""),
-        ("1=11 2=12", "1=11 2=99", Some(2), ""),
-        ("1=11 2=12 u=50", "", None, "1,2"),
+#[test] // M16, M110
+fn the_snapshots_of_children_go_first_and_those_of_the_root_last() {
+    for (node, keep, want) in [
+        ("1=11 u=50 2=12", Some(2), "@1"),
+        ("1=11 2=12 u=50", None, "@1,@2"),
+        ("1=11 zones/vm/data@1=21 zones/vm-disk0@1=31", None, "/data@1,-disk0@1,@1"),
+        ("1=11 zones/vm/data@1=21 zones/vm/data@9=29 zones/vm/data/x@2=22", None, "/data@1,@1"),
     ] {
-        let names: Vec<String> = forget(&sent, &side(node), &side(other), keep)
-            .iter()
-            .map(|it| it.replace("zones/vm@vm-migration-", ""))
-            .collect();
-        assert_eq!(names.join(","), want, "{node} | {other}");
+        let names = side(node).ours(|number| Some(number) != keep);
+        let short = |it: String| it.replace("vm-migration-", "").replace(ROOT, "");
+        let names: Vec<String> = names.into_iter().map(short).collect();
+        assert_eq!(names.join(","), want, "{node}");
     }
+}
+
+#[test] // M110
+fn a_name_is_a_sync_snapshots_where_the_root_has_it_from_the_same_moment() {
+    let row = |dataset: &str, name: &str, txg| Row {
+        dataset: dataset.into(),
+        name: name.into(),
+        txg,
+        ..Row::default()
+    };
+    let data = "zones/vm/data";
+    let rows = || {
+        vec![
+            row(ROOT, "vm-migration-1", 10),
+            row(ROOT, "vm-migration-2", 20),
+            row(ROOT, "vm-migration-4", 40),
+            row(data, "vm-migration-1", 10),
+            row(data, "vm-migration-2", 21),
+            row(data, "vm-migration-3", 20),
+            row("zones/vm/data/x", "vm-migration-1", 11),
+            row("zones/vm/data/x", "vm-migration-2", 29),
+            row("zones/vm/data/x", "vm-migration-4", 40),
+            row("zones/image", "vm-migration-1", 10),
+        ]
+    };
+    let (made, received) = (BTreeSet::from([1]), BTreeMap::from([(2, 22)]));
+    let known = Known { made, received };
+    for (known, left, want) in [
+        (Known::default(), "", "1 2 4 1 2 - 1 2 4 -"),
+        (known.clone(), "", "1 2 4 1 2 - - - 4 -"),
+        (known, "zones/vm@vm-migration-4", "1 2 - 1 2 - - - - -"),
+    ] {
+        let datasets = [ROOT, data, "zones/vm/data/x"].map(str::to_owned).into();
+        let mut side = Side { datasets, snapshots: rows(), ..Side::default() };
+        side.number(ROOT, &known, &BTreeSet::from([left.to_owned()]));
+        let numbers = side.snapshots.iter().map(|row| row.number);
+        let numbers: Vec<String> =
+            numbers.map(|it| it.map_or("-".into(), |it| it.to_string())).collect();
+        assert_eq!(numbers.join(" "), want);
+    }
+}
+
+#[test] // M110
+fn the_numbers_that_others_have_taken_are_ranges() {
+    let side = side("1=1 zones/vm/data@1=2 zones/vm/data@2=3 zones/vm/data@3=4 zones/vm/data@9=5");
+    assert_eq!(side.taken_above(0, 9), [(2, 3), (9, 9)]);
+    assert_eq!(side.taken_above(2, 9), [(3, 3), (9, 9)]);
+    assert_eq!(side.taken_above(0, 1), [(2, 3)]);
+    assert_eq!(side.others_named_so(ROOT, 9), [] as [&str; 0]);
 }
 
 #[test]
@@ -352,10 +406,15 @@ fn names_of_sync_snapshots() {
         ("vm-migration-+1", None),
         ("migrate-snap-1", None),
         ("vm-migration-99999999999", None),
+        ("vm-migration-00", None),
+        ("vm-migration-18446744073709551616", None),
+        ("vm-migration-9 a", None),
+        ("vm-migration- 9", None),
+        ("vm-migration-9a", None),
+        ("vm-migration-4294967295", Some(u32::MAX)),
     ] {
         assert_eq!(number_of(name), number, "{name}");
     }
-    assert_eq!(side("u=1 2=2 10=3 4=4").last_number(ROOT), 10);
 }
 
 /// Does what a plan says, as zfs would.
@@ -364,7 +423,8 @@ fn does(act: Act, from: &mut Side, to: &mut Side, next: &mut u64) {
         Act::Snapshot(names) => names.iter().for_each(|name| {
             *next += 1;
             let (dataset, name) = name.split_once('@').unwrap();
-            let row = Row { dataset: dataset.into(), name: name.into(), guid: *next };
+            let row =
+                Row { dataset: dataset.into(), name: name.into(), guid: *next, ..Row::default() };
             from.snapshots.push(row);
         }),
         Act::DropSnapshot(names) => {
@@ -430,7 +490,12 @@ proptest! {
             for (number, guid) in rows {
                 let name = snapshot_name(*number);
                 if side.snapshots.iter().all(|row| row.name != name && row.guid != *guid) {
-                    side.snapshots.push(Row { dataset: ROOT.into(), name, guid: *guid });
+                    side.snapshots.push(Row {
+                        dataset: ROOT.into(),
+                        name,
+                        guid: *guid,
+                        ..Row::default()
+                    });
                 }
             }
             side
@@ -443,9 +508,11 @@ proptest! {
         let can = Capabilities { resume, bookmarks: false, packages };
         let mut next = 100;
         for _ in 0..12 {
+            from = numbered(from);
             let acts = plan(&root(Mode::Replicate), &from, &to, number, can, true).unwrap();
             acts.into_iter().for_each(|act| does(act, &mut from, &mut to, &mut next));
         }
+        from = numbered(from);
         let acts = plan(&root(Mode::Replicate), &from, &to, number, can, true).unwrap();
         prop_assert_eq!(acts, Vec::new());
         let goal = from.snapshots.iter().find(|row| row.name == snapshot_name(number)).unwrap();

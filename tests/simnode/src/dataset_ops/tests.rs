@@ -36,6 +36,17 @@ fn the_stored_table_reads_back() {
 }
 
 #[test]
+fn snapshots_of_one_command_are_of_one_moment_or_not_made() {
+    let mut all = pool();
+    all.snapshot("zones/a@three", true).unwrap();
+    let txg = |name: &str| all.get(name).unwrap().txg;
+    assert_eq!(txg("zones/a@three"), txg("zones/a/v@three"));
+    assert!(txg("zones/a@two") < txg("zones/a@three"));
+    let names = ["zones/a@four".to_string(), "zones/a/v@three".to_string()];
+    assert!(all.clone().snapshot_at_once(&names, false).is_err());
+}
+
+#[test]
 fn a_recursive_destroy_records_every_dataset_children_first() {
     let mut all = pool();
     assert_eq!(

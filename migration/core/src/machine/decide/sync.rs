@@ -37,6 +37,9 @@ pub fn sent(record: &Record, facts: &Facts, from: End) -> Stage<()> {
         return Err(Next::Note(Note::Sending(Some(facts.unused_number()))));
     };
     if facts.common().is_none_or(|it| it.number != number) {
+        if facts.copy(from).is_some_and(|copy| copy.has_taken(number)) {
+            return Err(Next::Note(Note::Sending(None))); // the VM's owner has taken the name before
+        }
         return Err(Next::Do(Step::Send { from, number }));
     }
     quota(facts, End::Source)?;

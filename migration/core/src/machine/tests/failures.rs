@@ -280,3 +280,38 @@ fn what_the_target_writes_after_it_was_sent_back_is_sent_again() {
     assert!(world.orders.contains(&"send 4 from target".to_owned()), "{:?}", world.orders);
     assert!(world.record.is_none());
 }
+
+#[test] // M110
+fn a_number_that_the_owner_has_in_a_name_is_not_used_and_one_that_he_takes_first_is_given_up() {
+    let mut world = after(&[Action::Begin, Action::Sync]);
+    for (source, target, want) in [
+        (vec![], vec![], 2),
+        (vec![(2, 2)], vec![], 3),
+        (vec![(2, 5), (7, 7)], vec![(6, 6)], 8),
+        (vec![(4, u32::MAX)], vec![], 2),
+        (vec![(2, u32::MAX)], vec![], 2),
+    ] {
+        let copy = |taken: &Vec<(u32, u32)>, last| {
+            let copy = Copy { taken: taken.clone(), last, ..Copy::default() };
+            Seen::Node(Node { held: false, copy: Some(copy) })
+        };
+        let facts = Facts {
+            source: copy(&source, 1),
+            target: copy(&target, 0),
+            vmapi: None,
+            reserved: false,
+            settings: Settings::Same,
+            dated: true,
+        };
+        assert_eq!(facts.unused_number(), want, "{source:?} {target:?}");
+    }
+    world.command(Action::Sync);
+    while world.journal().sending.is_none() {
+        world.round(Fault::None);
+    }
+    assert_eq!(world.journal().sending, Some(2));
+    world.disk(End::Source).unwrap().seen.taken = vec![(2, 9)];
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Sync, State::Paused));
+    assert_eq!(world.orders.last().unwrap(), "forget target but 10");
+}
