@@ -7,13 +7,15 @@
 //! | header | of | is |
 //! | --- | --- | --- |
 //! | `x-signed-nonce` | a request | a nonce that the server issued before |
-//! | `x-signed-mac` | a request | the MAC of audience, method, target, nonce and body |
+//! | `x-signed-fresh` | a request | a nonce of the client, drawn for this request |
+//! | `x-signed-mac` | a request | the MAC of audience, method, target, both nonces and body |
 //! | `x-signed-next` | an answer | a nonce for another request |
-//! | `x-signed-mac` | an answer | the MAC of audience, the request's nonce, status, next nonce and body |
+//! | `x-signed-mac` | an answer | the MAC of audience, the request's MAC, status, next nonce and body |
 //!
 //! The audience is the name of the server, so that what was signed for one is of no use at another. A request
 //! without a nonce that is outstanding, or with a wrong MAC, gets 401 and a fresh nonce, with which [`Signed`]
-//! repeats it once. Each nonce is taken once, and no clock is asked: what is recorded cannot be replayed.
+//! repeats it once. The server takes each of its nonces once, and the client takes an answer to its own request alone;
+//! no clock is asked: neither a request nor an answer that was recorded is taken again.
 //!
 //! [`Signed`] is the client: a transport around another one. [`Verifier`] is the server, without any I/O.
 

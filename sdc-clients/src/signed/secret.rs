@@ -15,6 +15,8 @@ const LONGEST: u64 = 4096;
 
 /// A nonce of the request.
 pub(super) const NONCE: &str = "x-signed-nonce";
+/// A nonce of the client, drawn for each request.
+pub(super) const FRESH: &str = "x-signed-fresh";
 /// The MAC of the request or of the answer.
 pub(super) const MAC: &str = "x-signed-mac";
 /// A nonce for another request.
@@ -87,7 +89,7 @@ impl Secret {
     }
 
     /// The MAC of a request.
-    pub(super) fn of_request(&self, parts: [&[u8]; 5]) -> blake3::Hash {
+    pub(super) fn of_request(&self, parts: [&[u8]; 6]) -> blake3::Hash {
         self.mac("sdc 2026 signed request", &parts)
     }
 

@@ -28,6 +28,9 @@ struct Server {
     heard: Mutex<Vec<Request>>,
     change: Mutex<Change>,
     forged: Mutex<bool>,
+    answered: Mutex<Vec<Response>>,
+    /// Who stands between them answers with what was recorded.
+    replays: Mutex<bool>,
 }
 
 impl Server {
@@ -38,6 +41,8 @@ impl Server {
             heard: Mutex::default(),
             change: Mutex::new(|_| {}),
             forged: Mutex::new(false),
+            answered: Mutex::default(),
+            replays: Mutex::new(false),
         })
     }
 
@@ -58,6 +63,18 @@ impl Server {
         Response { status, headers, body: text.into() }
     }
 
+    /// The first exchange that was recorded, once more: the client is given the nonce of its request, and then its answer.
+    fn replay(&self, request: &Request) -> Response {
+        let (heard, answered) = (self.heard.lock().unwrap(), self.answered.lock().unwrap());
+        let at = answered.iter().position(|it| it.status == StatusCode::OK).unwrap();
+        let nonce = heard[at].headers["x-signed-nonce"].clone();
+        if request.headers.get("x-signed-nonce") == Some(&nonce) {
+            return answered[at].clone();
+        }
+        let headers = HeaderMap::from_iter([("x-signed-next".parse().unwrap(), nonce)]);
+        Response { status: StatusCode::UNAUTHORIZED, headers, body: "".into() }
+    }
+
     fn counts(&self) -> Vec<u64> {
         self.verifier.lock().unwrap().refusals().map(|(_, count)| count).collect()
     }
@@ -66,8 +83,13 @@ impl Server {
 impl Transport for Server {
     fn send(&self, mut request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         (*self.change.lock().unwrap())(&mut request);
-        self.heard.lock().unwrap().push(request.clone());
-        Box::pin(std::future::ready(Ok(self.answer(&request))))
+        let answer = match *self.replays.lock().unwrap() {
+            true => self.replay(&request),
+            false => self.answer(&request),
+        };
+        self.heard.lock().unwrap().push(request);
+        self.answered.lock().unwrap().push(answer.clone());
+        Box::pin(std::future::ready(Ok(answer)))
     }
 }
 
@@ -150,6 +172,16 @@ async fn an_answer_of_another_hand_is_an_error() {
     assert_eq!(order(&http).await.unwrap_err().class(), Class::Protocol);
 }
 
+#[tokio::test] // M122
+async fn an_answer_that_was_recorded_is_not_taken_for_the_same_request_again() {
+    let server = Server::new();
+    order(&client(&server, 1, "cn-1")).await.unwrap();
+    *server.replays.lock().unwrap() = true;
+    let error = order(&client(&server, 1, "cn-1")).await.expect_err("it was taken");
+    assert_eq!(error.class(), Class::Protocol);
+    assert_eq!(server.obeyed.lock().unwrap().len(), 1);
+}
+
 #[test]
 fn only_so_many_nonces_are_outstanding_and_each_is_taken_once() {
     let verifier = Verifier::new(secret(1), "cn-1", [1; 32]);
@@ -159,10 +191,11 @@ fn only_so_many_nonces_are_outstanding_and_each_is_taken_once() {
         headers["x-signed-next"].to_str().unwrap().to_owned()
     };
     let take = |nonce: &str| {
-        let parts = [b"cn-1".as_slice(), b"GET", b"/node", nonce.as_bytes(), b""];
+        let parts = [b"cn-1".as_slice(), b"GET", b"/node", nonce.as_bytes(), b"1", b""];
         let mac = secret(1).of_request(parts).to_hex();
         let mut headers = HeaderMap::new();
         headers.insert("x-signed-nonce", nonce.parse().unwrap());
+        headers.insert("x-signed-fresh", "1".parse().unwrap());
         headers.insert("x-signed-mac", mac.as_str().parse().unwrap());
         verifier.take((&Method::GET, "/node"), &headers, b"").map(|_| ())
     };

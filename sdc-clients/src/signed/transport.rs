@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use futures_util::future::BoxFuture;
+use uuid::Uuid;
 
-use super::secret::{MAC, NEXT, NONCE, Secret, is_same};
+use super::secret::{FRESH, MAC, NEXT, NONCE, Secret, is_same};
 use crate::error::{Class, Error};
 use crate::http::{Permit, Request, Response, Transport};
 
@@ -38,11 +39,12 @@ impl Signed {
     async fn attempt(&self, mut request: Request, nonce: &str) -> Result<Response, Error> {
         let (method, target) = (request.method.clone(), request.target());
         let body = request.body.clone().unwrap_or_default();
+        let (audience, verb) = (self.audience.as_bytes(), method.as_str().as_bytes());
+        let fresh = Uuid::new_v4().simple().to_string();
+        let parts = [audience, verb, target.as_bytes(), nonce.as_bytes(), fresh.as_bytes(), &body];
+        let mac = self.secret.of_request(parts).to_hex();
         if !nonce.is_empty() {
-            let (audience, verb) = (self.audience.as_bytes(), method.as_str().as_bytes());
-            let parts = [audience, verb, target.as_bytes(), nonce.as_bytes(), &body];
-            let mac = self.secret.of_request(parts).to_hex();
-            for (name, text) in [(NONCE, nonce), (MAC, mac.as_str())] {
+            for (name, text) in [(NONCE, nonce), (FRESH, fresh.as_str()), (MAC, mac.as_str())] {
                 let value = HeaderValue::from_str(text).map_err(|error| {
                     let what = "the nonce is not a header value";
                     Error::new(Class::Protocol, &method, target.as_str(), what).with_source(error)
@@ -56,8 +58,7 @@ impl Signed {
         }
         let (next, sent) = (text(&answer.headers, NEXT), text(&answer.headers, MAC));
         let status = answer.status.as_u16().to_be_bytes();
-        let parts =
-            [self.audience.as_bytes(), nonce.as_bytes(), &status, next.as_bytes(), &answer.body];
+        let parts = [audience, mac.as_bytes(), &status, next.as_bytes(), &answer.body];
         if nonce.is_empty() || !is_same(&self.secret.of_answer(parts), sent) {
             let (status, expected) = (Some(answer.status), "an answer that the server signed");
             return Err(Error::protocol(&method, target, status, expected, &answer.body));

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ::http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use super::secret::{MAC, NEXT, NONCE, Secret, is_same};
+use super::secret::{FRESH, MAC, NEXT, NONCE, Secret, is_same};
 
 /// Nonces that are outstanding at once; the oldest ends when another one is issued. At 200 requests a second
 /// a client has 20 s for its own.
@@ -37,7 +37,7 @@ impl Refused {
     const NAMES: [&'static str; 4] = ["unsigned", "unknown_nonce", "used_nonce", "wrong_mac"];
 }
 
-/// The nonce of a request that was taken, with which its answer is signed.
+/// The MAC of a request that was taken, with which its answer is signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard(String);
 
@@ -69,12 +69,14 @@ impl Verifier {
         body: &[u8],
     ) -> Result<Heard, Refused> {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-        let taken = match (text(NONCE), text(MAC)) {
-            (Some(nonce), Some(sent)) => {
+        let taken = match (text(NONCE), text(FRESH), text(MAC)) {
+            (Some(nonce), Some(fresh), Some(sent)) => {
                 let (audience, method) = (self.audience.as_bytes(), method.as_str().as_bytes());
-                let parts = [audience, method, target.as_bytes(), nonce.as_bytes(), body];
-                let is_right = is_same(&self.secret.of_request(parts), sent);
-                self.lock().take(nonce, is_right).map(|()| Heard(nonce.to_owned()))
+                let (nonces, target) = ((nonce.as_bytes(), fresh.as_bytes()), target.as_bytes());
+                let mac =
+                    self.secret.of_request([audience, method, target, nonces.0, nonces.1, body]);
+                let is_right = is_same(&mac, sent);
+                self.lock().take(nonce, is_right).map(|()| Heard(mac.to_hex().to_string()))
             }
             _ => Err(Refused::Unsigned),
         };
@@ -93,10 +95,9 @@ impl Verifier {
         body: &[u8],
     ) {
         let next = self.lock().issue();
-        if let Some(Heard(nonce)) = heard {
+        if let Some(Heard(mac)) = heard {
             let status = status.as_u16().to_be_bytes();
-            let parts =
-                [self.audience.as_bytes(), nonce.as_bytes(), &status, next.as_bytes(), body];
+            let parts = [self.audience.as_bytes(), mac.as_bytes(), &status, next.as_bytes(), body];
             put(headers, MAC, self.secret.of_answer(parts).to_hex().as_str());
         }
         put(headers, NEXT, &next);

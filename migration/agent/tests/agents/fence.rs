@@ -4,12 +4,18 @@
 
 //! Old, repeated and foreign requests.
 
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use migration_core::journal::End;
-use migration_core::protocol::{About, Observe, Order, State, What};
-use sdc_clients::http::Call;
-use sdc_clients::signed::Secret;
+use migration_core::protocol::{About, Observe, Observed, Order, State, What};
+use sdc_clients::http::{Call, Request, Response, Transport};
+use sdc_clients::signed::{Secret, Signed};
+use sdc_clients::{Class, Error, Http};
 use simnode::node::Zfs;
 
+use crate::net::ToAgents;
 use crate::world::{MIGRATION, VM, World, secret};
 
 async fn give(world: &World, about: About, order: What) -> Result<State, (u16, String)> {
@@ -149,4 +155,47 @@ async fn nothing_of_another_vm_is_touched() {
         assert_eq!(done.unwrap_err().code(), Some("ForeignDataset"));
     }
     assert_eq!(target.get("type", &foreign), "filesystem");
+}
+
+/// Between the service and an agent: records the first exchange, and answers with it from then on.
+struct Between(ToAgents, Mutex<Option<(Request, Response)>>);
+
+impl Transport for Between {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        Box::pin(async move {
+            let recorded = self.1.lock().unwrap().clone();
+            if let Some((heard, answer)) = recorded {
+                let nonce = heard.headers["x-signed-nonce"].clone();
+                if request.headers.get("x-signed-nonce") == Some(&nonce) {
+                    return Ok(answer);
+                }
+                let next = (HeaderName::from_static("x-signed-next"), nonce);
+                let headers = HeaderMap::from_iter([next]);
+                return Ok(Response { status: StatusCode::UNAUTHORIZED, headers, body: "".into() });
+            }
+            let answer = self.0.send(request.clone()).await?;
+            if answer.status.is_success() {
+                *self.1.lock().unwrap() = Some((request, answer.clone()));
+            }
+            Ok(answer)
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)] // M122
+async fn an_observation_that_was_recorded_is_not_taken_for_what_is_true_now() {
+    let world = World::new(Zfs::Illumos).await;
+    let between = Arc::new(Between(ToAgents(Arc::clone(&world.net)), Mutex::default()));
+    let ask = async || {
+        // Each time a service that has just started: it has no nonce yet.
+        let signed = Signed::new(between.clone(), secret(), &world.source.uuid.to_string());
+        let url = world.source.peer().url;
+        let http = Http::with_transport(&url, "test", Arc::new(signed)).unwrap().without_retries();
+        let asked = Observe { about: world.about(End::Source, 1) };
+        let call = Call::new(Method::POST, &["observe"]).json(&asked);
+        http.execute(call).await?.json::<Observed>("an observation")
+    };
+    assert!(ask().await.unwrap().node.copy.unwrap().running);
+    let error = ask().await.expect_err("the recorded observation was taken");
+    assert_eq!(error.class(), Class::Protocol);
 }
