@@ -43,6 +43,14 @@ pub enum BootError {
         /// What it said.
         source: CommandError,
     },
+    /// zoneadm.
+    #[error("zoneadm of {vm}: {source}")]
+    Zoneadm {
+        /// The VM.
+        vm: Uuid,
+        /// What it said.
+        source: CommandError,
+    },
     /// The journal.
     #[error(transparent)]
     Unheard(#[from] super::memory::Unheard),
@@ -50,7 +58,7 @@ pub enum BootError {
 
 type Open = BTreeMap<Uuid, Entry>;
 
-/// Asks the service which copies of this node were replaced, and which of its open migrations it does not know.
+/// Asks the service which copies of this node were replaced, and which of its open migrations it knows.
 async fn replaced(
     peers: &Peers,
     (service, cn): (&str, Uuid),
@@ -90,15 +98,18 @@ pub async fn before_zones(
         let vm = entry.vm;
         let zone = Zone { vm, commands };
         let word = match &answer {
-            Ok(answer) => word(answer, migration, vm),
+            Ok(answer) => word(answer, migration),
             Err(error) => Word::None(error.to_string()),
         };
         if word == Word::Replaced {
             zone.set_autoboot(false).await?;
             zone.hide().await?;
             memory.change(migration, found_replaced).await?;
+            zone.halt().await?;
             said += &format!("{vm} was replaced on another node: it is hidden and does not boot\n");
-        } else if let Word::None(why) = word {
+        } else if let Word::None(why) = word
+            && !zone.is_up().await?
+        {
             let taken = zone.has().await?;
             if taken != Taken::default() {
                 memory.change(migration, |entry| found_unknown(entry, taken)).await?;
@@ -123,17 +134,13 @@ enum Word {
 }
 
 /// A service whose store is empty, or older than the migration, knows nothing of it: that is no word at all.
-fn word(answer: &Replaced, migration: Uuid, vm: Uuid) -> Word {
-    let is_replaced = match &answer.migrations {
-        Some(migrations) => migrations.contains(&migration),
-        None => answer.replaced.contains(&vm), // an older service names VMs alone
-    };
-    if is_replaced {
+fn word(answer: &Replaced, migration: Uuid) -> Word {
+    if answer.replaced.contains(&migration) {
         Word::Replaced
-    } else if answer.unknown.contains(&migration) {
-        Word::None(format!("the service has no record of migration {migration}"))
-    } else {
+    } else if answer.known.contains(&migration) {
         Word::Kept
+    } else {
+        Word::None(format!("the service has no record of migration {migration}"))
     }
 }
 
@@ -185,7 +192,7 @@ async fn obey(
     migration: Uuid,
     entry: &Entry,
 ) -> Result<(), Failed> {
-    match (word(answer, migration, entry.vm), entry.waits) {
+    match (word(answer, migration), entry.waits) {
         (Word::Replaced, _) => keep_down(parts, migration, entry).await,
         (Word::Kept, Some(taken)) => give_back(parts, migration, entry.vm, taken).await,
         (Word::Kept, None) if entry.replaced => {
@@ -256,6 +263,34 @@ struct Zone<'a> {
 }
 
 impl Zone<'_> {
+    async fn zoneadm(&self, verb: &[&str]) -> Result<String, BootError> {
+        let vm = self.vm.to_string();
+        let args = ["-z", &vm].iter().chain(verb).map(|it| (*it).to_owned()).collect();
+        let ran = self.commands.run(Call::new(Program::Zoneadm, args, DEADLINE)).await;
+        let wrong = |source| BootError::Zoneadm { vm: self.vm, source };
+        let output = ran.map_err(wrong)?;
+        if output.status != 0 && !output.complaint().contains("No such zone") {
+            return Err(wrong(CommandError::Exit { command: verb.join(" "), output }));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Returns true if it runs, or is on its way: the node is not booting.
+    async fn is_up(&self) -> Result<bool, BootError> {
+        let listed = self.zoneadm(&["list", "-p"]).await?;
+        let state = listed.split(':').nth(2).unwrap_or_default();
+        Ok(!["", "configured", "incomplete", "installed"].contains(&state))
+    }
+
+    /// Stops it without a shutdown, if it is up.
+    async fn halt(&self) -> Result<(), BootError> {
+        if self.is_up().await? {
+            tracing::error!(vm = %self.vm, "runs though it was replaced on another node: it is halted");
+            self.zoneadm(&["halt"]).await?;
+        }
+        Ok(())
+    }
+
     async fn zonecfg(&self, command: &str) -> Result<String, BootError> {
         let args = vec!["-z".to_owned(), self.vm.to_string(), command.to_owned()];
         let ran = self.commands.run(Call::new(Program::Zonecfg, args, DEADLINE)).await;
@@ -331,12 +366,13 @@ mod tests {
         Secret::of(&[b's'; 40]).unwrap()
     }
 
-    /// Zones with autoboot and hidden; the second boots as kvm and bhyve do.
-    struct Zones(Mutex<BTreeMap<String, (bool, bool)>>);
+    /// Zones with autoboot and hidden, and those that run; the second boots as kvm and bhyve do.
+    struct Zones(Mutex<BTreeMap<String, (bool, bool)>>, Mutex<Vec<String>>);
 
     impl Zones {
         fn new() -> Zones {
-            Zones(Mutex::new(VMS.iter().map(|vm| (vm.to_string(), (true, false))).collect()))
+            let zones = VMS.iter().map(|vm| (vm.to_string(), (true, false))).collect();
+            Zones(Mutex::new(zones), Mutex::default())
         }
 
         fn of(&self, vm: Uuid) -> (bool, bool) {
@@ -347,7 +383,23 @@ mod tests {
     impl Commands for Zones {
         fn run(&self, call: Call) -> Run<'_> {
             let Call { program, args, .. } = call;
-            assert_eq!((program, args[0].as_str()), (Program::Zonecfg, "-z"));
+            assert_eq!(args[0].as_str(), "-z");
+            let output =
+                |text: String| Output { status: 0, stdout: text.into_bytes(), stderr: Vec::new() };
+            if program == Program::Zoneadm {
+                let mut up = self.1.lock().unwrap();
+                let print = match args[2].as_str() {
+                    "list" if up.contains(&args[1]) => format!("7:{}:running:/zones\n", args[1]),
+                    "list" => format!("-:{}:installed:/zones\n", args[1]),
+                    verb => {
+                        assert_eq!((verb, up.contains(&args[1])), ("halt", true));
+                        up.retain(|it| *it != args[1]);
+                        String::new()
+                    }
+                };
+                return std::future::ready(Ok(output(print))).boxed();
+            }
+            assert_eq!(program, Program::Zonecfg);
             let mut zones = self.0.lock().unwrap();
             let is_hvm = args[1] == VMS[1].to_string();
             let (autoboot, hidden) = zones.get_mut(&args[1]).unwrap();
@@ -371,17 +423,16 @@ mod tests {
                     "No such attr resource.".to_owned()
                 }
             };
-            let output = Output { status: 0, stdout: print.into_bytes(), stderr: Vec::new() };
-            std::future::ready(Ok(output)).boxed()
+            std::future::ready(Ok(output(print))).boxed()
         }
     }
 
-    /// A service that answers, or does not: the VMs that were replaced, and the migrations that it does not know.
+    /// A service that answers, or does not: the migrations with replaced copies, and those that it knows.
     struct Service(Option<(Vec<Uuid>, Vec<Uuid>)>, Verifier);
 
     impl Transport for Service {
         fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-            let Some((vms, unknown)) = &self.0 else {
+            let Some((replaced, known)) = &self.0 else {
                 let error = Error::connect(&request.method, request.target(), "nobody listens");
                 return std::future::ready(Err(error)).boxed();
             };
@@ -391,7 +442,7 @@ mod tests {
             }
             let taken = self.1.take((&request.method, &request.target()), &request.headers, b"");
             let status = taken.as_ref().map_or(StatusCode::UNAUTHORIZED, |_| StatusCode::OK);
-            let body = serde_json::json!({"replaced": vms, "unknown": unknown}).to_string();
+            let body = serde_json::json!({"replaced": replaced, "known": known}).to_string();
             let mut headers = HeaderMap::new();
             self.1.sign(taken.as_ref().ok(), status, &mut headers, body.as_bytes());
             std::future::ready(Ok(Response { status, headers, body: body.into() })).boxed()
@@ -400,6 +451,15 @@ mod tests {
 
     /// What became of the zones, and what the journal has, where this service answers.
     async fn booted(answer: Option<(Vec<Uuid>, Vec<Uuid>)>, autoboot: bool) -> (Zones, Memory) {
+        looked(answer, autoboot, &[]).await
+    }
+
+    /// The same where these run already.
+    async fn looked(
+        answer: Option<(Vec<Uuid>, Vec<Uuid>)>,
+        autoboot: bool,
+        up: &[Uuid],
+    ) -> (Zones, Memory) {
         let dir = tempfile::tempdir().unwrap();
         let memory = Memory::read(dir.path(), CN).await.unwrap();
         for (at, vm) in VMS[..2].iter().enumerate() {
@@ -408,6 +468,7 @@ mod tests {
             memory.hear(&about).await.unwrap();
         }
         let zones = Zones::new();
+        zones.1.lock().unwrap().extend(up.iter().map(Uuid::to_string));
         if !autoboot {
             zones.0.lock().unwrap().values_mut().for_each(|(autoboot, _)| *autoboot = false);
         }
@@ -422,7 +483,8 @@ mod tests {
     #[tokio::test(start_paused = true)] // M48
     async fn a_copy_that_was_replaced_is_hidden_and_does_not_boot() {
         for at in [0, 1] {
-            let (zones, memory) = booted(Some((vec![VMS[at]], vec![])), true).await;
+            let answer = Some((vec![MIGRATIONS[at]], MIGRATIONS.to_vec()));
+            let (zones, memory) = booted(answer, true).await;
             assert_eq!(zones.of(VMS[at]), (false, true));
             assert_eq!((zones.of(VMS[1 - at]), zones.of(VMS[2])), ((true, false), (true, false)));
             let found: Vec<Uuid> =
@@ -445,9 +507,19 @@ mod tests {
         assert_eq!(all(&memory), [Some(Taken { autoboot: false, shown: true }); 2]);
     }
 
+    #[tokio::test(start_paused = true)] // M48 M101
+    async fn on_a_node_that_is_up_what_was_replaced_is_halted_and_what_nobody_answers_for_runs_on()
+    {
+        let answer = Some((vec![MIGRATIONS[0]], vec![MIGRATIONS[0]]));
+        let (zones, memory) = looked(answer, true, &[VMS[0], VMS[1], VMS[2]]).await;
+        assert_eq!((zones.of(VMS[0]), zones.of(VMS[1])), ((false, true), (true, false)));
+        assert_eq!(*zones.1.lock().unwrap(), [VMS[1].to_string(), VMS[2].to_string()]);
+        assert!(memory.get(MIGRATIONS[1]).unwrap().waits.is_none());
+    }
+
     #[tokio::test(start_paused = true)] // M101
     async fn a_store_that_does_not_know_an_open_migration_answers_nothing() {
-        let (zones, memory) = booted(Some((vec![], vec![MIGRATIONS[0]])), true).await;
+        let (zones, memory) = booted(Some((vec![], vec![MIGRATIONS[1]])), true).await;
         assert_eq!((zones.of(VMS[0]), zones.of(VMS[1])), ((false, true), (true, false)));
         let taken = memory.get(MIGRATIONS[0]).unwrap().waits;
         assert_eq!(taken, Some(Taken { autoboot: true, shown: true }));

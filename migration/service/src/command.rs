@@ -99,6 +99,7 @@ impl Service {
             if let Some(refused) = Refused::obstacles(&findings) {
                 return Err(refused.into());
             }
+            self.is_watched_nowhere(vm, target).await?;
             if self.steps == Steps::Own {
                 warnings = findings.warnings;
             }
@@ -177,6 +178,20 @@ impl Service {
             self.records.write(&mut kept, None).await?;
         }
         Ok(done)
+    }
+
+    /// Refuses a begin from or to a node whose copy of the VM was replaced: what is seen there is stopped and hidden.
+    async fn is_watched_nowhere(&self, vm: &Vm, target: Option<Uuid>) -> Result<(), Failed> {
+        let ends = self.records.ends.of_vm(vm.uuid).await?;
+        let nodes = [vm.server, target];
+        match ends.iter().map(|kept| kept.row.cn_uuid).find(|cn| nodes.contains(&Some(*cn))) {
+            None => Ok(()),
+            Some(cn) => {
+                let what = "was replaced there and is not seen gone yet: delete it there";
+                Err(Refused::precondition(&format!("The copy of the instance on {cn} {what}"))
+                    .into())
+            }
+        }
     }
 
     /// Reads the time of a switch. One that nobody would follow is refused.

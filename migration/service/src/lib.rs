@@ -43,6 +43,8 @@ pub mod settings; // the settings in the store
 
 pub mod records; // the records in the store
 
+pub mod ends; // the ends that were replaced
+
 mod params; // the parameters of a request
 
 mod refused; // replies that are no success

@@ -18,10 +18,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
+use super::ends::{KeptEnd, Replaced, Sight};
 use super::refused::Refused;
 use super::runner::is_busy;
 use super::state::Service;
-use migration_core::journal::End;
 use migration_core::record::{Record, State as RecordState, is_over};
 use migration_core::time::Time;
 
@@ -49,9 +49,8 @@ async fn status(State(service): State<Service>) -> Response<Body> {
 
 async fn page(service: &Service) -> Result<Value, Refused> {
     let now = service.clock.now();
-    let all = service.records.all().await?;
-    let alive: Vec<&Record> =
-        all.iter().map(|kept| &kept.record).filter(|record| !is_over(record)).collect();
+    let all = service.records.open_ones().await?;
+    let alive: Vec<&Record> = all.iter().map(|kept| &kept.record).collect();
     let migrations = alive.iter().map(|record| {
         json!({
             "vm_uuid": record.vm_uuid, "id": record.id, "phase": record.phase, "state": record.state,
@@ -62,11 +61,11 @@ async fn page(service: &Service) -> Result<Value, Refused> {
         })
     });
     let migrations: Vec<Value> = migrations.collect();
-    let seen = service.records.seen().await?;
-    let alarms: Vec<String> =
-        all.iter().flat_map(|kept| alarms(&kept.record, now)).map(|it| it.1).collect();
+    let (seen, ends) = (service.records.seen().await?, service.records.ends.all().await?);
+    let alarms: Vec<String> = all_alarms(&alive, &ends, now).into_iter().map(|it| it.1).collect();
+    let replaced: Vec<_> = ends.iter().map(|kept| &kept.row).collect();
     Ok(json!({
-        "alarms": alarms, "migrations": migrations, "rounds_seen": seen,
+        "alarms": alarms, "migrations": migrations, "replaced": replaced, "rounds_seen": seen,
         "steps": format!("{:?}", service.steps).to_lowercase(), "url": *service.url,
         "version": env!("CARGO_PKG_VERSION"),
     }))
@@ -83,6 +82,41 @@ enum Why {
     Hidden,
     Declared,
     Returned,
+    RunsReplaced,
+}
+
+/// What a person has to do something about, of records and of ends that were replaced.
+fn all_alarms(open: &[&Record], ends: &[KeptEnd], now: Time) -> Vec<(Why, String)> {
+    let of_ends = ends.iter().filter_map(|kept| {
+        let is_open = open.iter().any(|record| record.id == kept.row.migration);
+        let (why, text) = of_end(&kept.row, is_open)?;
+        Some((why, format!("{}: {text}", kept.row.vm_uuid)))
+    });
+    open.iter().flat_map(|record| alarms(record, now)).chain(of_ends).collect()
+}
+
+/// The same of an end that was replaced, whose migration is open or not.
+fn of_end(row: &Replaced, is_open: bool) -> Option<(Why, String)> {
+    let Replaced { end, cn_uuid, .. } = row;
+    let back = row.returned.map(|at| {
+        format!("the {end}'s node was declared dead and is back since {at}; its copy was replaced")
+    });
+    match (row.sight, back) {
+        (Sight::Gone, _) => None,
+        (Sight::Runs, _) => {
+            let what = "though it was replaced, and so does the other copy";
+            Some((Why::RunsReplaced, format!("it RUNS on {cn_uuid}, {what}: stop it there")))
+        }
+        (_, Some(back)) => {
+            let what = "and must not be used: finalize, or delete it there";
+            Some((Why::Returned, format!("{back} {what}")))
+        }
+        (_, None) if is_open => {
+            let what = "was declared dead; its copy must not be used";
+            Some((Why::Declared, format!("the {end}'s node {what}")))
+        }
+        (_, None) => None,
+    }
 }
 
 /// What a person has to do something about.
@@ -122,18 +156,6 @@ fn alarms(record: &Record, now: Time) -> Vec<(Why, String)> {
     if hidden > HIDDEN_MS && !is_over(record) {
         tell(Why::Hidden, format!("no copy of it is shown, for {} s", hidden / 1000));
     }
-    for end in [End::Source, End::Target].into_iter().filter(|end| journal.is_replaced(*end)) {
-        if let Some(at) = journal.returned {
-            let what = "its copy was replaced and must not be used: finalize, or delete it there";
-            tell(
-                Why::Returned,
-                format!("the {end}'s node was declared dead and is back since {at}; {what}"),
-            );
-        } else if !is_over(record) {
-            let what = "was declared dead; its copy must not be used";
-            tell(Why::Declared, format!("the {end}'s node {what}"));
-        }
-    }
     alarms
 }
 
@@ -145,7 +167,7 @@ fn held(bytes: Option<u64>) -> String {
 const PREFIX: &str = "migration_service";
 
 /// Name and help of each gauge.
-const GAUGES: [(&str, &str); 15] = [
+const GAUGES: [(&str, &str); 16] = [
     ("migrations_running", "Migrations whose operation runs"),
     ("migrations_queued", "Migrations that wait for their turn"),
     ("migrations_paused", "Migrations that wait for an action"),
@@ -158,6 +180,7 @@ const GAUGES: [(&str, &str); 15] = [
     ("migrations_unfinalized_long", "Migrations that were switched more than 7 days ago"),
     ("migrations_hidden", "Migrations with no copy shown for more than a minute"),
     ("migrations_returned", "Copies that were replaced, and whose node is back"),
+    ("migrations_replaced_running", "Copies that run though they were replaced"),
     ("alarms", "What a person has to do something about"),
     ("rounds_age_seconds", "Since a service that does the rounds was heard of; -1: never"),
     ("store_up", "1 if the store could be read for this page"),
@@ -184,11 +207,12 @@ async fn metrics(State(service): State<Service>) -> Response<Body> {
 }
 
 async fn reading(service: &Service) -> Reading {
-    let (all, seen) = tokio::join!(service.records.all(), service.records.seen());
-    let is_up = all.is_ok() && seen.is_ok();
-    let (all, seen, now) = (all.unwrap_or_default(), seen.unwrap_or_default(), service.clock.now());
-    let alive: Vec<&Record> =
-        all.iter().map(|kept| &kept.record).filter(|record| !is_over(record)).collect();
+    let records = &service.records;
+    let (all, ends, seen) = tokio::join!(records.open_ones(), records.ends.all(), records.seen());
+    let is_up = all.is_ok() && ends.is_ok() && seen.is_ok();
+    let (all, ends) = (all.unwrap_or_default(), ends.unwrap_or_default());
+    let (seen, now) = (seen.unwrap_or_default(), service.clock.now());
+    let alive: Vec<&Record> = all.iter().map(|kept| &kept.record).collect();
     let mut counts: BTreeMap<RecordState, usize> = BTreeMap::new();
     let mut running = 0;
     for record in &alive {
@@ -197,8 +221,7 @@ async fn reading(service: &Service) -> Reading {
     }
     let size = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
     let of = |state| size(counts.get(&state).copied().unwrap_or_default());
-    let alarms: Vec<Why> =
-        all.iter().flat_map(|kept| alarms(&kept.record, now)).map(|it| it.0).collect();
+    let alarms: Vec<Why> = all_alarms(&alive, &ends, now).into_iter().map(|it| it.0).collect();
     let told = |why| size(alarms.iter().filter(|it| **it == why).count());
     let age = seen.map_or(-1000, |seen| now.since(seen));
     Reading([
@@ -214,6 +237,7 @@ async fn reading(service: &Service) -> Reading {
         told(Why::Unfinished),
         told(Why::Hidden),
         told(Why::Returned),
+        told(Why::RunsReplaced),
         size(alarms.len()),
         f64::from(i32::try_from(age / 1000).unwrap_or(i32::MAX)),
         f64::from(u8::from(is_up)),
@@ -242,12 +266,6 @@ mod tests {
     fn what_waits_for_a_person_is_told() {
         let now = Time::parse("2026-02-20T00:00:00Z").unwrap();
         let at = |text: &str| json!([{"type": "progress", "phase": "sync", "state": "successful", "finished_timestamp": text}]);
-        let dead = |returned: Option<&str>, over: bool| {
-            let word = json!({"by": uuid::Uuid::nil(), "at": now});
-            json!({"state": "successful", "phase": "switch", "progress_history": at("2026-02-19T00:00:00.000Z"),
-                "journal": {"target_shown": true, "source_dead": word, "returned": returned, "over": over}})
-        };
-        let today = "2026-02-20T00:00:00.000Z";
         for (fields, want) in [
             (json!({"state": "paused"}), vec![Why::Paused]),
             (
@@ -272,14 +290,34 @@ mod tests {
                 json!({"state": "failed", "journal": {"hidden_since": "2026-02-19T23:58:59.000Z"}}),
                 vec![Why::Failed, Why::Hidden],
             ),
-            (dead(None, false), vec![Why::Declared]),
-            (dead(Some(today), false), vec![Why::Returned]),
-            (dead(None, true), vec![]),
-            (dead(Some(today), true), vec![Why::Returned]),
         ] {
             let told: Vec<Why> =
                 alarms(&record(fields.clone()), now).into_iter().map(|it| it.0).collect();
             assert_eq!(told, want, "{fields}");
+        }
+    }
+
+    #[test] // M58 M121
+    fn an_end_that_was_replaced_is_told_by_what_was_seen_of_it() {
+        let now = Time::parse("2026-02-20T00:00:00Z").unwrap();
+        let id = uuid::Uuid::nil();
+        for (sight, returned, is_open, want) in [
+            (Sight::Silent, None, true, Some(Why::Declared)),
+            (Sight::Silent, None, false, None),
+            (Sight::Silent, Some(now), false, Some(Why::Returned)),
+            (Sight::Unwell, Some(now), true, Some(Why::Returned)),
+            (Sight::Ahead, Some(now), true, Some(Why::Returned)),
+            (Sight::Off, Some(now), true, Some(Why::Returned)),
+            (Sight::Shown, Some(now), false, Some(Why::Returned)),
+            (Sight::Runs, Some(now), true, Some(Why::RunsReplaced)),
+            (Sight::Runs, Some(now), false, Some(Why::RunsReplaced)),
+            (Sight::Gone, Some(now), true, None),
+        ] {
+            let (end, revision, declared) = (migration_core::journal::End::Source, 1, now);
+            let (migration, vm_uuid, cn_uuid) = (id, id, id);
+            let row =
+                Replaced { migration, end, vm_uuid, cn_uuid, revision, declared, returned, sight };
+            assert_eq!(of_end(&row, is_open).map(|it| it.0), want, "{sight:?} {is_open}");
         }
     }
 }

@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 use store::{Batch, Bucket, Error, Etag, Expect, Fence, Marker, Query, Schema, Store};
 use uuid::Uuid;
 
+use super::ends::Ends;
 use migration_core::progress::Latest;
-use migration_core::record::{Filter, Record, is_of_vm};
+use migration_core::record::{Filter, Invalid, Record, State, is_of_vm, is_over};
 use migration_core::time::Time;
 
 /// The deployed service's bucket, and its indexed fields.
 const RECORDS: Schema = Schema {
     bucket: "vmapi_vm_migrations",
-    version: 2,
+    version: 3,
     fields: &[
         "vm_uuid",
         "owner_uuid",
@@ -23,13 +24,19 @@ const RECORDS: Schema = Schema {
         "target_server_uuid",
         "state",
         "created_timestamp",
+        OVER,
     ],
-    lists: &[],
+    lists: &[JOBS],
 };
+/// True of a record that is over, and absent of others, so that they are found without those.
+const OVER: &str = "over";
+/// The ids of the record's operations.
+const JOBS: &str = "jobs";
 
 /// One row per VM that was ever migrated, written with each new record: of two begins at once one loses. It has the
 /// ids of the VM's last records, also of those that have gone.
-const LOCKS: Schema = Schema { bucket: "migration_locks", version: 1, fields: &[], lists: &[] };
+const LOCKS: Schema =
+    Schema { bucket: "migration_locks", version: 2, fields: &[], lists: &["ids"] };
 
 /// So many ids of a VM's records are remembered.
 const MOST_IDS: usize = 64;
@@ -56,6 +63,8 @@ pub struct Kept {
 /// The records.
 #[derive(Clone, Debug)]
 pub struct Records {
+    /// The ends that were replaced.
+    pub ends: Ends,
     store: Store,
     records: Bucket<Value>,
     locks: Bucket<Value>,
@@ -71,6 +80,7 @@ impl Records {
     /// Those of the store.
     pub async fn open(store: &Store) -> Result<Records, Error> {
         Ok(Records {
+            ends: Ends::open(store).await?,
             store: store.clone(),
             records: Bucket::open(store, RECORDS).await?,
             locks: Bucket::open(store, LOCKS).await?,
@@ -90,23 +100,40 @@ impl Records {
         Ok(of_vm.max_by_key(|kept| kept.record.created_timestamp))
     }
 
-    /// Returns the records that a filter admits, the newest first.
+    /// Returns the newest records that a filter admits, the newest first, at most so many of those that are over.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn list(&self, filter: &Filter) -> Result<Vec<Kept>, Error> {
-        let mut query = Query::all();
-        if let Some(vm) = filter.vm_uuid.as_deref().filter(|vm| *vm != "*") {
-            query = query.with("vm_uuid", vm);
+    pub async fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<Kept>, Error> {
+        let is_over = filter.state.as_deref() == Some(State::Aborted.name());
+        let mut query = match is_over {
+            true => Query::all().with("state", State::Aborted.name()),
+            false => open(),
+        };
+        for (field, value) in [("vm_uuid", &filter.vm_uuid), ("owner_uuid", &filter.owner_uuid)] {
+            if let Some(value) = value.as_deref().filter(|value| *value != "*") {
+                query = query.with(field, value);
+            }
         }
-        let mut found = self.found(query).await?;
-        found.retain(|kept| filter.admits(&kept.record));
+        let query = query.by("created_timestamp").descending();
+        let admits = |kept: &Kept| filter.admits(&kept.record);
+        let mut found = self.pages(query, admits, if is_over { limit } else { usize::MAX }).await?;
         found
             .sort_by_key(|kept| std::cmp::Reverse((kept.record.created_timestamp, kept.record.id)));
         Ok(found)
     }
 
-    /// Returns all records, also those that are over.
+    /// Returns the records that are not over.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn open_ones(&self) -> Result<Vec<Kept>, Error> {
+        let mut found = self.found(open()).await?;
+        found.retain(|kept| !is_over(&kept.record));
+        Ok(found)
+    }
+
+    /// Returns all records, also those that are over: no round reads them.
     ///
     /// # Errors
     /// Those of the store.
@@ -119,11 +146,11 @@ impl Records {
     /// # Errors
     /// Those of the store.
     pub async fn of_job(&self, job: Uuid) -> Result<Option<Record>, Error> {
-        let all = self.all().await?;
-        if let Some(kept) = all.into_iter().find(|kept| jobs(&kept.record).any(|it| it == job)) {
+        let of_job = || Query::all().with(JOBS, job.to_string()).limit(1);
+        if let Some(kept) = self.found(of_job()).await?.into_iter().next() {
             return Ok(Some(kept.record));
         }
-        let page = self.past.find(Query::all().with("jobs", job.to_string())).await?;
+        let page = self.past.find(of_job()).await?;
         let mut records = page.records.iter().map(|row| Record::read(&row.value["record"]));
         Ok(records.next().and_then(Result::ok))
     }
@@ -147,12 +174,8 @@ impl Records {
     pub async fn get(&self, id: Uuid) -> Result<Option<Kept>, Error> {
         match self.records.get(&id.to_string()).await {
             Ok(found) => {
-                let corrupt = |why: migration_core::record::Invalid| Error::Corrupt {
-                    bucket: RECORDS.bucket.into(),
-                    key: found.key.clone(),
-                    why: why.to_string(),
-                };
-                let record = Record::read(&found.value).map_err(corrupt)?;
+                let key = found.key.clone();
+                let record = read(found.value).map_err(|why| corrupt(key, &why))?;
                 Ok(Some(Kept { record, etag: found.etag }))
             }
             Err(Error::NotFound { .. }) => Ok(None),
@@ -160,36 +183,36 @@ impl Records {
         }
     }
 
-    /// Returns which of these ids no record has, and none that has gone had.
+    /// Returns which of these ids a record has, or one that has gone had.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn unknown(&self, among: &[Uuid]) -> Result<Vec<Uuid>, Error> {
-        let mut unknown = Vec::new();
+    pub async fn known(&self, among: &[Uuid]) -> Result<Vec<Uuid>, Error> {
+        let mut known = Vec::new();
         for id in among {
             match self.records.get(&id.to_string()).await {
-                Ok(_) => {}
-                Err(Error::NotFound { .. }) => unknown.push(*id),
+                Ok(_) => known.push(*id),
+                Err(Error::NotFound { .. }) => {
+                    let had = Query::all().with("ids", id.to_string()).limit(1);
+                    if !self.locks.find(had).await?.records.is_empty() {
+                        known.push(*id);
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
-        let mut marker: Option<Marker> = None;
-        while !unknown.is_empty() {
-            let query = match marker {
-                Some(marker) => Query::all().after(marker),
-                None => Query::all(),
-            };
-            let page = self.locks.find(query).await?;
-            for row in &page.records {
-                let known = ids(&row.value);
-                unknown.retain(|id| !known.contains(id));
-            }
-            match page.next {
-                Some(next) => marker = Some(next),
-                None => break,
-            }
-        }
-        Ok(unknown)
+        Ok(known)
+    }
+
+    /// Returns true if the record was stored by a version that did not know all fields by which it is found, or that
+    /// kept no rows of its ends.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn is_untidy(&self, kept: &Kept) -> Result<bool, Error> {
+        let stored = self.records.get(&kept.record.id.to_string()).await?.value;
+        let is_found = stored == stored_form(&kept.record);
+        Ok(!is_found || !self.ends.lacking(&kept.record).await?.is_empty())
     }
 
     /// Stores a new record.
@@ -199,7 +222,7 @@ impl Records {
     pub async fn create(&self, record: Record, lock: Lock) -> Result<Kept, Error> {
         let (id, vm) = (record.id.to_string(), record.vm_uuid.to_string());
         let mut batch = Batch::new();
-        self.records.put_in(&mut batch, &id, Expect::Absent, &record.to_json())?;
+        self.records.put_in(&mut batch, &id, Expect::Absent, &stored_form(&record))?;
         let older = lock.1.into_iter().take(MOST_IDS - 1);
         let ids: Vec<Uuid> = std::iter::once(record.id).chain(older).collect();
         let row = json!({"vm_uuid": vm, "id": id, "ids": ids});
@@ -232,7 +255,8 @@ impl Records {
             batch.require(fence);
         }
         let (id, expect) = (kept.record.id.to_string(), Expect::Etag(kept.etag.clone()));
-        self.records.put_in(&mut batch, &id, expect, &kept.record.to_json())?;
+        self.records.put_in(&mut batch, &id, expect, &stored_form(&kept.record))?;
+        self.ends.need_in(&mut batch, &kept.record).await?;
         let mut etags = self.commit(batch, &kept.record).await?;
         kept.etag = etags.swap_remove(0).ok_or(Error::Unavailable { why: "no etag".into() })?;
         Ok(())
@@ -244,15 +268,20 @@ impl Records {
     /// Those of the store.
     pub async fn overwrite(&self, record: &Record) -> Result<(), Error> {
         let id = record.id.to_string();
-        self.records.put(&id, Expect::Anything, &record.to_json()).await.map(drop)
+        self.records.put(&id, Expect::Anything, &stored_form(record)).await.map(drop)
     }
 
     /// Removes a record, if nobody has changed it since it was read. Its operations are remembered until
-    /// another record of the VM goes.
+    /// another record of the VM goes, and its replaced ends for as long as something may be left of them.
     ///
     /// # Errors
     /// As [`Records::write`].
-    pub async fn remove(&self, kept: &Kept, fence: Option<&Fence>) -> Result<(), Error> {
+    pub async fn remove(
+        &self,
+        kept: &Kept,
+        fence: Option<&Fence>,
+        rest: Rest,
+    ) -> Result<(), Error> {
         let mut batch = Batch::new();
         if let Some(fence) = fence {
             batch.require(fence);
@@ -262,6 +291,10 @@ impl Records {
         let jobs: Vec<Uuid> = jobs(&kept.record).collect();
         let row = json!({"jobs": jobs, "record": kept.record.to_json()});
         self.past.put_in(&mut batch, &kept.record.vm_uuid.to_string(), Expect::Anything, &row)?;
+        match rest {
+            Rest::Stays => self.ends.stay_in(&mut batch, &kept.record).await?,
+            Rest::Gone => self.ends.go_in(&mut batch, &kept.record).await?,
+        }
         match self.store.commit(batch).await {
             Err(Error::UnknownOutcome { why }) => match self.get(kept.record.id).await? {
                 None => Ok(()),
@@ -341,6 +374,16 @@ impl Records {
 
     /// Returns the records of a query. Those that cannot be read are in the log.
     async fn found(&self, query: Query) -> Result<Vec<Kept>, Error> {
+        self.pages(query, |_| true, usize::MAX).await
+    }
+
+    /// Returns at most so many records of a query, of those that are wanted.
+    async fn pages(
+        &self,
+        query: Query,
+        is_wanted: impl Fn(&Kept) -> bool,
+        limit: usize,
+    ) -> Result<Vec<Kept>, Error> {
         let (mut found, mut marker): (Vec<Kept>, Option<Marker>) = (Vec::new(), None);
         loop {
             let page = match marker {
@@ -352,19 +395,61 @@ impl Records {
                 tracing::error!(reason = %unreadable, "a record cannot be read");
             }
             for row in page.records {
-                match Record::read(&row.value) {
+                match read(row.value) {
                     Ok(record) => found.push(Kept { record, etag: row.etag }),
                     Err(why) => {
                         tracing::error!(id = row.key, reason = %why, "a record cannot be read")
                     }
                 }
             }
-            match page.next {
+            found.retain(&is_wanted);
+            match page.next.filter(|_| found.len() < limit) {
                 Some(next) => marker = Some(next),
-                None => return Ok(found),
+                None => {
+                    found.truncate(limit);
+                    return Ok(found);
+                }
             }
         }
     }
+}
+
+/// What is left on the nodes of a migration whose record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing.
+    Gone,
+    /// Copies that were replaced may be.
+    Stays,
+}
+
+/// Those that are not over.
+fn open() -> Query {
+    Query::all().with(OVER, Value::Null)
+}
+
+/// A record with the fields by which alone it is found.
+fn stored_form(record: &Record) -> Value {
+    let mut stored = record.to_json();
+    let jobs: Vec<Uuid> = jobs(record).collect();
+    if !jobs.is_empty() {
+        stored[JOBS] = json!(jobs);
+    }
+    if is_over(record) {
+        stored[OVER] = json!(true);
+    }
+    stored
+}
+
+fn read(mut stored: Value) -> Result<Record, Invalid> {
+    if let Some(fields) = stored.as_object_mut() {
+        fields.retain(|name, _| name != JOBS && name != OVER);
+    }
+    Record::read(&stored)
+}
+
+fn corrupt(key: String, why: &Invalid) -> Error {
+    Error::Corrupt { bucket: RECORDS.bucket.into(), key, why: why.to_string() }
 }
 
 /// The ids of a record's operations, and of the one that waits for its turn.

@@ -17,7 +17,7 @@ use serde_json::json;
 use simnode::node::Zfs;
 use tokio::time::sleep;
 
-use crate::world::{VM, World, secret};
+use crate::world::{MIGRATION, VM, World, secret};
 
 const SERVICE: &str = "service.example";
 
@@ -27,8 +27,8 @@ fn service(world: &World, replaced: bool) -> Arc<AtomicUsize> {
     let counted = Arc::clone(&asked);
     let answer = move || async move {
         counted.fetch_add(1, Ordering::SeqCst);
-        let vms = if replaced { vec![VM] } else { vec![] };
-        axum::Json(json!({ "replaced": vms }))
+        let replaced = if replaced { vec![MIGRATION] } else { vec![] };
+        axum::Json(json!({ "replaced": replaced, "known": [MIGRATION] }))
     };
     let routes = Router::new().route("/agents/{cn}/replaced", get(answer));
     let verifier = Arc::new(Verifier::new(secret(), "migration-service", [9; 32]));

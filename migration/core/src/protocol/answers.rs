@@ -75,14 +75,11 @@ pub struct Progress {
 /// What the service answers to an agent whose node comes back, or was cut off (`GET /agents/CN/replaced?open=ID,…`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
-    /// The VMs whose copies on that node were replaced.
+    /// The migrations in which copies on that node were replaced.
     pub replaced: Vec<Uuid>,
-    /// The migrations that they were replaced in; none: the service is of an earlier version.
-    #[serde(default)]
-    pub migrations: Option<Vec<Uuid>>,
-    /// Which of the migrations that the agent has open the service does not know and never knew.
-    #[serde(default)]
-    pub unknown: Vec<Uuid>,
+    /// Which of the migrations that the agent has open the service knows or knew. Of others it says nothing: its store
+    /// is empty, or older than they are.
+    pub known: Vec<Uuid>,
 }
 
 /// A node and its agent.

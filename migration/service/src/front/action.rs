@@ -20,6 +20,7 @@ use crate::asked::{Asked, lower_uuid, overrides};
 use crate::begin::Vm;
 use crate::command::Done;
 use crate::params::Params;
+use crate::records::Rest;
 use crate::refused::Refused;
 use crate::runner::let_go;
 use crate::state::Steps;
@@ -191,7 +192,7 @@ impl Front {
         if service.steps == Steps::External {
             service.peers.delete_task(record.source_server_uuid, vm).await?;
             if let Some(kept) = service.records.get(id).await? {
-                service.records.remove(&kept, None).await?;
+                service.records.remove(&kept, None, Rest::Stays).await?;
                 let_go(service, &kept.record).await;
             }
             return done();

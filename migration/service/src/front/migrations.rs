@@ -17,13 +17,16 @@ use super::pass;
 use super::shared::Front;
 use crate::asked::Asked;
 use crate::params::Params;
-use crate::records::Kept;
+use crate::records::{Kept, Rest};
 use crate::refused::Refused;
 use crate::runner::let_go;
 use crate::verify::verify as compare;
 use migration_core::limits::{Turn, turns};
 use migration_core::permit::permit_reading;
 use migration_core::record::{Filter, Record, State as RecordState};
+
+/// So many records that are over are listed at once.
+const MOST_LISTED: usize = 1000;
 
 /// Answers `GET /migrations`.
 pub async fn all(State(front): State<Front>, request: Request) -> Response<Body> {
@@ -81,7 +84,17 @@ impl Front {
             created_timestamp: text("created_timestamp"),
             data_version: text("data_version"),
         };
-        let found = self.service.records.list(&filter).await?;
+        let limit = match params.as_sent("limit") {
+            Some(text) => {
+                let limit = text.parse().ok().filter(|limit| (1..=MOST_LISTED).contains(limit));
+                limit.ok_or_else(|| Refused::parameter("limit", "Invalid limit"))?
+            }
+            None => MOST_LISTED,
+        };
+        let mut found = self.service.records.list(&filter, limit).await?;
+        if params.as_sent("limit").is_some() {
+            found.truncate(limit);
+        }
         let waits = self.waits(found.iter().map(|kept| &kept.record)).await?;
         let shown = found.iter().map(|kept| self.shown(&kept.record, &waits, params));
         ok(&Value::Array(shown.collect()))
@@ -95,7 +108,7 @@ impl Front {
         if shown.all(|record| record.state != RecordState::Queued) {
             return Ok(BTreeMap::new());
         }
-        let all = self.service.records.all().await?;
+        let all = self.service.records.open_ones().await?;
         let settings = self.service.settings.read().await?;
         let reason = |(id, turn)| match turn {
             Turn::Now => None,
@@ -117,7 +130,7 @@ impl Front {
     async fn remove(&self, vm: &str) -> Answer {
         let kept = self.service.records.of_vm(uuid(vm)?).await?;
         let kept = kept.ok_or_else(|| Refused::not_found("migration not found"))?;
-        self.service.records.remove(&kept, None).await?;
+        self.service.records.remove(&kept, None, Rest::Stays).await?;
         let_go(&self.service, &kept.record).await;
         let (vm, id) = (kept.record.vm_uuid, kept.record.id);
         tracing::warn!(%vm, %id, "a migration's record was removed by hand");

@@ -18,10 +18,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::answer::{ok, respond, uuid};
+use crate::runner::is_returned;
 use crate::state::Service;
-use migration_core::journal::End;
 use migration_core::protocol::Replaced;
-use migration_core::record::Record;
 
 /// What is signed for this service is signed for this name.
 pub const AUDIENCE: &str = "migration-service";
@@ -50,36 +49,28 @@ async fn replaced(
         let cn = uuid(&cn)?;
         let ids = open.open.split(',').filter(|id| !id.is_empty());
         let open = ids.map(uuid).collect::<Result<Vec<_>, _>>()?;
-        let unknown = service.records.unknown(&open).await?;
-        if !unknown.is_empty() {
-            tracing::error!(%cn, ?unknown, "a node has migrations open that the store does not know");
-        }
-        let (mut replaced, mut migrations) = (Vec::new(), Vec::new());
-        for mut kept in service.records.all().await? {
-            if !is_replaced(&kept.record, cn) {
-                continue;
-            }
-            replaced.push(kept.record.vm_uuid);
-            migrations.push(kept.record.id);
-            if kept.record.journal.returned.is_none() {
-                tracing::error!(%cn, vm = %kept.record.vm_uuid, "a node that was declared dead is back");
-                kept.record.journal.returned = Some(service.clock.now());
-                // Where a round has changed it meanwhile, the agent asks again when it starts.
-                if let Err(error) = service.records.write(&mut kept, None).await {
-                    tracing::warn!(reason = %error, "people are not told that it is back");
+        let mut known = service.records.known(&open).await?;
+        let mut replaced = Vec::new();
+        for mut kept in service.records.ends.of_cn(cn).await? {
+            replaced.push(kept.row.migration);
+            if kept.row.returned.is_none() {
+                kept.row.returned = Some(service.clock.now());
+                // Where a look has changed it meanwhile, the agent asks again.
+                let told = async {
+                    service.records.ends.write(&mut kept, None).await?;
+                    is_returned(&service, &kept, None).await
+                };
+                if let Err(why) = told.await {
+                    tracing::warn!(?why, "people are not told that it is back");
                 }
             }
         }
-        ok(&json!(Replaced { replaced, migrations: Some(migrations), unknown }))
+        known.extend(replaced.iter().filter(|id| !known.contains(id)).copied().collect::<Vec<_>>());
+        let unknown: Vec<&Uuid> = open.iter().filter(|id| !known.contains(id)).collect();
+        if !unknown.is_empty() {
+            tracing::error!(%cn, ?unknown, "a node has migrations open that the store does not know");
+        }
+        ok(&json!(Replaced { replaced, known }))
     };
     respond(answer.await)
-}
-
-/// Returns true if the copy on this node is not to be used again.
-fn is_replaced(record: &Record, cn: Uuid) -> bool {
-    let is_on = |end: End| match end {
-        End::Source => record.source_server_uuid == cn,
-        End::Target => record.target_server_uuid == Some(cn),
-    };
-    [End::Source, End::Target].into_iter().any(|end| is_on(end) && record.journal.is_replaced(end))
 }

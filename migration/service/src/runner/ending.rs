@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::order::{Failed, order};
 use super::tickets;
 use crate::command::message;
-use crate::records::Kept;
+use crate::records::{Kept, Rest};
 use crate::state::Service;
 use migration_core::journal::End;
 use migration_core::machine::{After, Ending, Reason, follow, settle, stall, start};
@@ -57,7 +57,10 @@ pub async fn end(
     }
     kept.record.journal.finalize = false;
     match settle(&mut kept.record, ending.clone(), now) {
-        After::Goes => service.records.remove(kept, Some(fence)).await?,
+        After::Goes => service.records.remove(kept, Some(fence), Rest::Gone).await?,
+        After::Over if kept.record.journal.over => {
+            service.records.remove(kept, Some(fence), Rest::Stays).await?;
+        }
         After::Over => service.records.write(kept, Some(fence)).await?,
         After::Stays => {
             let is_enough = rule.judge(&kept.record) != Verdict::Again;

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::drive::drive;
 use super::order::Failed;
+use super::returned::watch;
 use super::timers::look;
 use crate::state::Service;
 
@@ -36,9 +37,10 @@ pub async fn lead(service: Service, store: Store, term: Duration) {
     let work = |fence| {
         let service = &service;
         async move {
-            // Both arms hold nothing that the other needs: the one that is dropped stops where it is.
+            // No arm holds what another needs: those that are dropped stop where they are.
             tokio::select! {
                 () = seen(service, term / 3) => {}
+                () = watch(service, &fence) => {}
                 () = worked(service, &fence) => {}
             }
         }

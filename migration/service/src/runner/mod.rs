@@ -18,6 +18,8 @@ mod timers;
 
 mod drive;
 
+mod returned; // ends that were replaced
+
 mod ending;
 
 mod carry;
@@ -34,4 +36,5 @@ mod observe;
 
 pub use ending::is_busy;
 pub use lead::{TERM, lead};
+pub use returned::is_returned;
 pub use tickets::let_go;

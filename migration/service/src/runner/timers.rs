@@ -19,14 +19,14 @@ use crate::records::Kept;
 use crate::state::Service;
 use migration_core::limits::{Settings, Turn, turns};
 use migration_core::machine::{Action, Call, admit, start};
-use migration_core::record::{Phase, Record, State, is_over};
+use migration_core::record::{Phase, Record, State};
 use migration_core::schedule::{Due, due};
 use migration_core::time::Time;
 
 /// What the last sync took is what the next one is expected to take, at least this.
 const SHORTEST_SYNC_MS: i64 = 10_000;
 
-/// Looks at all records: starts those whose turn it is, and does what is due. Returns those that run.
+/// Looks at the records that are not over: starts those whose turn it is, and does what is due. Returns those that run.
 ///
 /// # Errors
 /// Those of the store.
@@ -37,8 +37,8 @@ pub async fn look(
 ) -> Result<Vec<Uuid>, Failed> {
     let settings = service.settings.read().await?;
     let now = service.clock.now();
-    let mut all = service.records.all().await?;
-    for kept in all.iter_mut().filter(|kept| !is_over(&kept.record)) {
+    let mut all = service.records.open_ones().await?;
+    for kept in &mut all {
         if let Some(action) = by_clock(&kept.record, &settings, now) {
             keep(service, fence, kept, |record| take(record, action, now)).await?;
         }

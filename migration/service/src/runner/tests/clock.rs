@@ -216,7 +216,7 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
     let taken = import(&service.records, &from, operators, forced).await.unwrap();
     assert_eq!(of_running(taken), Taken::New);
     let kept = old.records.get(running.id).await.unwrap().unwrap();
-    old.records.remove(&kept, None).await.unwrap();
+    old.records.remove(&kept, None, crate::records::Rest::Stays).await.unwrap();
     // One that nobody can read stops no other.
     let stranger = Uuid::from_u128(77);
     world.centre().unknown = Some(stranger);

@@ -8,6 +8,8 @@
 
 mod words;
 
+mod replaced; // nodes that were declared dead, and were not
+
 mod cnapi; // what a migration asks of CNAPI
 
 mod placed;

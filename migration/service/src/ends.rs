@@ -1,0 +1,244 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Ends of migrations whose node was declared dead and whose copy was replaced by the other one: rows of a bucket of
+//! their own, which outlive the record. A row ends when its copy was seen gone.
+
+use serde::{Deserialize, Serialize};
+use store::{Batch, Bucket, Error, Etag, Expect, Fence, Marker, Query, Schema, Store};
+use uuid::Uuid;
+
+use migration_core::journal::End;
+use migration_core::record::Record;
+use migration_core::time::Time;
+
+const ENDS: Schema =
+    Schema { bucket: "migration_ends", version: 1, fields: &["cn_uuid", "vm_uuid"], lists: &[] };
+
+/// An end that was replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// The migration.
+    pub migration: Uuid,
+    /// Which of its ends.
+    pub end: End,
+    /// The VM.
+    pub vm_uuid: Uuid,
+    /// The node that was declared dead.
+    pub cn_uuid: Uuid,
+    /// The highest revision with which its agent may have been asked. Where the record is there, the record's counts.
+    pub revision: u64,
+    /// When the node was declared dead.
+    pub declared: Time,
+    /// When it was first seen alive after that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<Time>,
+    /// What was seen last.
+    pub sight: Sight,
+}
+
+/// What was seen of a copy that was replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sight {
+    /// The node gives no sign of life.
+    Silent,
+    /// Its agent cannot say what is true of the copy.
+    Unwell,
+    /// Its agent has heard a later revision than the store has.
+    Ahead,
+    /// It is stopped and hidden, and does not boot with its node.
+    Off,
+    /// It does not run, but it is shown or boots with its node.
+    Shown,
+    /// It runs.
+    Runs,
+    /// It is not there any more.
+    Gone,
+}
+
+impl Replaced {
+    /// Returns the ends of a record that were replaced.
+    pub fn of(record: &Record) -> Vec<Replaced> {
+        let journal = &record.journal;
+        let both = [
+            (End::Source, Some(record.source_server_uuid), &journal.source_dead),
+            (End::Target, record.target_server_uuid, &journal.target_dead),
+        ];
+        let replaced = both.into_iter().filter(|(end, ..)| journal.is_replaced(*end));
+        let rows = replaced.filter_map(|(end, cn, word)| {
+            Some(Replaced {
+                migration: record.id,
+                end,
+                vm_uuid: record.vm_uuid,
+                cn_uuid: cn?,
+                revision: journal.revision,
+                declared: word.as_ref()?.at,
+                returned: journal.returned,
+                sight: Sight::Silent,
+            })
+        });
+        rows.collect()
+    }
+
+    fn key(&self) -> String {
+        format!("{}-{}", self.migration, self.end)
+    }
+}
+
+/// A row and the version that was read.
+#[derive(Clone, Debug)]
+pub struct KeptEnd {
+    /// The row.
+    pub row: Replaced,
+    etag: Etag,
+}
+
+/// The rows.
+#[derive(Clone, Debug)]
+pub struct Ends(Store, Bucket<Replaced>);
+
+impl Ends {
+    /// Opens the bucket.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn open(store: &Store) -> Result<Ends, Error> {
+        Ok(Ends(store.clone(), Bucket::open(store, ENDS).await?))
+    }
+
+    /// Returns all rows.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn all(&self) -> Result<Vec<KeptEnd>, Error> {
+        self.found(Query::all()).await
+    }
+
+    /// Returns those of a node.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn of_cn(&self, cn: Uuid) -> Result<Vec<KeptEnd>, Error> {
+        self.found(Query::all().with("cn_uuid", cn.to_string())).await
+    }
+
+    /// Returns those of a VM.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn of_vm(&self, vm: Uuid) -> Result<Vec<KeptEnd>, Error> {
+        self.found(Query::all().with("vm_uuid", vm.to_string())).await
+    }
+
+    /// Returns the rows that a record needs and that are not there.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn lacking(&self, record: &Record) -> Result<Vec<Replaced>, Error> {
+        let mut lacking = Vec::new();
+        for row in Replaced::of(record) {
+            match self.1.get(&row.key()).await {
+                Err(Error::NotFound { .. }) => lacking.push(row),
+                found => drop(found?),
+            }
+        }
+        Ok(lacking)
+    }
+
+    /// Adds to a batch the rows that a record needs and that are not there.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn need_in(&self, batch: &mut Batch, record: &Record) -> Result<(), Error> {
+        for row in self.lacking(record).await? {
+            self.1.put_in(batch, &row.key(), Expect::Absent, &row)?;
+        }
+        Ok(())
+    }
+
+    /// Adds to a batch, in which a record goes, the rows that stay behind.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn stay_in(&self, batch: &mut Batch, record: &Record) -> Result<(), Error> {
+        for mut row in Replaced::of(record) {
+            let (key, mut expect) = (row.key(), Expect::Absent);
+            match self.1.get(&key).await {
+                Ok(found) => {
+                    row.revision = row.revision.max(found.value.revision);
+                    (row.returned, row.sight) = (found.value.returned, found.value.sight);
+                    expect = Expect::Etag(found.etag);
+                }
+                Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            self.1.put_in(batch, &key, expect, &row)?;
+        }
+        Ok(())
+    }
+
+    /// Adds to a batch that the rows of a record go: nothing is left of its copies.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn go_in(&self, batch: &mut Batch, record: &Record) -> Result<(), Error> {
+        for row in Replaced::of(record) {
+            match self.1.get(&row.key()).await {
+                Ok(found) => self.1.delete_in(batch, &row.key(), Expect::Etag(found.etag))?,
+                Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a row that was changed, if nobody else has changed it since it was read.
+    ///
+    /// # Errors
+    /// [`Error::EtagConflict`], [`Error::Fenced`], and those of the store.
+    pub async fn write(&self, kept: &mut KeptEnd, fence: Option<&Fence>) -> Result<(), Error> {
+        let mut batch = Batch::new();
+        if let Some(fence) = fence {
+            batch.require(fence);
+        }
+        let expect = Expect::Etag(kept.etag.clone());
+        self.1.put_in(&mut batch, &kept.row.key(), expect, &kept.row)?;
+        let mut etags = self.0.commit(batch).await?;
+        kept.etag = etags.pop().flatten().ok_or(Error::Unavailable { why: "no etag".into() })?;
+        Ok(())
+    }
+
+    /// Ends a row: its copy is gone.
+    ///
+    /// # Errors
+    /// As [`Ends::write`].
+    pub async fn end(&self, kept: &KeptEnd, fence: &Fence) -> Result<(), Error> {
+        let mut batch = Batch::new();
+        batch.require(fence);
+        self.1.delete_in(&mut batch, &kept.row.key(), Expect::Etag(kept.etag.clone()))?;
+        self.0.commit(batch).await.map(drop)
+    }
+
+    async fn found(&self, query: Query) -> Result<Vec<KeptEnd>, Error> {
+        let (mut found, mut marker): (Vec<KeptEnd>, Option<Marker>) = (Vec::new(), None);
+        loop {
+            let page = match marker {
+                Some(marker) => query.clone().after(marker),
+                None => query.clone(),
+            };
+            let page = self.1.find(page).await?;
+            // A row that is not read is a copy that nobody watches.
+            if let Some(unreadable) = page.unreadable.into_iter().next() {
+                return Err(unreadable);
+            }
+            let rows = page.records.into_iter();
+            found.extend(rows.map(|row| KeptEnd { row: row.value, etag: row.etag }));
+            match page.next {
+                Some(next) => marker = Some(next),
+                None => return Ok(found),
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Ends that were replaced are looked at for as long as their copy may be there: once a minute, also when the record
+//! has gone. The moment that a node answers its copy is stopped and hidden.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use store::Fence;
+use tokio::time::sleep;
+
+use super::ending::is_busy;
+use super::observe::is_old;
+use super::order::Failed;
+use crate::ends::{KeptEnd, Sight};
+use crate::records::Rest;
+use crate::state::Service;
+use migration_core::machine::Node;
+use migration_core::protocol::{About, Observe, Order, State, What};
+use migration_core::record::is_over;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(60);
+/// So many nodes are asked at once.
+const AT_ONCE: usize = 16;
+/// The longest that an order is waited for in one look, in parts of what an agent waits.
+const WAIT_MS: u64 = 10_000;
+const PARTS: usize = 3;
+
+/// Looks at all ends that were replaced, again and again, until the lease is found to be lost.
+pub async fn watch(service: &Service, fence: &Fence) {
+    while let Err(why) = tidy(service, fence).await {
+        if why == Failed::Fenced {
+            return;
+        }
+        tracing::warn!(?why, "records of an earlier version are left as they are");
+        sleep(LOOK).await;
+    }
+    loop {
+        match service.records.ends.all().await {
+            Ok(ends) => {
+                let looks = stream::iter(ends).for_each_concurrent(AT_ONCE, |mut kept| async move {
+                    if let Err(why) = look(service, fence, &mut kept).await {
+                        let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
+                        tracing::warn!(%vm, %cn, ?why, "a copy that was replaced is looked at again");
+                    }
+                });
+                looks.await;
+            }
+            Err(error) => {
+                tracing::error!(reason = %error, "nobody looks at copies that were replaced");
+            }
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Records of earlier versions that are over and stayed for a dead node's sake go, and their rows stay.
+async fn tidy(service: &Service, fence: &Fence) -> Result<(), Failed> {
+    for mut kept in service.records.all().await? {
+        if kept.record.journal.over {
+            service.records.remove(&kept, Some(fence), Rest::Stays).await?;
+        } else if service.records.is_untidy(&kept).await? {
+            match service.records.write(&mut kept, Some(fence)).await.map_err(Failed::from) {
+                Ok(()) | Err(Failed::Lost) => {} // who wrote it meanwhile has done it
+                Err(why) => return Err(why),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Looks at one.
+async fn look(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<(), Failed> {
+    let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
+    if !service.agents.is_alive(cn).await {
+        return note(service, fence, kept, Sight::Silent).await;
+    }
+    let other = service.records.of_vm(vm).await?.filter(|it| it.record.id != kept.row.migration);
+    if let Some(other) = other
+        && [other.record.source_server_uuid]
+            .into_iter()
+            .chain(other.record.target_server_uuid)
+            .any(|it| it == cn)
+    {
+        tracing::error!(%vm, %cn, id = %other.record.id, "a later migration has the copy that was replaced");
+        return Ok(());
+    }
+    let about = about(service, fence, kept).await?;
+    for part in 0..PARTS {
+        let observed = match service.agents.observe(cn, &Observe { about }).await {
+            Ok(observed) => observed.node,
+            Err(error) if is_old(&error) => return note(service, fence, kept, Sight::Ahead).await,
+            Err(_) => return note(service, fence, kept, Sight::Unwell).await,
+        };
+        let sight = sight(&observed);
+        note(service, fence, kept, sight).await?;
+        match sight {
+            Sight::Gone => return gone(service, fence, kept, about).await,
+            Sight::Off if observed.held => return Ok(()),
+            _ if part + 1 == PARTS => return Ok(()),
+            _ => keep_down(service, kept, about, &observed).await,
+        }
+    }
+    Ok(())
+}
+
+/// Returns what the agent is asked with: a revision that is higher than any before, and stored.
+async fn about(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<About, Failed> {
+    let row = &kept.row;
+    let (migration, vm, end) = (row.migration, row.vm_uuid, row.end);
+    let revision = match service.records.get(migration).await? {
+        Some(record) if is_busy(&record.record) => record.record.journal.revision, // each round raises it
+        Some(mut record) if !is_over(&record.record) => {
+            record.record.journal.revision += 1;
+            service.records.write(&mut record, Some(fence)).await?;
+            record.record.journal.revision
+        }
+        _ => {
+            kept.row.revision += 1;
+            service.records.ends.write(kept, Some(fence)).await?;
+            kept.row.revision
+        }
+    };
+    Ok(About { migration, revision, vm, end })
+}
+
+fn sight(node: &Node) -> Sight {
+    match &node.copy {
+        None => Sight::Gone,
+        Some(copy) if copy.running => Sight::Runs,
+        Some(copy) if copy.is_off() => Sight::Off,
+        Some(_) => Sight::Shown,
+    }
+}
+
+/// Orders the copy stopped and hidden; net-agent is held first, which would delete the NICs of what it does not see.
+async fn keep_down(service: &Service, kept: &KeptEnd, about: About, node: &Node) {
+    let Some(copy) = &node.copy else { return };
+    let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
+    let orders = [
+        (!node.held, What::Hold),
+        (copy.autoboot, What::Autoboot { on: false }),
+        (copy.running, What::Stop),
+        (!copy.hidden, What::Hide),
+    ];
+    tracing::error!(%vm, %cn, "was replaced on another node: it is ordered to stop and to hide");
+    for (_, what) in orders.into_iter().filter(|(is_needed, _)| *is_needed) {
+        let order = Order { about, wait_ms: WAIT_MS, order: what };
+        for _ in 0..PARTS {
+            match service.agents.order(cn, &order).await.map(|doing| doing.state) {
+                Ok(State::Running) => continue,
+                Ok(State::Done) => {}
+                Ok(State::Failed { error, .. }) => {
+                    tracing::warn!(%vm, %cn, order = ?order.order, reason = error, "not done");
+                }
+                Err(error) => {
+                    tracing::warn!(%vm, %cn, order = ?order.order, reason = %error, "not done");
+                }
+            }
+            break;
+        }
+    }
+}
+
+/// Keeps what was seen. That a node is back is known to its record too: from then on silence is no death.
+async fn note(
+    service: &Service,
+    fence: &Fence,
+    kept: &mut KeptEnd,
+    sight: Sight,
+) -> Result<(), Failed> {
+    let now = service.clock.now();
+    let is_back = sight != Sight::Silent && kept.row.returned.is_none();
+    if sight == kept.row.sight && !is_back {
+        return Ok(());
+    }
+    kept.row.sight = sight;
+    if is_back {
+        kept.row.returned = Some(now);
+    }
+    service.records.ends.write(kept, Some(fence)).await?;
+    if is_back {
+        is_returned(service, kept, Some(fence)).await?;
+    }
+    Ok(())
+}
+
+/// Writes into the record, where there is one, that a node which was declared dead is back.
+///
+/// # Errors
+/// Those of the store.
+pub async fn is_returned(
+    service: &Service,
+    kept: &KeptEnd,
+    fence: Option<&Fence>,
+) -> Result<(), Failed> {
+    let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
+    tracing::error!(%cn, %vm, "a node that was declared dead is back");
+    let Some(mut record) = service.records.get(kept.row.migration).await? else { return Ok(()) };
+    if record.record.journal.returned.is_none() {
+        record.record.journal.returned = kept.row.returned;
+        service.records.write(&mut record, fence).await?;
+    }
+    Ok(())
+}
+
+/// The copy is gone. While its record is there the row stays; then the agent forgets it, and so does the service.
+async fn gone(
+    service: &Service,
+    fence: &Fence,
+    kept: &KeptEnd,
+    about: About,
+) -> Result<(), Failed> {
+    if service.records.get(kept.row.migration).await?.is_some_and(|it| !is_over(&it.record)) {
+        return Ok(());
+    }
+    let order = Order { about, wait_ms: WAIT_MS, order: What::Over };
+    service.agents.order(kept.row.cn_uuid, &order).await?;
+    Ok(service.records.ends.end(kept, fence).await?)
+}

@@ -1,0 +1,111 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Copies on nodes that were declared dead, and were not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pretty_assertions::assert_eq;
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::node::{ONE, TWO, VM};
+use super::story::beside;
+use super::words::page;
+use super::world::World;
+use migration_core::machine::Copy;
+use migration_core::record::State;
+
+/// A minute's look, and what the orders take.
+const LOOKED: Duration = Duration::from_secs(75);
+
+fn copy(world: &Arc<World>, cn: Uuid) -> Copy {
+    world.centre().hosts[&cn].copy.clone().unwrap()
+}
+
+/// The source was cut off while its copy ran, and the target was switched to by an operator's word.
+async fn cut_off(world: &Arc<World>) {
+    world.synced().await;
+    world.centre().hosts.get_mut(&ONE).unwrap().is_silent = true;
+    assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+    let record = world.settled().await.unwrap();
+    assert_eq!(record.state, State::Successful, "{:?}", record.error);
+    let copy = copy(world, ONE);
+    assert!(copy.running && copy.autoboot && !copy.hidden, "it was only cut off: {copy:?}");
+}
+
+fn answers(world: &Arc<World>) {
+    world.centre().hosts.get_mut(&ONE).unwrap().is_silent = false;
+}
+
+#[tokio::test(start_paused = true)] // M120
+async fn a_copy_that_was_replaced_is_stopped_and_hidden_within_a_minute_of_its_node_s_return() {
+    let world = World::new(true);
+    beside(&world, async {
+        cut_off(&world).await;
+        answers(&world);
+        sleep(LOOKED).await;
+        assert!(copy(&world, ONE).is_off(), "{:?}", copy(&world, ONE));
+        assert!(world.centre().hosts[&ONE].held, "net-agent would delete its NICs");
+        assert!(copy(&world, TWO).running && !copy(&world, TWO).hidden);
+        // Again, when somebody starts it by hand.
+        world.centre().hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap().running = true;
+        sleep(LOOKED).await;
+        assert!(copy(&world, ONE).is_off());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)] // M120 M121
+async fn it_is_watched_after_finalize_until_it_is_gone() {
+    let world = World::new(true);
+    beside(&world, async {
+        cut_off(&world).await;
+        let (status, body) = world.act(&format!("finalize&force=true&source_dead={ONE}")).await;
+        assert_eq!(status, 200, "{body}");
+        assert!(world.settled().await.is_none(), "the record has gone");
+        sleep(Duration::from_secs(2 * 3600)).await;
+        answers(&world);
+        sleep(LOOKED).await;
+        assert!(copy(&world, ONE).is_off(), "{:?}", copy(&world, ONE));
+        assert!(page(&world, "/status").await.contains("is back since"));
+        assert!(page(&world, "/metrics").await.contains("migration_service_migrations_returned 1"));
+        assert!(world.centre().hosts[&ONE].over.is_empty());
+        // Somebody deletes it there.
+        world.centre().hosts.get_mut(&ONE).unwrap().copy = None;
+        sleep(LOOKED).await;
+        assert_eq!(world.centre().hosts[&ONE].over.len(), 1);
+        let observed = world.centre().hosts[&ONE].observed;
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(world.centre().hosts[&ONE].observed, observed, "nothing is left to look at");
+    })
+    .await;
+    assert!(page(&world, "/metrics").await.contains("migration_service_migrations_returned 0"));
+    assert!(copy(&world, TWO).running && !copy(&world, TWO).hidden);
+}
+
+#[tokio::test(start_paused = true)] // M121
+async fn a_copy_that_runs_though_it_was_replaced_is_an_alarm_that_pages() {
+    let world = World::new(true);
+    beside(&world, async {
+        cut_off(&world).await;
+        let state =
+            migration_core::protocol::State::Failed { error: "vmadm is busy".into(), fatal: false };
+        let fails = super::node::Fails { name: "stop", state, times: 3, moved: |_| (0, 0) };
+        world.centre().hosts.get_mut(&ONE).unwrap().fails = Some(fails);
+        answers(&world);
+        sleep(LOOKED).await;
+        assert!(copy(&world, ONE).running);
+        let metrics = page(&world, "/metrics").await;
+        assert!(metrics.contains("migration_service_migrations_replaced_running 1"), "{metrics}");
+        let status = page(&world, "/status").await;
+        assert!(status.contains(&format!("{VM}: it RUNS on {ONE}")), "{status}");
+        sleep(4 * LOOKED).await;
+        let metrics = page(&world, "/metrics").await;
+        assert!(metrics.contains("migration_service_migrations_replaced_running 0"), "{metrics}");
+    })
+    .await;
+    assert!(copy(&world, ONE).is_off());
+}
