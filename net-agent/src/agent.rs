@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::agent::{Census, State, identify};
 use daemon::health::{Health, Observed};
 use daemon::pace::{Pace, Paced};
 use daemon::{Shutdown, Tasks};
@@ -20,8 +21,8 @@ use sdc_clients::{Error, Http, Jitter};
 use crate::config::{Config, VmapiChoice};
 use crate::parts::{Clients, Parts};
 use crate::permit::Writer;
-use crate::status::{State, Task, history};
-use crate::{comparison, events, identity, own_nics, pass, saver, worker};
+use crate::status::{Task, history};
+use crate::{comparison, events, own_nics, pass, saver, worker};
 
 /// One agent.
 pub struct Agent {
@@ -50,6 +51,10 @@ pub fn clients(
         Arc::new(Paced::new(observed(health), Arc::clone(&pace), jitter.fork()))
     };
     let (to_napi, to_vmapi) = (paced(&napi_health), paced(&vmapi_health));
+    let census = services.cnapi.as_ref().map(|cnapi| {
+        // Whether CNAPI answers is nobody's alarm here.
+        Census::over(&paced(&Health::new("CNAPI")), &agent, (cnapi.as_str(), &services.napi))
+    });
     let mut retrying = |http: Http| http.retrying(retry::Policy::napi(), jitter.fork());
     let vmapi = match &services.vmapi {
         VmapiChoice::None => None,
@@ -64,6 +69,7 @@ pub fn clients(
         writer: Writer::new(Napi::new(writes.without_retries())),
         vmapi,
         vminfod: Vminfod::with_http(vminfod),
+        census: census.transpose()?,
         pace,
         napi_health,
         vmapi_health,
@@ -96,8 +102,9 @@ impl Agent {
         let status = &self.parts.status;
         status.step(history::SERVER);
         if !self.parts.config.basics.no_rabbit {
-            tracing::warn!("{}", State::Off);
-            status.is(Task::Pass, State::Off);
+            let off = State::Off("NAPI");
+            tracing::warn!("{off}");
+            status.is(Task::Pass, off);
             shutdown.wait().await;
             return;
         }
@@ -107,9 +114,10 @@ impl Agent {
         let parts = || Arc::clone(&self.parts);
         // Dropping the work at any await is safe: a request may be cut off, and its outcome is read at the
         // next start.
+        self.parts.claims.restore(&self.parts.gate);
         tasks.spawn_dropped("events", events::follow(parts()));
         tasks.spawn_dropped("worker", worker::work(parts()));
-        tasks.spawn_dropped("identity", identity::watch(parts()));
+        tasks.spawn_dropped("identity", identified(parts()));
         tasks.spawn_dropped("comparison", comparison::compare(parts()));
         tasks.spawn_dropped("own-nics", own_nics::keep_own(parts()));
         tasks.spawn_dropped("pass", pass::run(parts()));
@@ -118,4 +126,11 @@ impl Agent {
         tasks.drain(Duration::from_secs(5)).await;
         saver::save(&self.parts).await;
     }
+}
+
+async fn identified(parts: Arc<Parts>) {
+    let is = |state| parts.status.is(Task::Identity, state);
+    let (vminfod, resync) = (&parts.clients.vminfod, parts.config.times.resync);
+    let census = parts.clients.census.as_ref();
+    identify(&parts.gate, vminfod, resync, parts.random.fork(), census, is).await;
 }

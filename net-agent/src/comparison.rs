@@ -19,11 +19,15 @@ pub(crate) async fn compare(parts: Arc<Parts>) {
     let mut failed = None;
     loop {
         tokio::time::sleep(parts.random.around(parts.config.times.resync, 0.1)).await;
-        if !parts.node.look(|inventory| inventory.synced) {
+        if !parts.gate.is_synced() {
             continue;
         }
         match once(parts).await {
-            Ok(()) => parts.status.recovered(failed.take()),
+            Ok(()) => {
+                if let Some(failed) = failed.take() {
+                    parts.status.recovered(..=failed);
+                }
+            }
             Err(err) => {
                 parts.failed(&err);
                 failed = Some(Instant::now());

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use daemon::agent::{Basics, Files, hub};
+use daemon::agent::{Basics, Files, hub, sibling};
 use daemon::config::{http_url, lower_uuid};
 use daemon::{ConfigError, Fields, Window};
 
@@ -55,6 +55,8 @@ pub struct Services {
     pub napi: String,
     /// VMAPI's.
     pub vmapi: VmapiChoice,
+    /// CNAPI's, where a second machine of this uuid is to be looked for.
+    pub cnapi: Option<String>,
     /// vminfod's.
     pub vminfod: String,
     /// What to do if NAPI has no `/search/nics` (R4).
@@ -107,8 +109,6 @@ pub struct Times {
     pub conflict_retry: Window,
     /// How long a hidden VM is remembered after its delete.
     pub hidden_memory: Duration,
-    /// How often sysinfo is asked while it is wrong.
-    pub config_poll: Duration,
 }
 
 /// The whole configuration.
@@ -170,6 +170,7 @@ impl Config {
         let ask_vmapi = vmapi != VmapiChoice::None;
         Self {
             services: Services {
+                cnapi: sibling::optional(f, &napi_url, "napi", "cnapi"),
                 napi: napi_url,
                 vmapi,
                 vminfod: hub::url(f),
@@ -197,7 +198,6 @@ impl Config {
                 retry: f.window("retry", s(2), s(64), DAY),
                 conflict_retry: f.window("conflict_retry", s(1), s(30), DAY),
                 hidden_memory: f.span("hidden_memory", s(300), s(300)..=DAY),
-                config_poll: f.span("config_poll", s(10), ms(10)..=s(3600)),
             },
             basics,
         }
@@ -214,7 +214,7 @@ fn vmapi(f: &mut Fields, napi_url: &str) -> VmapiChoice {
                 VmapiChoice::Url(String::new())
             }
         },
-        None => match derive_vmapi(napi_url) {
+        None => match sibling::sibling(napi_url, "napi", "vmapi") {
             Some(url) => VmapiChoice::Url(url),
             None => {
                 if !napi_url.is_empty() {
@@ -238,14 +238,6 @@ fn verdict_retry(f: &mut Fields) -> Vec<Duration> {
         return usual.to_vec();
     }
     spans
-}
-
-/// `http://napi.dc.example` → `http://vmapi.dc.example`: the first label decides.
-fn derive_vmapi(napi_url: &str) -> Option<String> {
-    let (scheme, rest) = napi_url.split_once("://")?;
-    let tail = rest.strip_prefix("napi")?;
-    (tail.is_empty() || tail.starts_with(['.', ':', '/']))
-        .then(|| format!("{scheme}://vmapi{tail}"))
 }
 
 #[cfg(test)]

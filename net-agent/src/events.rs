@@ -5,6 +5,7 @@
 //! The events task: follows vminfod's stream. A snapshot is not an event: what it holds is only
 //! compared.
 
+use daemon::agent::State;
 use daemon::schedule::Due;
 use sdc_clients::vminfod::{VmObject, WatchEvent, watch};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::changes::{changed, wake_departures};
 use crate::departures::Left;
 use crate::parts::Parts;
 use crate::parts::Upkeep;
-use crate::status::{Count, State, Task, history};
+use crate::status::{Count, Task, history};
 use crate::view::{LocalView, LocalVm};
 
 /// Follows the stream, for ever.
@@ -38,7 +39,7 @@ pub(crate) async fn follow(parts: Arc<Parts>) {
             WatchEvent::Deleted(vm) => deleted(parts, &vm),
             WatchEvent::Lost(err) => {
                 let why = daemon::log::chain(&err);
-                if parts.node.lost() {
+                if parts.gate.sync(false) {
                     tracing::warn!(
                         reason = why,
                         "lost vminfod's stream: nothing is written until it is back"
@@ -56,6 +57,7 @@ fn synced(parts: &Parts, view: LocalView, is_first: bool) {
     let (complete, vms) = (view.is_complete(), view.vms.len());
     parts.brake.saw(view.vms.keys().cloned());
     let differing = parts.node.synced(view);
+    parts.gate.sync(true);
     parts.status.is(Task::Events, State::Working);
     parts.status.step(history::STARTED);
     tracing::info!(complete, vms, "read vminfod's snapshot");
@@ -91,7 +93,8 @@ fn present(parts: &Parts, object: &VmObject) {
 
 fn deleted(parts: &Parts, object: &VmObject) {
     let Some((vm, _)) = LocalVm::read(object) else { return };
-    let (before, synced) = parts.node.remove(&vm.uuid);
+    let synced = parts.gate.is_synced();
+    let before = parts.node.remove(&vm.uuid, synced);
     // Out of sync, the watcher makes deletes of what a snapshot lacks: no event reported it.
     let gone = if synced { Left::WithVm } else { Left::Before };
     changed(parts, &vm.uuid, before, gone);

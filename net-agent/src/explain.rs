@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use daemon::agent::{Identity, Unidentified};
 use daemon::log::clip;
 use futures_util::StreamExt as _;
 use sdc_clients::MacAddr;
@@ -15,7 +16,6 @@ use sdc_clients::napi::{BelongsToType, Nic};
 use serde_json::{Value, json};
 
 use crate::apply::{self, Found};
-use crate::identity::{self, Unidentified};
 use crate::listing::{self, ListError};
 use crate::parts::Parts;
 use crate::plan::reap::Ruling;
@@ -42,9 +42,9 @@ pub(crate) enum Unrehearsed {
 #[tracing::instrument(skip_all, fields(nic = %mac))]
 pub(crate) async fn explain(parts: &Parts, mac: MacAddr) -> Value {
     let mut said = json!({"mac": mac.to_string(), "cn_uuid": parts.config.policy.cn_uuid});
-    if parts.node.identity().is_none() {
+    if parts.gate.identity().is_none() {
         // No agent runs in this process. Without an answer the page says so in "mute".
-        let _unidentified = identity::read(parts).await;
+        let _unidentified = identify(parts).await;
     }
     let view = parts.node.read_fresh(&parts.clients.vminfod).await;
     let here = |vm: &LocalVm| json!({"uuid": vm.uuid, "state": vm.state.to_string(), "do_not_inventory": vm.hidden});
@@ -87,6 +87,12 @@ pub(crate) async fn explain(parts: &Parts, mac: MacAddr) -> Value {
     said
 }
 
+/// Reads who the node is, in a process in which no task does.
+async fn identify(parts: &Parts) -> Result<(), Unidentified> {
+    parts.gate.identify(Identity::read(&parts.clients.vminfod).await?);
+    Ok(())
+}
+
 /// Adds what is said about a record, and returns what follows.
 async fn judged(
     parts: &Parts,
@@ -110,7 +116,7 @@ async fn judged(
     }
     said["vmapi"] = verdict.as_ref().map(ToString::to_string).into();
     let upkeep = if !is_zone {
-        own_nic::upkeep(nic, &parts.node.identity().unwrap_or_default(), policy)
+        own_nic::upkeep(nic, &parts.gate.identity().unwrap_or_default(), policy)
     } else if is_here {
         parts.node.look(|i| upkeep::upkeep(nic, &i.view, verdict.as_ref(), true, policy))
     } else {
@@ -173,7 +179,7 @@ pub(crate) fn blocked(parts: &Parts) -> BTreeMap<MacAddr, String> {
 /// If vminfod or NAPI does not answer.
 pub(crate) async fn rehearse(parts: &Parts) -> Result<(), Unrehearsed> {
     let config = &parts.config;
-    identity::read(parts).await?;
+    identify(parts).await?;
     let (napi, fallback) = (&parts.clients.napi, config.services.fallback);
     let listing = listing::list(napi, &config.policy.cn_uuid, fallback).await?;
     let view = parts.node.read_fresh(&parts.clients.vminfod).await?.view;

@@ -49,8 +49,6 @@ mod events; // the events task
 
 mod changes; // from a change of the node to work
 
-mod identity; // the identity task
-
 mod saver; // the task that saves the state file
 
 mod apply; // reads, checks and writes one record

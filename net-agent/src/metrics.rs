@@ -18,10 +18,7 @@ pub(crate) fn registry(parts: &Parts, holds: &[Hold]) -> Registry {
 
 fn fill(registry: &mut Registry, parts: &Parts, holds: &[Hold]) {
     let (status, clients) = (&parts.status, &parts.clients);
-    // Those without a name here are gauges.
-    let counted = Count::ALL.iter().map(|count| (count.metric(), status.get(*count)));
-    let counted = counted.filter(|((name, _), _)| !name.is_empty());
-    counters(registry, counted.map(|((name, help), n)| (name, help, n)));
+    counters(registry, status.metrics());
     let requests = "Requests to NAPI and VMAPI, retries included";
     counters(
         registry,

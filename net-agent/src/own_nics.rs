@@ -7,18 +7,16 @@
 
 use std::sync::Arc;
 
-use futures_util::{StreamExt as _, TryStreamExt as _};
+use daemon::agent::{State, server_nics};
+use futures_util::StreamExt as _;
 use sdc_clients::MacAddr;
-use sdc_clients::napi::{BelongsToType, NicList, NicQuery};
 
 use crate::apply;
 use crate::parts::Parts;
-use crate::status::{State, Task};
+use crate::status::Task;
 
 /// Records at once.
 const AT_ONCE: usize = 4;
-/// More `server` records than any node has.
-const MOST: u32 = 100;
 
 /// Does it until each record is decided.
 pub(crate) async fn keep_own(parts: Arc<Parts>) {
@@ -41,23 +39,10 @@ pub(crate) async fn keep_own(parts: Arc<Parts>) {
 /// Returns the node's own MACs: those of sysinfo, and those of NAPI's `server` records of this node,
 /// which sysinfo lacks if a link is gone or virtual.
 pub(crate) async fn macs(parts: &Parts) -> Vec<MacAddr> {
-    let mut macs = parts.node.identity().unwrap_or_default().macs;
+    let mut macs = parts.gate.identity().unwrap_or_default().macs;
     let cn_uuid = &parts.config.policy.cn_uuid;
-    let query = NicQuery {
-        belongs_to_type: vec![BelongsToType::Server.as_str().to_owned()],
-        belongs_to_uuid: vec![cn_uuid.clone()],
-        limit: Some(MOST),
-        ..NicQuery::default()
-    };
-    // One page: a node has few. A filter that is ignored costs no more.
-    match parts.clients.napi.nic_pages(NicList::Nics, &query).try_next().await {
-        Ok(page) => {
-            let nics = page.into_iter().flat_map(|page| page.nics);
-            let ours = nics.filter(|nic| {
-                nic.belongs_to_type == BelongsToType::Server && nic.belongs_to_uuid == *cn_uuid
-            });
-            macs.extend(ours.map(|nic| nic.mac));
-        }
+    match server_nics(&parts.clients.napi, cn_uuid).await {
+        Ok(nics) => macs.extend(nics),
         Err(err) => {
             let reason = parts.failed(&err);
             tracing::warn!(%reason, "cannot list the server NICs of this node");

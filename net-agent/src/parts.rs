@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use daemon::agent::{Census, Claims, State, Unclaimed};
 use daemon::health::Health;
 use daemon::pace::Pace;
 use daemon::schedule::{Schedule, Work};
@@ -24,7 +25,7 @@ use crate::history::History;
 use crate::holds::HoldsFile;
 use crate::permit::{Gate, Writer};
 use crate::plan::Reason;
-use crate::status::{State, Status, Task};
+use crate::status::{Count, Status, Task};
 use crate::view::{LocalView, Node};
 
 /// The clients of one agent.
@@ -38,6 +39,8 @@ pub struct Clients {
     pub vmapi: Option<Vmapi>,
     /// vminfod.
     pub vminfod: Vminfod,
+    /// Looks for a second machine of this uuid.
+    pub census: Option<Census>,
     /// The budget of requests.
     pub pace: Arc<Pace>,
     /// Whether NAPI answers.
@@ -66,10 +69,12 @@ pub struct Parts {
     pub random: Random,
     /// The clients.
     pub clients: Clients,
+    /// What an operator has decided about this machine.
+    pub claims: Claims,
     /// What is known of the node.
     pub node: Arc<Node>,
     /// The checks before each write.
-    pub(crate) gate: Gate,
+    pub gate: Gate,
     /// The operator's holds.
     pub holds: HoldsFile,
     /// What was written and deleted.
@@ -97,17 +102,12 @@ impl Parts {
         let state_file = Arc::new(StateFile::new(state_dir, Arc::clone(&save)));
         let (napi, vmapi) = (&clients.napi_health, &clients.vmapi_health);
         let services = vec![Arc::clone(napi), Arc::clone(vmapi)];
-        let gate = Gate::new(
-            &config,
-            Arc::clone(&node),
-            holds.clone(),
-            Arc::clone(&state_file),
-            Arc::clone(napi),
-        );
+        let gate = Gate::new(&config, holds.clone(), Arc::clone(&state_file), Arc::clone(napi));
         Arc::new(Self {
             node,
             gate,
             holds,
+            claims: Claims::new(state_dir),
             history: History::new(state_dir),
             departures: Departures::new(&config, clock, random.fork(), Arc::clone(&save)),
             brake: Brake::new(clock, save),
@@ -159,11 +159,21 @@ impl Parts {
         }
     }
 
+    /// An operator claims a node for this machine: then every VM is looked at.
+    ///
+    /// # Errors
+    /// Why it is not claimed.
+    pub async fn claim(&self, node: &str, by: &str, really: bool) -> Result<(), Unclaimed> {
+        let census = self.clients.census.as_ref();
+        self.claims.claim(&self.gate, census, (node, by), really).await?;
+        let vms: Vec<String> = self.node.look(|i| i.view.vms.keys().cloned().collect());
+        vms.iter().for_each(|vm| self.schedule.wake_changed(vm, self.clock.now(), Upkeep(true)));
+        Ok(())
+    }
+
     /// A task could not do its work because of this; it is counted and shown.
     pub(crate) fn failed(&self, error: &(dyn std::error::Error + 'static)) -> Reason {
-        let text = daemon::log::chain(error);
-        self.status.failed(text.clone());
-        Reason::Request(text)
+        Reason::Request(self.status.failed(Count::Errors, error))
     }
 
     /// Waits until something may be written, or until only the report mode forbids it; meanwhile

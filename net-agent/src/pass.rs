@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::agent::Mode;
+use daemon::agent::{Mode, State};
 use daemon::schedule::Due;
 use daemon::timing::HOUR;
 use futures_util::StreamExt as _;
@@ -28,7 +28,7 @@ use crate::parts::Parts;
 use crate::parts::Upkeep;
 use crate::plan::reap::Basis;
 use crate::plan::{Action, Decision, Inputs, Plan, Reason, Verdict, compare};
-use crate::status::{Count, State, Task, history};
+use crate::status::{Count, Own, Task, history};
 use crate::view::{LocalView, ViewError};
 use crate::{own_nics, unlisted};
 
@@ -121,7 +121,7 @@ pub(crate) async fn run(parts: Arc<Parts>) {
                     wait_s = wait.as_secs(),
                     "no reap until NAPI can list by node"
                 );
-                status.is(Task::Pass, State::Unsupported(why));
+                status.is(Task::Pass, State::Own(Own::Unsupported(why)));
                 tokio::time::sleep(wait).await;
             }
             Err(err) => {
@@ -173,7 +173,7 @@ async fn pass(parts: &Parts, pass: u64) -> Result<Open, Failed> {
     parts.brake.note_candidates(&open.first_looks);
     if !open.listing.nics.is_empty() {
         let pause = config.policy.second_look;
-        status.is(Task::Pass, State::SecondLook(pause));
+        status.is(Task::Pass, State::Own(Own::SecondLook(pause)));
         tokio::time::sleep(pause).await;
         parts.ready(Task::Pass).await;
         round(parts, &mut open, pass).await?;
@@ -208,7 +208,7 @@ async fn rounds(parts: &Parts, mut open: Open, pass: u64) {
         let left = relist.map_or(Duration::MAX, |at| at.saturating_sub(parts.clock.now()));
         let count = open.listing.nics.len();
         let state = match open.first.clone().filter(|_| count > 0) {
-            Some(first) => State::Undecided { count, first: Box::new(first) },
+            Some(first) => State::Own(Own::Undecided { count, first: Box::new(first) }),
             None => State::Resting,
         };
         parts.status.is(Task::Pass, state);
@@ -355,7 +355,7 @@ async fn backfill(parts: &Parts, plan: &Plan) -> Result<usize, Failed> {
 /// Writes what a decision that is no delete wants written.
 async fn written(parts: &Parts, d: &Decision) -> Outcome {
     let of_vm = parts.node.look(|i| i.view.holders(d.mac).next().is_some());
-    let is_own = parts.node.identity().unwrap_or_default().macs.contains(&d.mac) || !of_vm;
+    let is_own = parts.gate.identity().unwrap_or_default().macs.contains(&d.mac) || !of_vm;
     let outcome = match &d.action {
         Action::Look | Action::Write(_) | Action::AskVmapi if is_own => {
             apply::keep_up_own(parts, d.mac).await
@@ -413,7 +413,7 @@ async fn compared(
     let now = parts.clock.now();
     compare(&Inputs {
         local,
-        identity: &parts.node.identity().unwrap_or_default(),
+        identity: &parts.gate.identity().unwrap_or_default(),
         listing: &open.aged(now),
         holds: &holds,
         verdicts,

@@ -2,13 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the operator sees: the state of each task, counters, the last plan with its evidence. It
+//! What the operator sees besides the frame's part: the steps of the start and the last plan with its evidence. It
 //! decides nothing.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use daemon::agent;
 use daemon::health::Health;
 use daemon::log::clip;
 use daemon::timing::Clock;
@@ -20,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::listing::NicListing;
 use crate::outcome::Outcome;
-use crate::plan::{Action, Decision, Evidence, Plan, Reason, Refusal};
+use crate::plan::{Action, Decision, Evidence, Plan, Reason};
 
 /// The tasks whose state is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,30 +37,9 @@ pub enum Task {
     Pass,
 }
 
-/// The state of a task.
+/// The states of a task that only this agent knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum State {
-    /// It is working.
-    #[error("working")]
-    Working,
-    /// It has nothing to do until something changes.
-    #[error("resting")]
-    Resting,
-    /// The whole agent is off.
-    #[error("no_rabbit is false: the feature is off, and NAPI is left alone")]
-    Off,
-    /// The stream is not connected yet.
-    #[error("waiting for vminfod")]
-    Connecting,
-    /// vminfod does not answer.
-    #[error("waiting for vminfod: {0}")]
-    NoAnswer(String),
-    /// Nothing may be written now.
-    #[error("{0}")]
-    Refused(Refusal),
-    /// Before the first list.
-    #[error("startup delay, {} s", .0.as_secs())]
-    StartupDelay(Duration),
+pub enum Own {
     /// Between the two looks of a pass.
     #[error("second look, in {} s", .0.as_secs_f64())]
     SecondLook(Duration),
@@ -73,15 +54,6 @@ pub enum State {
     /// NAPI cannot list by node.
     #[error("{0}")]
     Unsupported(String),
-    /// The last pass failed.
-    #[error("retrying: {0}")]
-    Retrying(String),
-}
-
-impl State {
-    fn is_waiting(&self) -> bool {
-        !matches!(self, Self::Working | Self::Resting)
-    }
 }
 
 /// Steps of a start, with the names of RFD 58's prototype.
@@ -100,31 +72,8 @@ pub(crate) mod history {
     pub(crate) const SKIPPED: &str = "SkippedReapNics";
 }
 
-macro_rules! counts {
-    ($($variant:ident, $name:literal, $metric:literal, $help:literal;)+) => {
-        /// The counters.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Count { $(#[doc = $help] $variant),+ }
-
-        impl Count {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// Returns its name in `/status`.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-
-            /// Returns its name in `/metrics`, empty if it is a gauge there, and its help.
-            pub(crate) fn metric(self) -> (&'static str, &'static str) {
-                match self { $(Self::$variant => ($metric, $help)),+ }
-            }
-        }
-    };
-}
-
 // The name in `/status`, the name in `/metrics`, and the help of each counter.
-counts! {
+daemon::counters! {
     Listed, "listed", "", "Zone records of the last list";
     Unreadable, "unreadable", "", "Records of the last list that cannot be read";
     Backfilled, "backfilled", "nics_backfilled", "Records whose cn_uuid was written";
@@ -146,32 +95,20 @@ counts! {
     Reported, "reported", "writes_reported", "Writes that the report mode only logged";
 }
 
-/// The counters, states and the plan. The lock is held for a few instructions and never over an
+/// The frame's part, the steps of the start and the plan. The lock is held for a few instructions and never over an
 /// await.
 #[derive(Debug)]
 pub struct Status {
+    agent: agent::Status<Task, Count, Own>,
     clock: Clock,
-    services: Vec<Arc<Health>>,
     board: Mutex<Board>,
-}
-
-/// A failure of the agent's work.
-#[derive(Clone, Debug)]
-struct Failure {
-    /// For people.
-    at: Timestamp,
-    seen: Instant,
-    text: String,
 }
 
 #[derive(Debug, Default)]
 struct Board {
     history: Vec<(&'static str, Duration)>,
-    counts: BTreeMap<Count, u64>,
-    states: BTreeMap<Task, State>,
     passes: u64,
     last_pass: Option<Timestamp>,
-    last_error: Option<Failure>,
     /// What is wrong with the first records that cannot be read.
     unreadable: Vec<String>,
     last_plan: Option<(Timestamp, Plan)>,
@@ -181,28 +118,18 @@ struct Board {
     reading: Option<(usize, usize)>,
 }
 
-impl Board {
-    fn waiting_for(&self, services: &[Arc<Health>]) -> Vec<String> {
-        let tasks = self.states.values().filter(|s| s.is_waiting()).map(|s| clip(&s.to_string()));
-        tasks.chain(services.iter().filter_map(|service| service.sentence())).collect()
-    }
+impl Deref for Status {
+    type Target = agent::Status<Task, Count, Own>;
 
-    /// Returns the last failure of a service or of work, unless the service has recovered since.
-    fn last_error(&self, services: &[Arc<Health>]) -> Option<(Timestamp, String)> {
-        let troubles = services.iter().filter_map(|service| service.trouble());
-        let troubles = troubles.map(|t| Failure { at: t.at, seen: t.seen, text: t.text });
-        let work = self.last_error.clone().filter(|failure| {
-            services.iter().all(|service| !service.has_recovered_from(failure.seen))
-        });
-        let last = troubles.chain(work).max_by_key(|failure| failure.seen)?;
-        Some((last.at, clip(&last.text)))
+    fn deref(&self) -> &Self::Target {
+        &self.agent
     }
 }
 
 impl Status {
     /// Nothing has happened yet.
     pub fn new(clock: Clock, services: Vec<Arc<Health>>) -> Self {
-        Self { clock, services, board: Mutex::default() }
+        Self { agent: agent::Status::new(services), clock, board: Mutex::default() }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
@@ -219,16 +146,6 @@ impl Status {
         });
     }
 
-    /// Counts one.
-    pub fn count(&self, what: Count) {
-        self.with(|b| *b.counts.entry(what).or_default() += 1);
-    }
-
-    /// Sets a counter.
-    pub fn set(&self, what: Count, value: usize) {
-        self.with(|b| b.counts.insert(what, value as u64));
-    }
-
     /// Stores what a list holds.
     pub(crate) fn listed(&self, listing: &NicListing) {
         self.set(Count::Listed, listing.listed);
@@ -236,25 +153,10 @@ impl Status {
         self.with(|b| b.unreadable.clone_from(&listing.unreadable.first));
     }
 
-    /// Returns a counter.
-    pub fn get(&self, what: Count) -> u64 {
-        self.with(|b| b.counts.get(&what).copied().unwrap_or_default())
-    }
-
-    /// Stores the state of a task.
-    pub fn is(&self, task: Task, state: State) {
-        self.with(|b| b.states.insert(task, state));
-    }
-
-    /// Returns what the tasks wait for, for people.
-    pub fn waiting_for(&self) -> Vec<String> {
-        self.with(|b| b.waiting_for(&self.services))
-    }
-
     /// Counts a pass that ended well, and forgets a failure before it began. Returns its number.
     pub fn passed(&self, began: Instant) -> u64 {
+        self.recovered(..began);
         self.with(|b| {
-            b.last_error = b.last_error.take().filter(|failure| failure.seen >= began);
             b.passes += 1;
             b.last_pass = Some(wall::now());
             b.passes
@@ -269,18 +171,6 @@ impl Status {
     /// Returns the number of passes that ended well.
     pub fn passes(&self) -> u64 {
         self.with(|b| b.passes)
-    }
-
-    /// Counts a failure and keeps it as the last one.
-    pub fn failed(&self, error: String) {
-        self.count(Count::Errors);
-        let failure = Failure { at: wall::now(), seen: Instant::now(), text: clip(&error) };
-        self.with(|b| b.last_error = Some(failure));
-    }
-
-    /// Work that failed at this time succeeds again: forgets the failure if no later one came.
-    pub fn recovered(&self, failed: Option<Instant>) {
-        self.with(|b| b.last_error = b.last_error.take().filter(|f| Some(f.seen) > failed));
     }
 
     /// Keeps the plan for `/plan`.
@@ -319,34 +209,26 @@ impl Status {
     /// Returns this part of `/status`.
     pub fn to_json(&self) -> Value {
         let micros = |at: Duration| u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
-        let now = micros(self.clock.now());
+        let mut page = self.agent.to_json();
+        page["now"] = micros(self.clock.now()).into();
         self.with(|b| {
-            let (error_at, error) = b.last_error(&self.services).unzip();
             let step =
                 |(name, at): &(&str, Duration)| json!({"h_name": name, "h_time": micros(*at)});
-            let mut all = json!({
-                "now": now,
-                "init_history": b.history.iter().map(step).collect::<Vec<_>>(),
-                "waiting_for": b.waiting_for(&self.services),
-                "pass": b.passes,
-                "last_pass": b.last_pass.map(|at| at.to_string()),
-                "last_error": error,
-                "last_error_at": error_at.map(|at| format!("{at:.3}")),
-                "unreadable_nics": b.unreadable,
-            });
-            for what in Count::ALL.iter().copied() {
-                all[what.name()] = b.counts.get(&what).copied().unwrap_or_default().into();
-            }
-            all
-        })
+            page["init_history"] = b.history.iter().map(step).collect();
+            page["pass"] = b.passes.into();
+            page["last_pass"] = b.last_pass.map(|at| at.to_string()).into();
+            page["unreadable_nics"] = b.unreadable.clone().into();
+        });
+        page
     }
 
     /// Returns this part of `/plan`.
     pub fn plan_json(&self) -> Value {
+        let waiting_for = self.waiting_for();
         self.with(|b| {
             let mut page = match &b.last_plan {
                 None => json!({"made": null, "brake": null, "decisions": [],
-                    "waiting_for": b.waiting_for(&self.services)}),
+                    "waiting_for": waiting_for}),
                 Some((made, plan)) => json!({
                     "made": format!("{made:.3}"),
                     "brake": plan.brake.as_ref().map(ToString::to_string),

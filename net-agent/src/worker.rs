@@ -20,6 +20,7 @@ use crate::parts::Upkeep;
 use crate::plan::Reason;
 use crate::plan::reap::Basis;
 use crate::plan::upkeep::unwritable;
+use crate::status::Count;
 use crate::view::ViewError;
 
 /// Runs jobs, for ever.
@@ -28,8 +29,7 @@ pub(crate) async fn work(parts: Arc<Parts>) {
         let parts = Arc::clone(&parts);
         async move { job(&parts, &vm, due).await }
     };
-    let panicked = || parts.status.failed("the job of a VM panicked".to_owned());
-    parts.schedule.work(parts.clock, run, panicked).await;
+    parts.schedule.work(parts.clock, run, || parts.status.count(Count::Errors)).await;
 }
 
 #[tracing::instrument(skip(parts, due), fields(upkeep = due.work.0))]

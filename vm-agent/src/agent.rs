@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::agent::{Census, State, identify};
 use daemon::health::{Health, Observed};
 use daemon::pace::{Admitted, Pace, Paced};
 use daemon::{Shutdown, Tasks};
@@ -17,8 +18,9 @@ use sdc_clients::{Error, Http, Jitter};
 
 use crate::config::Config;
 use crate::parts::{Clients, Parts};
-use crate::status::{State, Task};
-use crate::{events, identity, saver, start, worker};
+use crate::status::Task;
+use crate::writer::Writer;
+use crate::{events, saver, start, worker};
 
 /// One agent.
 pub struct Agent {
@@ -41,6 +43,8 @@ pub fn clients(
     let mut jitter = config.basics.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
     let pace = Arc::new(Pace::new(services.per_second, services.in_flight));
     let health = Health::new("VMAPI");
+    let elsewhere: Arc<dyn Transport> =
+        Arc::new(Paced::new(Arc::clone(&outside), Arc::clone(&pace), jitter.fork()));
     let observed: Arc<dyn Transport> = Arc::new(Observed::new(outside, Arc::clone(&health)));
     let paced = Paced::new(observed, Arc::clone(&pace), jitter.fork());
     let entry = Arc::new(paced.refused_within(config.times.retry));
@@ -49,9 +53,16 @@ pub fn clients(
         Ok::<_, Error>(Vmapi::new(http.without_retries()))
     };
     let vminfod = Http::with_transport(&services.vminfod, &agent, node)?.without_retries();
+    let vmapi = to(Arc::new(Admitted(Arc::clone(&entry))))?;
+    let census = services
+        .census
+        .as_ref()
+        .map(|(cnapi, napi)| Census::over(&elsewhere, &agent, (cnapi.as_str(), napi.as_str())));
     Ok(Clients {
+        census: census.transpose()?,
         lists: to(Arc::clone(&entry) as Arc<dyn Transport>)?,
-        vmapi: to(Arc::new(Admitted(Arc::clone(&entry))))?,
+        writer: Writer::new(vmapi.clone()),
+        vmapi,
         entry,
         vminfod: Vminfod::with_http(vminfod),
         pace,
@@ -69,8 +80,9 @@ impl Agent {
     pub async fn run(self: Arc<Self>, shutdown: Shutdown) {
         let status = &self.parts.status;
         if !self.parts.config.basics.no_rabbit {
-            tracing::warn!("{}", State::Off);
-            status.is(Task::Start, State::Off);
+            let off = State::Off("VMAPI");
+            tracing::warn!("{off}");
+            status.is(Task::Start, off);
             shutdown.wait().await;
             return;
         }
@@ -80,13 +92,21 @@ impl Agent {
         let parts = || Arc::clone(&self.parts);
         // Dropping the work at any await is safe: a request may be cut off, and its outcome is read at the
         // next start.
+        self.parts.claims.restore(&self.parts.gate);
         tasks.spawn_dropped("events", events::follow(parts()));
         tasks.spawn_dropped("worker", worker::work(parts()));
         tasks.spawn_dropped("start", start::run(parts()));
-        tasks.spawn_dropped("identity", identity::watch(parts()));
+        tasks.spawn_dropped("identity", identified(parts()));
         tasks.spawn_dropped("saver", saver::keep_saving(parts()));
         shutdown.wait().await;
         tasks.drain(Duration::from_secs(5)).await;
         saver::save(&self.parts).await;
     }
+}
+
+async fn identified(parts: Arc<Parts>) {
+    let is = |state| parts.status.is(Task::Identity, state);
+    let (vminfod, resync) = (&parts.clients.vminfod, parts.config.times.resync);
+    let census = parts.clients.census.as_ref();
+    identify(&parts.gate, vminfod, resync, parts.random.fork(), census, is).await;
 }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use daemon::agent::{Basics, Files, hub};
+use daemon::agent::{Basics, Files, hub, sibling};
 use daemon::config::{http_url, lower_uuid};
 use daemon::{ConfigError, Fields, Window};
 
@@ -22,6 +22,8 @@ pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/vm-agent.config.json";
 pub struct Services {
     /// VMAPI's base URL.
     pub vmapi: String,
+    /// CNAPI's and NAPI's, where a second machine of this uuid is to be looked for.
+    pub census: Option<(String, String)>,
     /// vminfod's.
     pub vminfod: String,
     /// Turns per second; each has at most two requests to VMAPI.
@@ -100,9 +102,12 @@ impl Config {
     fn ours(f: &mut Fields, vmapi: String, cn_uuid: Option<String>, basics: Basics) -> Self {
         let ms = Duration::from_millis;
         let s = Duration::from_secs;
+        let [cnapi, napi] =
+            ["cnapi", "napi"].map(|other| sibling::optional(f, &vmapi, "vmapi", other));
         Self {
             cn_uuid,
             services: Services {
+                census: cnapi.zip(napi),
                 vmapi,
                 vminfod: hub::url(f),
                 per_second: f.number("pace.per_second", 5, 1..=1000),

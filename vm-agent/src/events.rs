@@ -8,11 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::agent::State;
 use sdc_clients::vminfod::{WatchEvent, watch};
 
 use crate::parts::Parts;
 use crate::plan::{Reason, named};
-use crate::status::{Count, State, Task};
+use crate::status::{Count, Task};
 
 /// Follows the stream, for ever.
 pub(crate) async fn follow(parts: Arc<Parts>) {
@@ -23,6 +24,7 @@ pub(crate) async fn follow(parts: Arc<Parts>) {
             WatchEvent::Synced(vms) => {
                 tracing::info!(vms = vms.len(), "read vminfod's snapshot");
                 parts.node.synced(&vms);
+                parts.gate.sync(true);
                 parts.status.is(Task::Events, State::Working);
             }
             WatchEvent::Modified { vm, .. } => wake(parts, parts.node.put(&vm), parts.clock.now()),
@@ -40,7 +42,7 @@ pub(crate) async fn follow(parts: Arc<Parts>) {
             WatchEvent::Deleted(vm) => wake(parts, parts.node.remove(&vm), parts.clock.now()),
             WatchEvent::Lost(error) => {
                 let why = daemon::log::chain(&error);
-                if parts.node.change(|known| std::mem::take(&mut known.synced)) {
+                if parts.gate.sync(false) {
                     tracing::warn!(
                         reason = why,
                         "lost vminfod's stream: nothing is written until it is back"

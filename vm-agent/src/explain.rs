@@ -38,5 +38,5 @@ pub(crate) async fn explain(parts: &Parts, vm: &str) -> Value {
         "gone_for_s": gone.map(|since| parts.clock.now().saturating_sub(since).as_secs())},
         "vmapi": vmapi, "told": is_told, "action": decision.name(),
         "reason": decision.reason().to_string(),
-        "mute": parts.writable().err().map(|why| why.to_string())})
+        "mute": parts.gate.writable().err().map(|why| why.to_string())})
 }

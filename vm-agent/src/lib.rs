@@ -40,13 +40,13 @@ mod events; // the events task
 
 mod start; // the start task
 
-mod identity; // the identity task
-
 mod saver; // the task that saves the state file
 
 mod apply; // reads, judges and writes
 
 pub mod parts; // the parts that the tasks share
+
+mod writer; // VMAPI for writes
 
 pub mod state_file; // the content of the file of what outlives the process
 

@@ -8,7 +8,6 @@ use daemon::metrics::{counters, flag, gauges, size, timestamp};
 use prometheus_client::registry::Registry;
 
 use crate::parts::Parts;
-use crate::status::Count;
 
 /// Returns a registry with the current numbers.
 pub(crate) fn registry(parts: &Parts) -> Registry {
@@ -17,12 +16,8 @@ pub(crate) fn registry(parts: &Parts) -> Registry {
 
 fn fill(registry: &mut Registry, parts: &Parts) {
     let (status, clients) = (&parts.status, &parts.clients);
-    let counted = Count::ALL.iter().map(|count| {
-        let (name, help) = count.metric();
-        (name, help, status.get(*count))
-    });
     let asked = "Turns taken to ask VMAPI, retries included";
-    counters(registry, counted.chain([("admissions", asked, clients.pace.taken())]));
+    counters(registry, status.metrics().chain([("admissions", asked, clients.pace.taken())]));
     let (vms, gone) = parts.node.look(|known| (size(known.here.len()), size(known.unsettled())));
     let fault = flag(parts.state_file.sentence().is_some());
     let brake = "1 while the brake blocks reports of destroyed VMs";
@@ -35,7 +30,11 @@ fn fill(registry: &mut Registry, parts: &Parts) {
             ("records_ahead", "VMs whose record is from the future", size(status.records_ahead())),
             ("queue", "VMs that are to have a turn", size(parts.schedule.queued().0.len())),
             ("brake_on", brake, flag(status.brake().is_some())),
-            ("writing", "1 while the agent may write to VMAPI", flag(parts.writable().is_ok())),
+            (
+                "writing",
+                "1 while the agent may write to VMAPI",
+                flag(parts.gate.writable().is_ok()),
+            ),
             ("memory_fault", "1 while the state file is lost or cannot be written", fault),
             (
                 "last_comparison_timestamp_seconds",

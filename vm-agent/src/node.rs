@@ -85,10 +85,6 @@ pub struct Known {
     pub passing: BTreeMap<String, (String, Duration)>,
     /// True if `told` does not say which VMs are new: the first run, or the state file was lost.
     pub is_first_run: bool,
-    /// True while the stream is connected and its snapshot is read.
-    pub synced: bool,
-    /// The node, as sysinfo says.
-    pub identity: Option<String>,
 }
 
 impl Known {
@@ -162,8 +158,6 @@ pub struct Node {
     clock: Clock,
     hidden_memory: Duration,
     second_look: Duration,
-    /// Wakes tasks that wait until they may write.
-    news: Notify,
     /// Wakes the task that saves the state file.
     save: Arc<Notify>,
 }
@@ -172,8 +166,7 @@ impl Node {
     /// Nothing is known yet.
     pub fn new(clock: Clock, times: &Times, save: Arc<Notify>) -> Self {
         let (hidden_memory, second_look) = (times.hidden_memory, times.second_look);
-        let (known, news) = (Mutex::default(), Notify::new());
-        Self { known, clock, hidden_memory, second_look, news, save }
+        Self { known: Mutex::default(), clock, hidden_memory, second_look, save }
     }
 
     /// Takes over what the last run knew: the VMs that were told, those that had left, and those that
@@ -211,13 +204,7 @@ impl Node {
     pub fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
         let changed = change(&mut self.known());
         self.save.notify_one();
-        self.news.notify_waiters();
         changed
-    }
-
-    /// Returns a future that ends at the next change.
-    pub fn news(&self) -> tokio::sync::futures::Notified<'_> {
-        self.news.notified()
     }
 
     fn until(&self) -> Duration {
@@ -228,7 +215,6 @@ impl Node {
     pub fn synced(&self, vms: &[Arc<Vm>]) {
         let (now, until) = (self.clock.now(), self.until());
         self.change(|known| {
-            known.synced = true;
             known.passing.clear();
             for (vm, object) in vms.iter().filter_map(|vm| Some((named(vm)?, vm))) {
                 if known.is_first_run {

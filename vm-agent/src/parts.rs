@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use daemon::agent::Mode;
+use daemon::agent::{Census, Claims, Gate, State, Unclaimed};
 use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
 use daemon::health::Health;
 use daemon::pace::{Pace, Paced};
@@ -26,15 +26,20 @@ use tokio::sync::{Notify, RwLock};
 use crate::config::Config;
 use crate::node::Node;
 use crate::plan::{Judge, Reason, Record};
-use crate::status::{State, Status, Task};
+use crate::status::{Count, Status, Task};
+use crate::writer::Writer;
 
 /// The clients of one agent.
 #[derive(Clone)]
 pub struct Clients {
     /// VMAPI for lists; every request takes its turn.
     pub lists: Vmapi,
-    /// VMAPI for whoever holds an admission.
+    /// VMAPI for whoever reads with an admission.
     pub vmapi: Vmapi,
+    /// VMAPI for whoever writes with an admission.
+    pub writer: Writer,
+    /// Looks for a second machine of this uuid.
+    pub census: Option<Census>,
     /// Admits to VMAPI.
     pub entry: Arc<Paced>,
     /// vminfod.
@@ -57,6 +62,10 @@ pub struct Parts {
     pub random: Random,
     /// The clients.
     pub clients: Clients,
+    /// The checks before each write.
+    pub gate: Gate,
+    /// What an operator has decided about this machine.
+    pub claims: Claims,
     /// What is known of the node.
     pub node: Arc<Node>,
     /// The VMs that are to be worked on.
@@ -77,7 +86,7 @@ pub struct Parts {
 impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.node.look(|known| write!(f, "{known:?}"))?;
-        write!(f, " {:?} turned {:?}", self.schedule, self.turned())
+        write!(f, " {:?} {:?} turned {:?}", self.gate, self.schedule, self.turned())
     }
 }
 
@@ -89,12 +98,14 @@ impl Parts {
         let (times, state_dir) = (&config.times, &config.basics.places.state_dir);
         Arc::new(Self {
             node: Arc::new(Node::new(clock, times, Arc::clone(&save))),
+            gate: Gate::new(&cn_uuid, config.basics.mode),
             schedule: Arc::new(Schedule::new(times.retry, times.retry.max, random.fork())),
+            claims: Claims::new(state_dir),
             turns: RwLock::default(),
             turned: Mutex::default(),
             approvals: Mutex::default(),
             state_file: Arc::new(StateFile::new(state_dir, save)),
-            status: Status::new(clock, Arc::clone(&clients.health)),
+            status: Status::new(Arc::clone(&clients.health)),
             cn_uuid,
             clock,
             random,
@@ -127,41 +138,32 @@ impl Parts {
         self.status.ahead(vm, ahead);
     }
 
-    /// Checks whether anything may be said now.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(crate) fn writable(&self) -> Result<(), Reason> {
-        self.node.look(|known| {
-            let sysinfo = known.identity.clone().ok_or(Reason::IdentityUnknown)?;
-            if sysinfo != self.cn_uuid {
-                let configured = self.cn_uuid.clone();
-                return Err(Reason::WrongIdentity { configured, sysinfo });
+    /// Waits until something may be said, or until only the report mode forbids it; meanwhile the status says what
+    /// `task` waits for.
+    pub(crate) async fn until_writable(&self, task: Option<Task>) {
+        let is = |why| {
+            if let Some(task) = task {
+                self.status.is(task, State::Refused(why));
             }
-            if known.synced { Ok(()) } else { Err(Reason::NotSynced) }
-        })?;
-        match self.config.basics.mode {
-            Mode::On => Ok(()),
-            Mode::Report => Err(Reason::ReportMode),
-        }
+        };
+        self.gate.until_writable(is).await;
     }
 
-    /// Waits until something may be said, or until only the report mode forbids it.
-    pub(crate) async fn until_writable(&self, task: Option<Task>) {
-        loop {
-            let mut news = std::pin::pin!(self.node.news());
-            // Before the check, so that news right after it is not missed.
-            news.as_mut().enable();
-            match self.writable() {
-                Ok(()) | Err(Reason::ReportMode) => return,
-                Err(why) => {
-                    if let Some(task) = task {
-                        self.status.is(task, State::Refused(why));
-                    }
-                }
-            }
-            news.await;
-        }
+    /// An operator claims a node for this machine: then every VM is looked at.
+    ///
+    /// # Errors
+    /// Why it is not claimed.
+    pub async fn claim(&self, node: &str, by: &str, really: bool) -> Result<(), Unclaimed> {
+        let census = self.clients.census.as_ref();
+        self.claims.claim(&self.gate, census, (node, by), really).await?;
+        let vms: Vec<String> = self.node.look(|known| known.here.keys().cloned().collect());
+        vms.iter().for_each(|vm| self.schedule.wake_changed(vm, self.clock.now(), ()));
+        Ok(())
+    }
+
+    /// A task could not do its work because of this; it is counted and shown.
+    pub(crate) fn failed(&self, error: &(dyn std::error::Error + 'static)) -> Reason {
+        Reason::Request(self.status.failed(Count::Errors, error))
     }
 
     /// Returns the waits of a task that retries for ever.

@@ -15,6 +15,7 @@ use crate::parts::Parts;
 pub(crate) fn status(parts: &Parts) -> Value {
     let now = parts.clock.now();
     let mut page = parts.status.to_json();
+    page["uptime_s"] = now.as_secs().into();
     let (here, gone, hidden) = parts.node.look(|known| {
         let hidden = known.here.values().filter(|is_hidden| **is_hidden).count();
         (known.here.len(), known.unsettled(), hidden)
@@ -24,7 +25,7 @@ pub(crate) fn status(parts: &Parts) -> Value {
         ("version", env!("CARGO_PKG_VERSION").into()),
         ("cn_uuid", parts.cn_uuid.clone().into()),
         ("mode", parts.config.basics.mode.name().into()),
-        ("mute", parts.writable().err().map(|why| why.to_string()).into()),
+        ("mute", parts.gate.writable().err().map(|why| why.to_string()).into()),
         ("vms", here.into()),
         ("hidden", hidden.into()),
         ("gone", gone.into()),

@@ -45,7 +45,8 @@ pub(crate) async fn restore(parts: &Parts) {
 
 /// Returns what the file should say now; none before the first snapshot, when the last run's file says more.
 fn collect(parts: &Parts) -> Option<Kept> {
-    if parts.node.look(|known| known.is_first_run || known.here.is_empty() && !known.synced) {
+    let is_synced = parts.gate.is_synced();
+    if parts.node.look(|known| known.is_first_run || known.here.is_empty() && !is_synced) {
         return None;
     }
     parts.state_file.forget_damage(parts.config.times.hidden_memory);

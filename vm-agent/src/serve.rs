@@ -52,7 +52,14 @@ fn control(agent: &Arc<Agent>) -> Router {
         .route("/plan", plan)
         .route("/vms/{uuid}", get(vm))
         .route("/approve", post(approve).fallback(async || wrong_method("POST")))
+        .route("/claim", post(claim).fallback(async || wrong_method("POST")))
         .with_state(Arc::clone(agent))
+}
+
+async fn claim(State(agent): Routes, request: Request) -> Response<Body> {
+    let parts = &agent.parts;
+    let claim = async |node: String, by: String, really| parts.claim(&node, &by, really).await;
+    agent::claim(request, parts.gate.cn_uuid(), claim).await
 }
 
 async fn vm(State(agent): Routes, Path(name): Path<String>) -> Response<Body> {

@@ -5,9 +5,12 @@
 //! The start task: after a random wait VMAPI's list is compared with the node, and again every `relist`.
 //! A comparison that fails is repeated as a whole.
 
+use daemon::agent::State;
+use tokio::time::Instant;
+
 use crate::apply::compare;
 use crate::parts::Parts;
-use crate::status::{State, Task};
+use crate::status::Task;
 use std::sync::Arc;
 
 /// Compares, for ever.
@@ -32,13 +35,14 @@ async fn until_compared(parts: &Parts) {
     loop {
         parts.until_writable(Some(Task::Start)).await;
         parts.status.is(Task::Start, State::Working);
+        let began = Instant::now();
         match compare(parts).await {
             Ok(()) => {
-                parts.status.started();
+                parts.status.started(began);
                 return;
             }
             Err(error) => {
-                let why = parts.status.failed(&error);
+                let why = parts.failed(&error);
                 parts.status.is(Task::Start, State::Retrying(why.to_string()));
                 tokio::time::sleep(retry.next_delay()).await;
             }

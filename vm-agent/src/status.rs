@@ -2,19 +2,19 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the operator sees: the state of each task, counters, and what was last decided about each VM.
-//! It decides nothing.
+//! What the operator sees besides the frame's part: what was last decided about each VM. It decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
+use daemon::agent;
 use daemon::health::Health;
 use daemon::log::clip;
-use daemon::timing::Clock;
 use daemon::wall;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::plan::Reason;
 
@@ -29,67 +29,20 @@ pub enum Task {
     Start,
 }
 
-/// The state of a task.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum State {
-    /// It is working.
-    #[error("working")]
-    Working,
-    /// It has nothing to do until something changes.
-    #[error("resting")]
-    Resting,
-    /// The whole agent is off.
-    #[error("no_rabbit is false: the feature is off, and VMAPI is left alone")]
-    Off,
-    /// The stream is not connected yet.
-    #[error("waiting for vminfod")]
-    Connecting,
-    /// vminfod does not answer.
-    #[error("waiting for vminfod: {0}")]
-    NoAnswer(String),
-    /// Nothing may be written now.
-    #[error("{0}")]
-    Refused(Reason),
-    /// Before the first list.
-    #[error("startup delay, {} s", .0.as_secs())]
-    StartupDelay(Duration),
-    /// The last comparison failed.
-    #[error("retrying: {0}")]
-    Retrying(String),
-}
-
-macro_rules! counts {
-    ($($variant:ident, $name:literal, $help:literal;)+) => {
-        /// The counters.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Count { $(#[doc = $help] $variant),+ }
-
-        impl Count {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// Returns its name and its help.
-            pub fn metric(self) -> (&'static str, &'static str) {
-                match self { $(Self::$variant => ($name, $help)),+ }
-            }
-        }
-    };
-}
-
-// The name and the help of each counter.
-counts! {
-    Turns, "turns", "Turns of VMs";
-    Puts, "puts", "Records replaced, one by one";
-    Batches, "batches", "Requests that replaced several records";
-    Batched, "vms_batched", "Records replaced by such requests";
-    Destroyed, "vms_destroyed", "Records that were told to be destroyed";
-    Same, "turns_same", "Turns that found nothing that differs";
-    Deferred, "deferrals", "Times that a VM had to wait";
-    Reported, "writes_reported", "Writes that the report mode only logged";
-    Starts, "comparisons", "Comparisons with VMAPI's list";
-    Errors, "errors", "Requests and comparisons that failed";
-    FromFuture, "records_from_the_future", "Records whose last_modified was found ahead of the clock";
-    StreamsLost, "streams_lost", "Times that vminfod's stream was lost";
+// The name in `/status`, the name in `/metrics`, and the help of each counter.
+daemon::counters! {
+    Turns, "turns", "turns", "Turns of VMs";
+    Puts, "puts", "puts", "Records replaced, one by one";
+    Batches, "batches", "batches", "Requests that replaced several records";
+    Batched, "vms_batched", "vms_batched", "Records replaced by such requests";
+    Destroyed, "vms_destroyed", "vms_destroyed", "Records that were told to be destroyed";
+    Same, "turns_same", "turns_same", "Turns that found nothing that differs";
+    Deferred, "deferrals", "deferrals", "Times that a VM had to wait";
+    Reported, "writes_reported", "writes_reported", "Writes that the report mode only logged";
+    Starts, "comparisons", "comparisons", "Comparisons with VMAPI's list";
+    Errors, "errors", "errors", "Requests and comparisons that failed";
+    FromFuture, "records_from_the_future", "records_from_the_future", "Records whose last_modified was found ahead of the clock";
+    StreamsLost, "streams_lost", "streams_lost", "Times that vminfod's stream was lost";
 }
 
 /// What was last decided about a VM.
@@ -108,9 +61,6 @@ const PUTS: usize = 20;
 
 #[derive(Debug, Default)]
 struct Board {
-    counts: BTreeMap<Count, u64>,
-    states: BTreeMap<Task, State>,
-    last_error: Option<(Timestamp, String)>,
     last_start: Option<Timestamp>,
     lines: BTreeMap<String, Line>,
     puts: VecDeque<(Timestamp, String, &'static str)>,
@@ -118,60 +68,36 @@ struct Board {
     ahead: BTreeSet<String>,
 }
 
-/// The counters, states and decisions. The lock is held for a few instructions and never over an
-/// await.
+/// The frame's part, and the decisions. The lock is held for a few instructions and never over an await.
 #[derive(Debug)]
 pub struct Status {
-    clock: Clock,
-    vmapi: Arc<Health>,
+    agent: agent::Status<Task, Count>,
     board: Mutex<Board>,
+}
+
+impl Deref for Status {
+    type Target = agent::Status<Task, Count>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.agent
+    }
 }
 
 impl Status {
     /// Nothing has happened yet.
-    pub fn new(clock: Clock, vmapi: Arc<Health>) -> Self {
-        Self { clock, vmapi, board: Mutex::default() }
+    pub fn new(vmapi: Arc<Health>) -> Self {
+        Self { agent: agent::Status::new(vec![vmapi]), board: Mutex::default() }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
         change(&mut self.board.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Counts one.
-    pub fn count(&self, what: Count) {
-        self.add(what, 1);
-    }
-
-    /// Counts some.
-    pub fn add(&self, what: Count, n: usize) {
-        self.with(|b| *b.counts.entry(what).or_default() += n as u64);
-    }
-
-    /// Returns a counter.
-    pub fn get(&self, what: Count) -> u64 {
-        self.with(|b| b.counts.get(&what).copied().unwrap_or_default())
-    }
-
-    /// Stores the state of a task.
-    pub fn is(&self, task: Task, state: State) {
-        self.with(|b| b.states.insert(task, state));
-    }
-
-    /// Counts a failure and keeps it as the last one. Returns it as a reason.
-    pub fn failed(&self, error: &(dyn std::error::Error + 'static)) -> Reason {
-        let text = clip(&daemon::log::chain(error));
-        self.count(Count::Errors);
-        self.with(|b| b.last_error = Some((wall::now(), text.clone())));
-        Reason::Request(text)
-    }
-
-    /// A comparison with VMAPI's list ended well.
-    pub fn started(&self) {
+    /// A comparison with VMAPI's list, which began then, ended well.
+    pub fn started(&self, began: Instant) {
         self.count(Count::Starts);
-        self.with(|b| {
-            b.last_start = Some(wall::now());
-            b.last_error = None;
-        });
+        self.recovered(..began);
+        self.with(|b| b.last_start = Some(wall::now()));
     }
 
     /// Returns when the last comparison ended well.
@@ -237,34 +163,22 @@ impl Status {
 
     /// Returns what the agent waits for, for people.
     pub fn waiting_for(&self) -> Vec<String> {
-        let is_waiting = |state: &&State| !matches!(state, State::Working | State::Resting);
-        let tasks: Vec<String> = self.with(|b| {
-            b.states.values().filter(is_waiting).map(|it| clip(&it.to_string())).collect()
-        });
-        tasks.into_iter().chain(self.brake()).chain(self.vmapi.sentence()).collect()
+        self.agent.waiting_for().into_iter().chain(self.brake()).collect()
     }
 
     /// Returns this part of `/status`.
     pub fn to_json(&self) -> Value {
-        let mut page = json!({"waiting_for": self.waiting_for(), "brake": self.brake()});
-        let trouble = self.vmapi.trouble().map(|trouble| (trouble.at, clip(&trouble.text)));
+        let mut page = self.agent.to_json();
+        (page["waiting_for"], page["brake"]) = (self.waiting_for().into(), self.brake().into());
         self.with(|b| {
-            let (at, error) = trouble.or(b.last_error.clone()).unzip();
             let put = |(at, vm, what): &(Timestamp, String, &str)| {
                 json!({"at": format!("{at:.3}"), "vm": vm, "what": what})
             };
-            page["last_error"] = error.into();
-            page["last_error_at"] = at.map(|at| format!("{at:.3}")).into();
             page["last_start"] = b.last_start.map(|at| at.to_string()).into();
             page["records_ahead"] = b.ahead.iter().take(PUTS).cloned().collect();
             page["last_puts"] = b.puts.iter().map(put).collect();
-            for count in Count::ALL.iter().copied() {
-                let n = b.counts.get(&count).copied().unwrap_or_default();
-                page[count.metric().0] = n.into();
-            }
         });
         page["held"] = self.held().into();
-        page["uptime_s"] = self.clock.now().as_secs().into();
         page
     }
 

@@ -2,8 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the agents of a node (net-agent, vm-agent) have in common: a configuration that the shipped agent
-//! can read too, a loopback port for pages, a unix socket for the operator, one running copy.
+//! The frame of an agent (net-agent, vm-agent): a configuration that the shipped agent can read too, a loopback port
+//! for pages, a unix socket for the operator, one running copy, who the node is, whether anything may be written now,
+//! and what the operator sees of it.
 
 mod ask; // what the command line asks a running agent
 
@@ -11,11 +12,31 @@ mod run; // from the command line to a running agent
 
 mod routes; // the listeners, and what their routes share
 
+mod claims; // what an operator has decided about this machine
+
+mod identify; // the task that asks who the node is
+
+mod status; // what the operator sees
+
+mod gate; // whether the agent may write now
+
+mod census; // whether a second machine has this node's uuid
+
+mod identity; // who the node is
+
 pub mod hub; // where vminfod is
+
+pub mod sibling; // where a service is, by where another one is
 
 mod basics; // the part of the configuration that all agents have
 
-pub use ask::{approve_plan, running_plan};
+pub use ask::{ClaimArgs, approve_plan, claim_node, running_plan};
 pub use basics::{Basics, FileArgs, Files, Mode, Places, Read};
-pub use routes::{approval_json, approve, invalid, listen};
+pub use census::{Census, SecondMachine, server_nics};
+pub use claims::{Claims, Unclaimed};
+pub use gate::{Gate, Permit, Refusal};
+pub use identify::{find_uuid, identify};
+pub use identity::{Identity, Unidentified};
+pub use routes::{approval_json, approve, claim, invalid, listen};
 pub use run::{ServeError, check, serve};
+pub use status::{Counter, State, Status};

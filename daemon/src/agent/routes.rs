@@ -13,12 +13,14 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::approval::{Approval, Refused};
+use crate::config::lower_uuid;
 use crate::http::{Body, Limits, Router, Server, bind_unix, collect, ok, refuse};
 use crate::log::{AUDIT, clip};
 use crate::metrics;
 use crate::tasks::{Shutdown, Tasks};
 
 use super::basics::Places;
+use super::claims::Unclaimed;
 
 /// The longest body of a request to the socket, and the time to send it in.
 const BODY: usize = 4096;
@@ -37,14 +39,14 @@ pub async fn approve(
     what: &str,
     approve: impl FnOnce(&str, &str) -> Result<usize, Refused>,
 ) -> Response<Body> {
-    let Some(bytes) = collect(request.into_body(), BODY, BODY_TIME).await else {
-        return invalid("the body is too long or did not arrive in time");
+    let asked = match body(request).await {
+        Ok(asked) => asked,
+        Err(refused) => return *refused,
     };
-    let asked: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     let Some(id) = asked.get("id").and_then(Value::as_str) else {
         return invalid("the body must be {\"id\": PLAN-ID}");
     };
-    let by = clip(asked.get("by").and_then(Value::as_str).unwrap_or("somebody"));
+    let by = who(&asked);
     match approve(id, &by) {
         Ok(count) => {
             tracing::warn!(target: AUDIT, audit = true, id, by, count, what, "the operator approved a plan");
@@ -55,6 +57,42 @@ pub async fn approve(
             refuse(StatusCode::NOT_FOUND, "ResourceNotFound", &refused.to_string())
         }
     }
+}
+
+/// Answers a claim, whose body is `{"node": UUID, "by": NAME, "really": BOOL}`; without a node it is `cn_uuid`.
+pub async fn claim<F>(
+    request: Request,
+    cn_uuid: &str,
+    claim: impl FnOnce(String, String, bool) -> F,
+) -> Response<Body>
+where
+    F: Future<Output = Result<(), Unclaimed>>,
+{
+    let asked = match body(request).await {
+        Ok(asked) => asked,
+        Err(refused) => return *refused,
+    };
+    let node = match asked.get("node").map(|node| node.as_str().map(lower_uuid)) {
+        None => cn_uuid.to_owned(),
+        Some(Some(Ok(node))) => node,
+        Some(_) => return invalid("the body must be {\"node\": UUID}"),
+    };
+    let really = asked.get("really") == Some(&Value::Bool(true));
+    match claim(node.clone(), who(&asked), really).await {
+        Ok(()) => ok(&json!({"node": node})),
+        Err(refused) => refuse(StatusCode::CONFLICT, "Refused", &refused.to_string()),
+    }
+}
+
+/// Reads the body of a request to the socket.
+async fn body(request: Request) -> Result<Value, Box<Response<Body>>> {
+    let bytes = collect(request.into_body(), BODY, BODY_TIME).await;
+    let late = || Box::new(invalid("the body is too long or did not arrive in time"));
+    Ok(serde_json::from_slice(&bytes.ok_or_else(late)?).unwrap_or_default())
+}
+
+fn who(asked: &Value) -> String {
+    clip(asked.get("by").and_then(Value::as_str).unwrap_or("somebody"))
 }
 
 /// Returns an approval for a page.

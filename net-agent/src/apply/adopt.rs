@@ -18,7 +18,7 @@ use crate::plan::{Reason, Wish, candidate};
 pub(crate) async fn adopt(parts: &Parts, mac: MacAddr, vm: &str) -> Outcome {
     let policy = &parts.config.policy;
     let obstacle = || {
-        let own = parts.node.identity().unwrap_or_default().macs;
+        let own = parts.gate.identity().unwrap_or_default().macs;
         parts.node.look(|inventory| candidate::not_adoptable(mac, vm, &inventory.view, &own))
     };
     let mut attempts = Attempts::new(parts);

@@ -5,6 +5,7 @@
 //! The delete: every guard is asked about a fresh copy, and again with the permit in hand, after
 //! the turn was taken and the node was asked for the VM. The only `DELETE` of this program.
 
+use daemon::agent::Permit;
 use sdc_clients::http::Versioned;
 use sdc_clients::napi::Nic;
 use sdc_clients::{Error, MacAddr};
@@ -13,7 +14,7 @@ use super::record::{Attempts, Audit, Found, ask_vmapi, conflict, deferred, left,
 use crate::brake::{BrakeOf, Clearance, Tripped};
 use crate::outcome::Outcome;
 use crate::parts::Parts;
-use crate::permit::{Delete, Permit};
+use crate::permit::Delete;
 use crate::plan::reap::{self, Basis, Facts, Judgement, Ruling, Source};
 use crate::plan::{Guard, Reason, Verdict};
 use crate::status::Count;
@@ -85,7 +86,7 @@ async fn attempt(
         let request = parts.clients.writer.delete(permit, last.etag.clone());
         Ok(async move { (request.await, last) })
     };
-    let (answer, last) = match parts.gate.write((mac, vm), decide).await {
+    let (answer, last) = match parts.gate.write(Delete(mac), vm, decide).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(obstacle)) => return Some(obstacle.outcome(parts)),
         Err(refusal) => return Some(refused(parts, refusal, &"delete")),
@@ -106,9 +107,10 @@ async fn answered(
     match answer {
         Ok(()) => {
             parts.brake.deleted(last.clearance);
-            parts.brake.settled(audit.nic.mac);
             parts.status.count(Count::Reaped);
             audit.write(parts, "deleted", &sentences(&last.judgement)).await;
+            // The history has it before the operator is told that nothing is left.
+            parts.brake.settled(audit.nic.mac);
             Some(Outcome::Done)
         }
         Err(err) if err.is_not_found_resource() => {
@@ -193,7 +195,7 @@ pub(crate) fn judge(
     verdict: Option<&Verdict>,
     hold: Option<&crate::holds::Hold>,
 ) -> Judgement {
-    let own = parts.node.identity().unwrap_or_default().macs;
+    let own = parts.gate.identity().unwrap_or_default().macs;
     parts.node.look(|inventory| {
         let (local, own, policy) = (&inventory.view, &own, &parts.config.policy);
         let source = Source::Fresh(fresh.etag.as_deref());

@@ -4,6 +4,7 @@
 
 //! Reading a record, asking VMAPI, and what all writes share.
 
+use daemon::agent;
 use daemon::log::clip;
 use daemon::timing::policy;
 use sdc_clients::http::Versioned;
@@ -109,7 +110,7 @@ pub(super) fn deferred(parts: &Parts, why: Reason) -> Outcome {
 
 /// Counts and logs that there was no permit for this request.
 pub(super) fn refused(parts: &Parts, refusal: Refusal, request: &dyn std::fmt::Display) -> Outcome {
-    if refusal != Refusal::ReportMode {
+    if refusal != Refusal::Agent(agent::Refusal::ReportMode) {
         return deferred(parts, refusal.into());
     }
     parts.status.count(Count::Reported);

@@ -4,6 +4,7 @@
 
 //! One conditional PUT.
 
+use daemon::agent::Permit;
 use sdc_clients::MacAddr;
 use sdc_clients::http::{Precondition, Versioned};
 use sdc_clients::napi::Nic;
@@ -11,7 +12,7 @@ use sdc_clients::napi::Nic;
 use super::record::{Audit, conflict, left, refused};
 use crate::outcome::Outcome;
 use crate::parts::Parts;
-use crate::permit::{Permit, Update};
+use crate::permit::Update;
 use crate::plan::{Reason, Wish};
 use crate::status::Count;
 
@@ -53,7 +54,7 @@ pub(super) async fn put(
         }
         Ok(parts.clients.writer.update(permit, wish, condition))
     };
-    let answer = match parts.gate.write((mac, vm), decide).await {
+    let answer = match parts.gate.write(Update(mac), vm, decide).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(())) => return None,
         Err(refusal) => return Some(refused(parts, refusal, wish)),

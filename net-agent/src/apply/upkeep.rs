@@ -4,6 +4,7 @@
 
 //! Records of what is here: `cn_uuid`, state, owner, primary, and the node's own NICs.
 
+use daemon::agent;
 use sdc_clients::MacAddr;
 
 use super::record::{Attempts, Found, ask_vmapi, deferred, left, read};
@@ -33,6 +34,9 @@ pub(crate) async fn keep_up(parts: &Parts, mac: MacAddr, vm: &str, mirror: bool)
             }
             Err(why) => return Outcome::Failed(why),
         };
+        if fresh.value.cn_uuid.as_deref().is_some_and(|cn| parts.claims.has(cn)) {
+            verdict = Some(Verdict::Claimed);
+        }
         let judge = |verdict: Option<&Verdict>| {
             let view = |view: &_| upkeep::upkeep(&fresh.value, view, verdict, mirror, policy);
             parts.node.look(|inventory| view(&inventory.view))
@@ -64,7 +68,7 @@ pub(crate) async fn keep_up(parts: &Parts, mac: MacAddr, vm: &str, mirror: bool)
         }
         let still = || judge(verdict.as_ref()) == Upkeep::Write(wish.clone());
         let state = parts.node.look(|i| i.view.vms.get(vm).map(|vm| vm.state.to_string()));
-        let said = verdict.as_ref().map(|verdict| format!("; VMAPI says {verdict}"));
+        let said = verdict.as_ref().map(|verdict| format!("; {verdict}"));
         let state = state.unwrap_or_else(|| "here".to_owned());
         let why =
             format!("vminfod says that VM {vm} is {state} and has it{}", said.unwrap_or_default());
@@ -80,8 +84,8 @@ pub(crate) async fn keep_up(parts: &Parts, mac: MacAddr, vm: &str, mirror: bool)
 #[tracing::instrument(name = "own-nic", skip_all, fields(nic = %mac))]
 pub(crate) async fn keep_up_own(parts: &Parts, mac: MacAddr) -> Outcome {
     let policy = &parts.config.policy;
-    let Some(identity) = parts.node.identity() else {
-        return Outcome::Failed(Refusal::IdentityUnknown.into());
+    let Some(identity) = parts.gate.identity() else {
+        return Outcome::Failed(Refusal::from(agent::Refusal::IdentityUnknown).into());
     };
     let mut attempts = Attempts::new(parts);
     while attempts.next(parts).await {

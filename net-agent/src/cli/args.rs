@@ -5,7 +5,7 @@
 //! The grammar of the command line and its help.
 
 use clap::{Args, Parser, Subcommand};
-use daemon::agent::FileArgs;
+use daemon::agent::{ClaimArgs, FileArgs};
 use daemon::cli::{Generated, ListArgs};
 
 use crate::config::DEFAULT_FILE;
@@ -180,6 +180,15 @@ Examples:
 Columns: at, mac, outcome, rule, change, vm; with -o also why, ago. It reads the journal in the state
 directory, whether the daemon runs or not. The journal has the last some thousand requests.")]
     History(HistoryArgs),
+    /// Say that this machine is the node, or was a node that had another uuid.
+    #[command(after_help = "\
+Examples:
+  net-agent claim                        a second machine has this node's uuid, and this one is the node
+  net-agent claim OLD-UUID               this machine was that node: it has a new main board
+  net-agent claim OLD-UUID --really      although CNAPI still knows the old node
+
+NICs of VMs here that have the old node's cn_uuid get this one's. It is kept across restarts.")]
+    Claim(ClaimArgs),
     #[command(flatten)]
     Generated(Generated),
 }

@@ -68,6 +68,7 @@ async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<
         Verb::Release { vm } => holds::release(&config()?, vm).await?,
         Verb::Holds { list } => holds::holds(&config()?, &list.layout(), screen)?,
         Verb::History(args) => history::history(&config()?, args, screen).await?,
+        Verb::Claim(asked) => agent::claim_node(&config()?.basics.places, &asked).await?,
         Verb::Generated(asked) => asked.text::<Cli>().context("the manual pages")?,
     })
 }

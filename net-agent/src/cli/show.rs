@@ -6,6 +6,7 @@
 //! here writes to NAPI.
 
 use anyhow::anyhow;
+use daemon::agent::Counter as _;
 use daemon::cli::control::{self, ControlError};
 use daemon::cli::pages::{self, count_lines, named_fields, state_lines, text, to_the_second};
 use daemon::cli::screen::visible;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use daemon::agent::Identity;
 use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use sdc_clients::napi::{BelongsToType, Nic};
@@ -23,7 +24,7 @@ use crate::brake::{Clearance, Scale, Tripped};
 use crate::config::Policy;
 use crate::holds::Holds;
 use crate::listing::NicListing;
-use crate::view::{Identity, LocalView};
+use crate::view::LocalView;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug)]

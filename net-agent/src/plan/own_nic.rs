@@ -6,13 +6,13 @@
 //! node, and `other` records with this node's `cn_uuid` (R11). A record that booter made for the admin
 //! user is claimed.
 
+use daemon::agent::Identity;
 use sdc_clients::napi::{BelongsToType, Nic, NicState};
 
 use super::reason::Reason;
 use super::upkeep::Upkeep;
 use super::wish::Wish;
 use crate::config::Policy;
-use crate::view::Identity;
 
 /// Returns what to write.
 pub(crate) fn upkeep(nic: &Nic, identity: &Identity, policy: &Policy) -> Upkeep {

@@ -221,7 +221,7 @@ fn vmapi_confirms(nic: &Nic, facts: &Facts<'_>) -> Says {
         {
             Answer::Pass
         }
-        Verdict::Alive { .. } | Verdict::NoAnswer(_) => Answer::Later,
+        Verdict::Alive { .. } | Verdict::Claimed | Verdict::NoAnswer(_) => Answer::Later,
     };
     (answer, Reason::Vmapi(verdict.clone()))
 }

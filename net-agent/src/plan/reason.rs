@@ -5,6 +5,7 @@
 //! Every reason for which something is done, left or put off. Decisions compare variants; the
 //! sentences are for people only.
 
+use daemon::agent;
 use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use sdc_clients::napi::Nic;
@@ -16,20 +17,12 @@ use crate::brake::Tripped;
 use crate::holds::Hold;
 use crate::view::VmState;
 
-/// Why the agent may not write now.
+/// Why this record may not be written now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("waiting for vminfod's /sysinfo, which names this node")]
-    IdentityUnknown,
-    /// The configuration names another node.
-    #[error("config says cn_uuid {configured} but sysinfo says {sysinfo}: refusing to write")]
-    WrongIdentity { configured: String, sysinfo: String },
-    /// The stream's snapshot is not read, or the stream is lost.
-    #[error("waiting for vminfod")]
-    NotSynced,
-    /// `mode` is `report`.
-    #[error("report mode")]
-    ReportMode,
+    /// No agent may write.
+    #[error(transparent)]
+    Agent(#[from] agent::Refusal),
     /// Deletes only: they could not be counted across a restart.
     #[error("{0}")]
     StateFile(String),

@@ -26,6 +26,8 @@ pub enum Verdict {
         /// The MACs that VMAPI lists for it, if it lists any.
         macs: Option<BTreeSet<MacAddr>>,
     },
+    /// An operator says that this machine was the node whose `cn_uuid` the record has.
+    Claimed,
     /// Anything else, or no VMAPI.
     NoAnswer(String),
 }
@@ -52,9 +54,13 @@ impl Verdict {
         matches!(self, Self::Gone { server: Some(server), .. } if server == cn_uuid)
     }
 
-    /// Returns true if VMAPI places the living VM on this node.
+    /// Returns true if VMAPI places the living VM on this node, or an operator does.
     pub fn places_on(&self, cn_uuid: &str) -> bool {
-        matches!(self, Self::Alive { server: Some(server), .. } if server == cn_uuid)
+        match self {
+            Self::Alive { server, .. } => server.as_deref() == Some(cn_uuid),
+            Self::Claimed => true,
+            _ => false,
+        }
     }
 }
 
@@ -65,6 +71,7 @@ impl fmt::Display for Verdict {
             Self::Gone { state, server: Some(server) } => {
                 write!(f, "VMAPI says {state} on {server}")
             }
+            Self::Claimed => f.write_str("an operator claimed that node for this machine"),
             Self::Unknown => f.write_str("VMAPI does not know the VM"),
             Self::Alive { state, server: Some(server), .. } => {
                 write!(f, "VMAPI says {state} on {server}")

@@ -18,8 +18,6 @@ pub type Differing = (String, Option<LocalVm>);
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     pub view: LocalView,
-    /// True while the stream is connected and its snapshot is read.
-    pub synced: bool,
     /// VMs that are or were hidden, and until when that is remembered after they go.
     hidden: BTreeMap<String, Duration>,
     /// VMs that a snapshot of the stream or the last run had and no full view has denied since.
@@ -99,12 +97,18 @@ impl Inventory {
         }
     }
 
-    /// Removes a VM. Returns it as it was.
-    pub fn remove(&mut self, uuid: &str, now: Duration, memory: Duration) -> Option<LocalVm> {
+    /// Removes a VM; `synced` if the stream is in sync. Returns it as it was.
+    pub fn remove(
+        &mut self,
+        uuid: &str,
+        now: Duration,
+        memory: Duration,
+        synced: bool,
+    ) -> Option<LocalVm> {
         self.view.taken = now;
         let vm = self.view.vms.remove(uuid)?;
         // Out of sync it is only missing from a snapshot.
-        if self.synced {
+        if synced {
             self.remembered.remove(uuid);
         } else {
             self.remembered.insert(uuid.to_owned(), vm.clone());
@@ -219,7 +223,7 @@ mod tests {
         let (s, memory) = (Duration::from_secs, Duration::from_secs(300));
         let vm = |hidden: bool| object(json!({"uuid": "u", "do_not_inventory": hidden}));
         inventory.put(&vm(true), s(10), memory);
-        inventory.remove("u", s(20), memory);
+        inventory.remove("u", s(20), memory, false);
         assert!(inventory.recently_hidden("u", s(319)));
         inventory.refresh(s(319));
         assert!(inventory.view.lately_hidden.contains("u"));
@@ -228,7 +232,7 @@ mod tests {
         assert!(inventory.view.lately_hidden.is_empty());
         inventory.put(&vm(true), s(400), memory);
         inventory.put(&vm(false), s(401), memory);
-        inventory.remove("u", s(402), memory);
+        inventory.remove("u", s(402), memory, false);
         assert!(!inventory.recently_hidden("u", s(403)));
         // Gone between two whole views.
         inventory.put(&vm(true), s(500), memory);
@@ -288,8 +292,7 @@ mod tests {
         // Out of sync a delete is only a VM that a snapshot lacks; an event is more.
         for synced in [false, true] {
             inventory.replace(full(&[a, b], &[], 3), memory);
-            inventory.synced = synced;
-            inventory.remove("b", Duration::from_secs(4), memory);
+            inventory.remove("b", Duration::from_secs(4), memory, synced);
             inventory.replace(full(&[a], &["b"], 5), memory);
             assert_eq!(holds(&inventory, 1), !synced);
         }

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node as vminfod shows it: its VMs, their NICs and its identity. Filled by the event stream
-//! and by fresh full views. What cannot be read makes a view incomplete, and an incomplete view
+//! The node as vminfod shows it: its VMs and their NICs. Filled by the event stream and by
+//! fresh full views. What cannot be read makes a view incomplete, and an incomplete view
 //! deletes nothing.
 
 // Blank lines keep the modules in layer order.
@@ -12,11 +12,8 @@ mod node;
 
 mod inventory;
 
-mod identity;
-
 mod local;
 
-pub use identity::{Identity, NoUuid};
 pub use inventory::Differing;
 pub use local::{LocalView, LocalVm, VmState};
 pub use node::{Node, ViewError};

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node, shared by all tasks: the inventory, the identity, and a count of changes.
+//! The node, shared by all tasks: the inventory, and a count of changes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,9 +10,7 @@ use std::time::Duration;
 use daemon::timing::Clock;
 use sdc_clients::vminfod::{VmObject, Vminfod};
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 
-use super::identity::Identity;
 use super::inventory::{Differing, Inventory};
 use super::local::{LocalView, LocalVm};
 
@@ -42,8 +40,6 @@ pub struct Node {
     hidden_memory: Duration,
     /// Held while a view is read that several tasks need.
     reading: tokio::sync::Mutex<()>,
-    /// Wakes tasks that wait until they may write.
-    news: Notify,
     /// Wakes the task that saves the state file.
     save: Arc<Notify>,
 }
@@ -51,7 +47,6 @@ pub struct Node {
 #[derive(Debug, Default)]
 struct Known {
     inventory: Inventory,
-    identity: Option<Identity>,
     /// Grows with every change of the inventory.
     revision: u64,
 }
@@ -59,9 +54,8 @@ struct Known {
 impl Node {
     /// Nothing is known yet.
     pub fn new(clock: Clock, hidden_memory: Duration, save: Arc<Notify>) -> Self {
-        let (known, reading, news) =
-            (Mutex::default(), tokio::sync::Mutex::default(), Notify::new());
-        Self { known, clock, hidden_memory, reading, news, save }
+        let (known, reading) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { known, clock, hidden_memory, reading, save }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -88,7 +82,6 @@ impl Node {
         let changed = change(&mut known.inventory);
         drop(known);
         self.save.notify_one();
-        self.news.notify_waiters();
         changed
     }
 
@@ -97,33 +90,9 @@ impl Node {
         self.change(restore);
     }
 
-    /// Returns the identity, once sysinfo was read.
-    pub fn identity(&self) -> Option<Identity> {
-        self.known().identity.clone()
-    }
-
-    /// Stores the identity.
-    pub fn identify(&self, identity: Identity) {
-        self.known().identity = Some(identity);
-        self.news.notify_waiters();
-    }
-
-    /// Returns a future that ends at the next change of the node or its identity.
-    pub fn news(&self) -> Notified<'_> {
-        self.news.notified()
-    }
-
     /// Stores the stream's snapshot. Returns the VMs that differ.
     pub fn synced(&self, view: LocalView) -> Vec<Differing> {
-        self.change(|inventory| {
-            inventory.synced = true;
-            inventory.snapshot(view, self.hidden_memory)
-        })
-    }
-
-    /// The stream is lost. Returns true if it was in sync before.
-    pub fn lost(&self) -> bool {
-        self.change(|inventory| std::mem::take(&mut inventory.synced))
+        self.change(|inventory| inventory.snapshot(view, self.hidden_memory))
     }
 
     /// Stores a VM object. Returns the VM before and after, or none if it has no name.
@@ -131,11 +100,10 @@ impl Node {
         self.change(|inventory| inventory.put(object, self.clock.now(), self.hidden_memory))
     }
 
-    /// Removes a VM. Returns it as it was, and whether the stream was in sync.
-    pub fn remove(&self, uuid: &str) -> (Option<LocalVm>, bool) {
+    /// Removes a VM; `synced` if the stream is in sync. Returns it as it was.
+    pub fn remove(&self, uuid: &str, synced: bool) -> Option<LocalVm> {
         self.change(|inventory| {
-            let before = inventory.remove(uuid, self.clock.now(), self.hidden_memory);
-            (before, inventory.synced)
+            inventory.remove(uuid, self.clock.now(), self.hidden_memory, synced)
         })
     }
 

@@ -7,7 +7,7 @@
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, HOME, TARGET, World};
+use crate::world::{CN, HOME, TARGET, World, mac};
 use crate::{HOUR, MIN, SEC, lawful, leak};
 
 #[tokio::test(start_paused = true)] // C24, race 28
@@ -25,6 +25,61 @@ async fn refuses_to_write_with_a_wrong_identity() {
     world.state().node(HOME).sysinfo = json!({"UUID": CN});
     sleep(HOUR).await;
     assert!(!world.has(2));
+}
+
+/// The home node's sysinfo, and CNAPI's record of the home node with that of another machine.
+fn two_machines(world: &World) {
+    let links = |n: u8| json!({"igb0": {"MAC Address": mac(n), "NIC Names": ["admin"]}});
+    let sysinfo = |serial: &str, n| json!({"UUID": CN, "Serial Number": serial, "Network Interfaces": links(n)});
+    let mut state = world.state();
+    state.node(HOME).sysinfo = sysinfo("S1", 91);
+    state.cnapi = Some(json!({"uuid": CN, "status": "running", "sysinfo": sysinfo("S2", 92)}));
+}
+
+#[tokio::test(start_paused = true)] // C40
+async fn a_second_machine_of_this_uuid_stops_all_writing_until_an_operator_decides() {
+    let server = |n| (n, json!({"belongs_to_type": "server", "belongs_to_uuid": CN}));
+    for is_second in [true, false] {
+        let world = leak();
+        two_machines(&world);
+        let nics = if is_second { vec![server(91), server(92)] } else { vec![server(91)] };
+        nics.into_iter().for_each(|(n, over)| world.nic(n, CN, over));
+        let (agent, _) = world.start(json!({}));
+        sleep(3 * HOUR).await;
+        assert_eq!(world.writes().is_empty(), is_second, "{:?}", world.writes());
+        if !is_second {
+            continue;
+        }
+        let status = agent.status_json().await;
+        assert!(status["mute"].to_string().contains("serial number S2"), "{status}");
+        assert!(status["waiting_for"].to_string().contains("second machine"), "{status}");
+        // It stays silent when the other machine is no more to be seen.
+        world.state().cnapi = None;
+        sleep(3 * HOUR).await;
+        assert!(world.writes().is_empty(), "{:?}", world.writes());
+        agent.parts.claim(CN, "root", false).await.unwrap();
+        two_machines(&world);
+        sleep(3 * HOUR).await;
+        assert!(!world.has(2), "what an operator has refuted counts no more");
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)] // C41
+async fn nics_of_a_claimed_node_get_this_ones_cn_uuid() {
+    for vmapi in ["http://vmapi.lab", "none"] {
+        let world = World::new();
+        world.vm("here", "stopped", &[1], false);
+        world.vmapi("here", "stopped", TARGET);
+        world.nic(1, "here", json!({"cn_uuid": TARGET}));
+        world.state().cnapi = Some(json!({"uuid": CN, "sysinfo": {"UUID": CN}}));
+        let (agent, _) = world.start(json!({"vmapi": {"url": vmapi}}));
+        sleep(HOUR).await;
+        assert_eq!(world.field(1, "cn_uuid"), TARGET);
+        agent.parts.claim(TARGET, "root", false).await.unwrap();
+        sleep(MIN).await;
+        assert_eq!(world.field(1, "cn_uuid"), CN, "{vmapi}");
+    }
 }
 
 #[tokio::test(start_paused = true)] // C25

@@ -20,6 +20,19 @@ impl World {
         match request.url.host_str() {
             Some("napi.lab") => self.napi(request, &path),
             Some("vmapi.lab") => self.vmapi_answer(request, &path),
+            Some("cnapi.lab") => {
+                let mut state = self.state();
+                state.cnapi_asked += 1;
+                Ok(match &state.cnapi {
+                    Some(server) if path == format!("/servers/{CN}") => {
+                        self.reply(200, server, None)
+                    }
+                    _ => {
+                        let body = json!({"code": "ResourceNotFound", "message": "no such server"});
+                        self.reply(404, &body, None)
+                    }
+                })
+            }
             Some(host) => self.vminfod(request, host, &path),
             None => Err(Error::connect(&request.method, path, "no host")),
         }

@@ -75,6 +75,10 @@ pub struct State {
     pub nics: BTreeMap<String, (Value, u64)>,
     pub vmapi: BTreeMap<String, Value>,
     pub vmapi_down: bool,
+    /// CNAPI's record of the home node.
+    pub cnapi: Option<Value>,
+    /// Requests to CNAPI.
+    pub cnapi_asked: usize,
     pub nodes: BTreeMap<String, Node>,
     /// `/search/nics` exists.
     pub search: bool,
@@ -170,6 +174,8 @@ impl World {
             nics: BTreeMap::new(),
             vmapi: BTreeMap::new(),
             vmapi_down: false,
+            cnapi: None,
+            cnapi_asked: 0,
             nodes: [(HOME.to_owned(), node(CN)), ("target".to_owned(), node(TARGET))].into(),
             search: false,
             filters: true,

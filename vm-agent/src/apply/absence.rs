@@ -39,7 +39,7 @@ impl Listed {
 pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Reason> {
     let view = match parts.clients.vminfod.zones().await {
         Ok(view) => view,
-        Err(error) => return Err(parts.status.failed(&error)),
+        Err(error) => return Err(parts.failed(&error)),
     };
     for hidden in view.vms.iter().filter(|vm| vm.is_hidden()) {
         if let Some(uuid) = crate::plan::named(hidden) {

@@ -5,6 +5,9 @@
 //! The comparison of a start: VMAPI's list, a synced view, at most one write of many records. Turns go
 //! on meanwhile, but not during that write, and what they wrote is left out of it.
 
+use std::convert::Infallible;
+
+use daemon::agent::{Permit, Refusal};
 use daemon::schedule::Due;
 use sdc_clients::vmapi::VmQuery;
 use sdc_clients::{Class, Error};
@@ -12,6 +15,7 @@ use sdc_clients::{Class, Error};
 use crate::parts::Parts;
 use crate::plan::{Reason, Record, Start, named};
 use crate::status::Count;
+use crate::writer::{Many, One};
 
 /// Why a comparison has to be repeated.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +30,8 @@ pub(crate) enum NotStarted {
     #[error("VMAPI's records")]
     Write(#[source] Error),
     /// The node was lost meanwhile.
-    #[error("{0}")]
-    Refused(Reason),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
 }
 
 /// Compares all that VMAPI lists here with all that the node shows. What it cannot settle is woken.
@@ -103,19 +107,20 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
     if start.first.is_empty() && start.batch.is_empty() {
         return Ok(());
     }
-    match parts.writable() {
-        Err(Reason::ReportMode) => {
+    match parts.gate.writable() {
+        Err(Refusal::ReportMode) => {
             parts.status.add(Count::Reported, start.first.len() + start.batch.len());
             return Ok(());
         }
-        writable => writable.map_err(NotStarted::Refused)?,
+        writable => writable?,
     }
     for (vm, object) in std::mem::take(&mut start.first) {
         // The writes before this one took time.
-        if !parts.node.look(|known| known.shows(&vm)) {
-            continue;
-        }
-        let sent = parts.clients.vmapi.put_vm(&vm, &object).await;
+        let decide = |permit: Permit<'_, One>| {
+            let shows = parts.node.look(|known| known.shows(&vm));
+            shows.then(|| parts.clients.writer.put(permit, &object)).ok_or(())
+        };
+        let Ok(sent) = parts.gate.write(One(vm.clone()), decide).await? else { continue };
         if taken(parts, sent, [vm.as_str()])? {
             parts.status.count(Count::Puts);
             parts.status.wrote(&vm, "put");
@@ -129,7 +134,10 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
     if start.batch.is_empty() {
         return Ok(());
     }
-    let sent = parts.clients.vmapi.put_vms(&parts.cn_uuid, &start.batch).await;
+    let decide = |permit: Permit<'_, Many>| {
+        Ok::<_, Infallible>(parts.clients.writer.put_many(permit, &start.batch))
+    };
+    let Ok(sent) = parts.gate.write(Many(parts.cn_uuid.clone()), decide).await?;
     let vms = start.batch.keys().cloned();
     if taken(parts, sent, start.batch.keys().map(String::as_str))? {
         parts.status.count(Count::Batches);
@@ -158,7 +166,7 @@ fn taken<'a>(
     match sent {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.class(), Class::Server | Class::Invalid | Class::Conflict) => {
-            parts.status.failed(&error);
+            parts.failed(&error);
             Ok(false)
         }
         Err(error) => Err(NotStarted::Write(error)),

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
+use daemon::agent::{Permit, Refusal};
 use daemon::schedule::Due;
-use sdc_clients::Error;
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Map, Value};
 
@@ -17,6 +17,7 @@ use crate::node::Gone;
 use crate::parts::Parts;
 use crate::plan::{Blocked, Decision, Reading, Reason, Record};
 use crate::status::Count;
+use crate::writer::{One, Says};
 
 /// What is to follow a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +63,8 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
             }
             Err(why.clone())
         }
-        Decision::Put(_, object) => write(parts, vm, object, name).await,
-        Decision::Destroyed(object) => write(parts, vm, object, name).await,
+        Decision::Put(_, object) => write(parts, vm, object, Says::Present).await,
+        Decision::Destroyed(object) => write(parts, vm, object, Says::Destroyed).await,
     };
     match written {
         Ok(()) => {
@@ -84,7 +85,8 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
             if after == After::Settled {
                 parts.node.settle(vm, began);
             }
-            let action = if why == Reason::ReportMode { name } else { "wait" };
+            let is_reported = why == Reason::Refused(Refusal::ReportMode);
+            let action = if is_reported { name } else { "wait" };
             parts.status.decided(vm, action, why, after != After::Settled);
             after
         }
@@ -94,7 +96,7 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
 /// Returns when a VM that waits has its next turn.
 fn wait(parts: &Parts, why: &Reason) -> After {
     match why {
-        Reason::ReportMode => After::Settled,
+        Reason::Refused(Refusal::ReportMode) => After::Settled,
         Reason::Provisioning(left)
         | Reason::Missed(left)
         | Reason::Unrecorded(left)
@@ -136,7 +138,7 @@ pub(crate) async fn judge_now(parts: &Parts, vm: &str) -> Decision {
     let record = match parts.clients.vmapi.record(vm).await {
         Ok(record) => Some(Record(record)),
         Err(error) if error.is_not_found_resource() => None,
-        Err(error) => return Decision::Wait(failed(parts, &error)),
+        Err(error) => return Decision::Wait(parts.failed(&error)),
     };
     parts.note_record(vm, record.as_ref());
     match said {
@@ -169,7 +171,10 @@ async fn judge_here(
     record: Option<&Record>,
     object: &VmObject,
 ) -> Decision {
-    let is_new = parts.node.look(|known| !known.told.contains(vm));
+    // VMAPI has it on the node that this machine was.
+    let is_claimed =
+        record.and_then(Record::server).is_some_and(|server| parts.claims.has(&server));
+    let is_new = is_claimed || parts.node.look(|known| !known.told.contains(vm));
     if record.is_none() && !is_new && object.zone_state() != Some("running") {
         // A VM that VMAPI has elsewhere would be left alone, and one 404 is no proof that it has not.
         let left = parts.node.unrecorded(vm);
@@ -214,12 +219,8 @@ async fn ask_node(parts: &Parts, vm: &str) -> Said {
                 }
             })
         }
-        Err(error) => wait(failed(parts, &error)),
+        Err(error) => wait(parts.failed(&error)),
     }
-}
-
-fn failed(parts: &Parts, error: &Error) -> Reason {
-    parts.status.failed(error)
 }
 
 /// Writes the record, unless what is known of the node has changed meanwhile.
@@ -227,43 +228,52 @@ async fn write(
     parts: &Parts,
     vm: &str,
     object: &Map<String, Value>,
-    name: &'static str,
+    says: Says,
 ) -> Result<(), Reason> {
-    let is_destroyed = name == "destroyed";
-    match parts.writable() {
-        Err(Reason::ReportMode) => {
+    let decide = |permit: Permit<'_, One>| {
+        let is_so = parts.node.look(|known| match says {
+            Says::Destroyed => {
+                !known.here.contains_key(vm)
+                    && known.was_hidden(vm, parts.clock.now()) == Some(false)
+            }
+            // One that went meanwhile may have been hidden before it went.
+            Says::Present => known.shows(vm),
+        });
+        if !is_so {
+            return Err(Reason::Overtaken);
+        }
+        if says == Says::Destroyed && !parts.is_approved(vm) {
+            parts.node.count_stranger(vm);
+        }
+        Ok(parts.clients.writer.put(permit, object))
+    };
+    let action = says.name();
+    let sent = match parts.gate.write(One(vm.to_owned()), decide).await {
+        Ok(sent) => sent?,
+        Err(Refusal::ReportMode) => {
             parts.status.count(Count::Reported);
-            tracing::info!(action = name, "report mode: would write the record");
-            return Err(Reason::ReportMode);
+            tracing::info!(action, "report mode: would write the record");
+            return Err(Refusal::ReportMode.into());
         }
-        writable => writable?,
-    }
-    // No await from here to the first poll of the request.
-    let is_so = parts.node.look(|known| match is_destroyed {
-        true => {
-            !known.here.contains_key(vm) && known.was_hidden(vm, parts.clock.now()) == Some(false)
-        }
-        // One that went meanwhile may have been hidden before it went.
-        false => known.shows(vm),
-    });
-    if !is_so {
-        return Err(Reason::Overtaken);
-    }
-    if is_destroyed && !parts.is_approved(vm) {
-        parts.node.count_stranger(vm);
-    }
-    let sent = parts.clients.vmapi.put_vm(vm, object).await;
+        Err(refusal) => return Err(refusal.into()),
+    };
     if let Err(error) = sent {
         parts.unanswered(&error, [vm]);
-        return Err(failed(parts, &error));
+        return Err(parts.failed(&error));
     }
-    parts.status.count(if is_destroyed { Count::Destroyed } else { Count::Puts });
-    if is_destroyed {
-        parts.settled(vm);
-    }
-    let written = (!is_destroyed).then(|| Record(object.clone()));
+    let written = match says {
+        Says::Destroyed => {
+            parts.status.count(Count::Destroyed);
+            parts.settled(vm);
+            None
+        }
+        Says::Present => {
+            parts.status.count(Count::Puts);
+            Some(Record(object.clone()))
+        }
+    };
     parts.note_record(vm, written.as_ref());
-    parts.status.wrote(vm, name);
-    tracing::info!(action = name, "wrote the record");
+    parts.status.wrote(vm, action);
+    tracing::info!(action, "wrote the record");
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! The grammar of the command line and its help.
 
 use clap::{Parser, Subcommand};
-use daemon::agent::FileArgs;
+use daemon::agent::{ClaimArgs, FileArgs};
 use daemon::cli::{Generated, ListArgs};
 
 use crate::config::DEFAULT_FILE;
@@ -114,6 +114,15 @@ report.")]
         /// The id that `plan` printed.
         id: String,
     },
+    /// Say that this machine is the node, or was a node that had another uuid.
+    #[command(after_help = "\
+Examples:
+  vm-agent claim                        a second machine has this node's uuid, and this one is the node
+  vm-agent claim OLD-UUID               this machine was that node: it has a new main board
+  vm-agent claim OLD-UUID --really      although CNAPI still knows the old node
+
+VMs here that VMAPI has on the old node are told to be here, also stopped ones. It is kept across restarts.")]
+    Claim(ClaimArgs),
     #[command(flatten)]
     Generated(Generated),
 }

@@ -57,6 +57,7 @@ async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<
         }
         Verb::Vm { vm, list } => show::vm(&config()?, &vm, &list.layout(), screen).await?,
         Verb::Approve { id } => show::approve(&config()?, &id).await?,
+        Verb::Claim(asked) => agent::claim_node(&config()?.basics.places, &asked).await?,
         Verb::Generated(asked) => asked.text::<Cli>().context("the manual pages")?,
     })
 }

@@ -9,21 +9,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::agent::{FileArgs, ServeError};
+use daemon::Shutdown;
+use daemon::agent::{FileArgs, ServeError, find_uuid};
 use daemon::http::listen;
-use daemon::timing::Retry;
-use daemon::{Shutdown, Window};
-use sdc_clients::Jitter;
 use sdc_clients::http::{HttpTransport, Transport, user_agent};
 use sdc_clients::vminfod::Vminfod;
 
 use super::args::NAME;
 use crate::agent::{Agent, clients};
 use crate::config::Config;
-use crate::identity;
-
-/// The waits while vminfod does not say who the node is.
-const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(10) };
 
 pub(super) fn serve(files: &FileArgs) -> ExitCode {
     daemon::agent::serve(NAME, files, Config::read, serve_with)
@@ -37,11 +31,10 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError
         None => {
             let agent = user_agent("vm-agent", env!("CARGO_PKG_VERSION"), None);
             let vminfod = Vminfod::new(&config.services.vminfod, &agent)?;
-            let retry = Retry::new(RETRY, RETRY.max, Jitter::from_entropy());
             // Both arms are cancel-safe.
             tokio::select! {
                 () = shutdown.wait() => return Ok(()),
-                uuid = identity::find(&vminfod, retry) => uuid,
+                uuid = find_uuid(&vminfod) => uuid,
             }
         }
     };

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use daemon::agent::{approve_plan, running_plan};
+use daemon::agent::{Counter as _, approve_plan, running_plan};
 use daemon::cli::pages::{self, count_lines, named_fields, page, state_lines, text, to_the_second};
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Screen, Table, control, facts, names, span};
@@ -35,7 +35,7 @@ pub(super) fn status_lines(page: &Value, screen: Screen) -> String {
         let at = put["at"].as_str().map_or("-".to_owned(), to_the_second);
         lines.push(("last write", format!("{at} {} {}", text(put, "what"), text(put, "vm"))));
     }
-    let names = Count::ALL.iter().map(|count| count.metric().0);
+    let names = Count::ALL.iter().map(|count| count.name());
     lines.extend(count_lines(page, names, screen));
     facts(&lines)
 }

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use daemon::agent::Refusal;
+
 use super::crowd::Blocked;
 
 /// A reason. The sentence is for people; nothing decides by it.
@@ -58,14 +60,9 @@ pub enum Reason {
     Overtaken,
     #[error(transparent)]
     Blocked(#[from] Blocked),
-    #[error("vminfod does not say who the node is")]
-    IdentityUnknown,
-    #[error("sysinfo says the node is {sysinfo}, and the configuration says {configured}")]
-    WrongIdentity { configured: String, sysinfo: String },
-    #[error("vminfod's stream is not in sync")]
-    NotSynced,
-    #[error("report mode: nothing is written")]
-    ReportMode,
+    /// Nothing may be written.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// A request failed.
     #[error("{0}")]
     Request(String),

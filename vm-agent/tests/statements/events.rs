@@ -190,7 +190,7 @@ async fn what_happened_while_the_stream_was_away_is_told() {
     world.quietly(1, Some(&json!({"alias": "changed"})));
     world.quietly(20, Some(&json!({"alias": "came"})));
     world.quietly(3, None);
-    assert!(agent.status_json()["mute"].as_str().unwrap().contains("not in sync"));
+    assert!(agent.status_json()["mute"].as_str().unwrap().contains("waiting for vminfod"));
     sleep(MIN).await;
     assert!(world.writes().is_empty());
     world.state().down = false;

@@ -13,6 +13,7 @@ mod world;
 mod events;
 mod gone;
 mod hidden;
+mod machine;
 mod start;
 
 use std::time::Duration;

@@ -54,6 +54,7 @@ pub struct State {
     /// `/vms/UUID` of any VM answers this.
     pub one: Option<(u16, String)>,
     pub sysinfo: Option<String>,
+    pub serial: Option<String>,
     streams: Vec<mpsc::Sender<Bytes>>,
     pub asked: Vec<Asked>,
     pub agents: Vec<String>,
@@ -71,6 +72,8 @@ pub struct State {
 pub struct World {
     state: Arc<Mutex<State>>,
     pub vmapi: Store,
+    pub cnapi: mocks::cnapi::Store,
+    pub napi: mocks::napi::Store,
     started: Instant,
     dir: Arc<tempfile::TempDir>,
 }
@@ -132,6 +135,8 @@ impl World {
         Self {
             state: Arc::new(Mutex::new(state)),
             vmapi: Store::default(),
+            cnapi: mocks::cnapi::Store::default(),
+            napi: mocks::napi::Store::new(mocks::napi::Options::default()),
             started: Instant::now(),
             dir: Arc::new(dir),
         }
@@ -284,7 +289,8 @@ impl World {
         let shown = state.lie.clone().unwrap_or_else(|| state.vms.clone());
         let (status, body) = match path.as_str() {
             "/sysinfo" => {
-                (200, json!({"sysinfo": {"UUID": state.sysinfo}, "age_ms": 1}).to_string())
+                let sysinfo = json!({"UUID": state.sysinfo, "Serial Number": state.serial});
+                (200, json!({"sysinfo": sysinfo, "age_ms": 1}).to_string())
             }
             "/vms" => match state.broken.clone() {
                 Some(broken) => broken,
@@ -318,6 +324,13 @@ impl World {
 impl Transport for World {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
+            match request.url.host_str() {
+                Some("cnapi.lab") => {
+                    return InProcess::new(self.cnapi.clone()).send(request).await;
+                }
+                Some("napi.lab") => return InProcess::new(self.napi.clone()).send(request).await,
+                _ => {}
+            }
             if request.url.host_str() != Some("vmapi.lab") {
                 let answer = self.hub(&request);
                 let view_takes = self.state().view_takes;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use daemon::agent::Identity;
 use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use sdc_clients::napi::Nic;
@@ -19,7 +20,7 @@ use crate::listing::NicListing;
 use crate::plan::compare::{Inputs, compare};
 use crate::plan::decision::Plan;
 use crate::plan::verdict::Verdict;
-use crate::view::{Identity, LocalView};
+use crate::view::LocalView;
 
 pub(super) const CN: &str = "a829c448-085b-4138-adbc-583ac96881c3";
 pub(super) const NOW: i64 = 1_800_000_000;
@@ -117,7 +118,7 @@ impl Case {
         };
         compare(&Inputs {
             local: &self.local,
-            identity: &Identity { uuid: CN.into(), macs },
+            identity: &Identity { uuid: CN.into(), macs, ..Identity::default() },
             listing: &listing,
             holds: &self.holds,
             verdicts: &verdict.into_iter().map(|verdict| (vm.to_owned(), verdict)).collect(),

@@ -4,13 +4,13 @@
 
 //! Upkeep of records.
 
+use daemon::agent::Identity;
 use serde_json::json;
 
 use super::case::{CN, Case, alive, mac, nic, policy, view};
 use crate::plan::own_nic;
 use crate::plan::upkeep::{self, Upkeep};
 use crate::plan::verdict::Verdict;
-use crate::view::Identity;
 
 /// What follows, in a word.
 fn word(upkeep: Upkeep) -> String {
@@ -86,7 +86,7 @@ fn other_spellings_of_uuids_are_not_written() {
 
 #[test]
 fn claims_only_own_nics() {
-    let identity = Identity { uuid: CN.into(), macs: [mac(1)].into() };
+    let identity = Identity { uuid: CN.into(), macs: [mac(1)].into(), ..Identity::default() };
     let run = |n, kind: &str, owner: &str| {
         let over = json!({"belongs_to_type": kind, "belongs_to_uuid": owner,
             "state": "provisioning"});

@@ -80,7 +80,6 @@ impl Configs<'_> {
             "verdict_retry": verdicts,
             "retry": window(2_000, 64_000),
             "conflict_retry": window(1_000, 30_000),
-            "config_poll": self.span(10_000, 250),
             "log_level": "info",
         })
     }

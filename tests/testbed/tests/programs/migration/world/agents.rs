@@ -92,8 +92,9 @@ impl Running {
                     })
                     .collect();
                 format!(
-                    "{} {:?} {:?} {:?}",
+                    "{} {:?} {:?} {:?} {:?}",
                     parts.node.look(|inventory| format!("{inventory:?}")),
+                    *parts.gate,
                     departures,
                     parts.status.waiting_for(),
                     parts.schedule

@@ -1,0 +1,120 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The identity task: asks vminfod who the node is.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use sdc_clients::Jitter;
+use sdc_clients::vminfod::Vminfod;
+use tokio::time::{Instant, timeout};
+
+use super::census::Census;
+use super::gate::{Gate, Refusal};
+use super::identity::Identity;
+use super::status::State;
+use crate::config::Window;
+use crate::log::chain;
+use crate::timing::{HOUR, Retry};
+
+/// The waits while sysinfo does not name this node.
+const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(10) };
+/// The longest look for a second machine: a CNAPI that hangs keeps nobody from writing.
+const LOOK: Duration = Duration::from_secs(20);
+
+/// Waits until vminfod says who the node is.
+pub async fn find_uuid(vminfod: &Vminfod) -> String {
+    let mut retry = Retry::new(RETRY, RETRY.max, Jitter::from_entropy());
+    let mut is_logged = false;
+    loop {
+        match Identity::read(vminfod).await {
+            Ok(identity) => return identity.uuid,
+            Err(error) if !std::mem::replace(&mut is_logged, true) => {
+                tracing::warn!(
+                    reason = chain(&error),
+                    "waiting for vminfod to say who the node is"
+                );
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(retry.next_delay()).await;
+    }
+}
+
+/// Looks for a second machine. Returns when the next look is due.
+async fn look(
+    gate: &Gate,
+    census: Option<&Census>,
+    identity: &Identity,
+    resync: Duration,
+    jitter: &mut Jitter,
+) -> Instant {
+    let soon = Instant::now() + resync;
+    let Some(census) = census else { return soon };
+    match timeout(LOOK, census.look(identity)).await {
+        Ok(Ok(found)) => match gate.looked(found) {
+            true => soon,
+            false => Instant::now() + jitter.around(HOUR, 0.25),
+        },
+        // What is known stays.
+        Ok(Err(error)) => {
+            tracing::info!(reason = chain(&error), "cannot look for a second machine of this uuid");
+            soon
+        }
+        Err(_) => soon,
+    }
+}
+
+/// Reads sysinfo until it names this node, then every `resync`, in case it changes; for ever. About once an hour it
+/// looks for a second machine. `is` shows the state.
+pub async fn identify<S: Display>(
+    gate: &Gate,
+    vminfod: &Vminfod,
+    resync: Duration,
+    mut jitter: Jitter,
+    census: Option<&Census>,
+    is: impl Fn(State<S>),
+) {
+    let mut retry = Retry::new(RETRY, RETRY.max, jitter.fork());
+    // One log line for each change of state, not for each reading.
+    let mut logged = None;
+    let mut look_due = Instant::now();
+    loop {
+        let read = match Identity::read(vminfod).await {
+            Ok(identity) => {
+                if gate.is_ours(&identity) && Instant::now() >= look_due {
+                    // Before it is known who the node is nothing is written.
+                    look_due = look(gate, census, &identity, resync, &mut jitter).await;
+                }
+                gate.identify(identity);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        let wrong = match (gate.writable(), read) {
+            (Err(Refusal::IdentityUnknown), Err(error)) => Some(State::NoAnswer(chain(&error))),
+            (Err(wrong @ (Refusal::WrongIdentity { .. } | Refusal::SecondMachine(_))), _) => {
+                Some(State::Refused(wrong))
+            }
+            // A reading that failed does not make it another node.
+            _ => None,
+        };
+        let why = wrong.as_ref().map(ToString::to_string);
+        if let Some(why) = why.as_ref().filter(|_| why != logged) {
+            tracing::error!("{why}");
+        }
+        let is_second = matches!(wrong, Some(State::Refused(Refusal::SecondMachine(_))));
+        let wait = match wrong.is_some() && !is_second {
+            true => retry.next_delay(),
+            false => {
+                retry.reset();
+                resync
+            }
+        };
+        is(wrong.unwrap_or(State::Resting));
+        logged = why;
+        tokio::time::sleep(wait).await;
+    }
+}

@@ -1,0 +1,91 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A second machine with the node's uuid, and a machine that had another uuid.
+
+use mocks::napi::NewNic;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::world::{CN, OTHER, World};
+use crate::{HOUR, MIN, lawful};
+
+/// The node's sysinfo, CNAPI's record of the node with that of another machine, and NAPI's server NICs.
+fn two_machines(world: &World, nics: &[&str]) {
+    world.state().serial = Some("S1".to_owned());
+    let links = json!({"igb0": {"MAC Address": "02:00:00:00:00:92", "NIC Names": ["admin"]}});
+    let sysinfo = json!({"UUID": CN, "Serial Number": "S2", "Network Interfaces": links});
+    server(world, CN, &sysinfo);
+    for mac in nics {
+        world.napi.add_nic(NewNic::server(mac, CN)).unwrap();
+    }
+}
+
+fn server(world: &World, uuid: &str, sysinfo: &Value) {
+    let server = json!({"uuid": uuid, "sysinfo": sysinfo});
+    world.cnapi.put_server(server.as_object().unwrap().clone());
+}
+
+#[tokio::test(start_paused = true)] // W29
+async fn a_second_machine_of_this_uuid_stops_all_writing_until_an_operator_decides() {
+    for is_second in [true, false] {
+        let world = World::of(0..9);
+        two_machines(&world, if is_second { &["02:00:00:00:00:92"] } else { &[] });
+        world.quietly(0, None);
+        world.vm(1, &json!({"alias": "changed"}));
+        let (agent, _) = world.start(&json!({}));
+        sleep(HOUR).await;
+        assert_eq!(world.writes().is_empty(), is_second, "{:?}", world.writes());
+        if !is_second {
+            continue;
+        }
+        let status = agent.status_json();
+        assert!(status["mute"].to_string().contains("serial number S2"), "{status:#}");
+        assert!(status["waiting_for"].to_string().contains("second machine"), "{status:#}");
+        agent.parts.claim(CN, "root", false).await.unwrap();
+        sleep(3 * HOUR).await;
+        assert_eq!(world.stored(0)["state"], "destroyed");
+        assert_eq!(world.stored(1)["alias"], "changed");
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)] // W30
+async fn stopped_vms_of_a_claimed_node_are_told_to_be_here() {
+    for is_known in [false, true] {
+        let world = World::of(0..3);
+        let stopped = json!({"state": "stopped", "zone_state": "installed"});
+        let mut elsewhere = stopped.clone();
+        elsewhere["server_uuid"] = OTHER.into();
+        for n in 0..3 {
+            world.quietly(n, Some(&stopped));
+            world.knows(n, &elsewhere);
+        }
+        if is_known {
+            server(&world, OTHER, &json!({"UUID": OTHER}));
+        }
+        let (agent, shutdown) = world.started(&json!({})).await;
+        sleep(HOUR).await;
+        assert!(world.writes().is_empty(), "{:?}", world.writes());
+        let claimed = agent.parts.claim(OTHER, "root", false).await;
+        assert_eq!(claimed.is_err(), is_known, "{claimed:?}");
+        if is_known {
+            assert!(claimed.unwrap_err().to_string().contains("CNAPI knows node"));
+            sleep(MIN).await;
+            assert!(world.writes().is_empty(), "{:?}", world.writes());
+            agent.parts.claim(OTHER, "root", true).await.unwrap();
+        }
+        sleep(MIN).await;
+        (0..3).for_each(|n| assert_eq!(world.stored(n)["server_uuid"], CN));
+        // A restart knows it.
+        shutdown.trigger();
+        sleep(MIN).await;
+        world.knows(0, &elsewhere);
+        world.cut();
+        world.start(&json!({}));
+        sleep(HOUR).await;
+        assert_eq!(world.stored(0)["server_uuid"], CN);
+        lawful(&world);
+    }
+}
