@@ -24,8 +24,6 @@
 pub mod cli;
 
 /// Compares this daemon with the deployed one, on a live node.
-pub mod shadow;
-
 /// Wires sources, reconciler and HTTP together.
 pub mod service;
 

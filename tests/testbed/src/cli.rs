@@ -22,6 +22,7 @@ usage: testbed COMMAND [ARGS]
   vmapi     a mock VMAPI
   conform   compare this implementation with recorded behaviour
   recordings  unpack or repack what conform compares with
+  shadow    what two daemons on one node answer differently
   storm     thousands of mutations with listeners coming and going
   sim       the whole system under a seeded world, invariants checked after every step
   migrate-explore  whole migrations, a fault at each point
@@ -78,6 +79,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         "vmapi" => mocks::cli::vmapi(rest),
         "conform" => conform::run(&rest),
         "recordings" => conform::packed::run(&rest),
+        "shadow" => crate::shadow::run(&rest),
         "storm" => crate::storm::run(&rest),
         "sim" => crate::sim::run(&rest),
         "migrate-explore" => crate::explore::run(&rest),

@@ -44,9 +44,7 @@ Examples:
   vminfod                                     the node itself, port 9090
   vminfod serve --config /etc/vminfod.json
   vminfod serve --console                     and a web page at http://127.0.0.1:5310/
-  vminfod serve --check-config --config FILE  is the file valid?
-  vminfod serve --listen 127.0.0.1:9091 --shadow http://127.0.0.1:9090
-                                              compare with the installed daemon")]
+  vminfod serve --check-config --config FILE  is the file valid?")]
     Serve(ServeArgs),
     /// Check whether the daemon is up: exit 0 if it answers.
     #[command(after_help = "\
@@ -172,9 +170,6 @@ pub struct ServeArgs {
     /// Address to serve on.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
-    /// Run beside the daemon at URL and log each difference that lasts.
-    #[arg(long, value_name = "URL")]
-    pub shadow: Option<String>,
     /// Also serve the web page from this process (see console(8)), at ADDRESS (127.0.0.1:5310).
     #[arg(long, value_name = "ADDRESS", require_equals = true)]
     pub console: Option<Option<SocketAddr>>,

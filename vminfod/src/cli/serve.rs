@@ -9,23 +9,17 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use daemon::Shutdown;
 use daemon::cli::{Usage, begin, valid_config};
 use daemon::command::{Paths, Program, Spawned};
-use daemon::{Shutdown, Tasks};
 use futures_util::future::BoxFuture;
-use sdc_clients::vminfod::Vminfod;
 
 use super::args::{NAME, ServeArgs};
 use super::settings;
 use crate::config::Config;
 use crate::service::{ServeError, check_root, serve};
-use crate::shadow;
-
-/// The user agent of what `--shadow` asks.
-const AGENT: &str = concat!("vminfod/", env!("CARGO_PKG_VERSION"));
 
 /// What `serve --console` starts: gets the daemon's address and the page's own if one was given, and
 /// ends at the shutdown.
@@ -47,9 +41,6 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<Exi
     config.listen = args.listen.unwrap_or(config.listen);
     check_root(&config.root)?;
     check_commands(&config.commands)?;
-    let shadowed =
-        |url| Vminfod::new(url, AGENT).map_err(|error| Usage(format!("--shadow: {error}")));
-    let other = args.shadow.as_deref().map(shadowed).transpose()?;
     if args.check_config {
         return Ok(valid_config(NAME, &unknown));
     }
@@ -57,18 +48,13 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<Exi
     daemon::descriptors::raise(config.http.connections);
     let commands = Arc::new(Spawned::new(config.commands.clone()));
     tracing::info!(root = %config.root.display(), "starting");
-    let (stop, every) = (shutdown.clone(), config.sweep);
+    let stop = shutdown.clone();
     let running = match serve(config, commands, shutdown).await {
         Ok(running) => running,
         // A signal during the first load is an orderly end.
         Err(ServeError::Stopped) if stop.is_triggered() => return Ok(ExitCode::SUCCESS),
         Err(error) => return Err(error.into()),
     };
-    let tasks = Tasks::new(stop.clone());
-    if let Some(other) = other {
-        let ours = shadowed(&format!("http://{}", running.address))?;
-        tasks.spawn("shadow", shadow::run(ours, other, every, stop.clone()));
-    }
     let beside = page.map(|(page, at)| page(running.address, at, stop));
     let shown = async {
         // The daemon continues without its page.
@@ -79,7 +65,7 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<Exi
         }
     };
     let (ended, ()) = tokio::join!(running.ended(), shown);
-    if !tasks.drain(Duration::from_secs(1)).await || !ended {
+    if !ended {
         tracing::warn!("some tasks did not end in time");
     }
     Ok(ExitCode::SUCCESS)

@@ -2,22 +2,25 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod serve --shadow URL`: compares the answers of this daemon with those of the deployed one, and
-//! logs each difference that lasts, by field, once; and once more when it is gone.
+//! `testbed shadow HERE THERE`: compares the VMs that two daemons on one node answer, ours at HERE and the
+//! deployed one at THERE, and prints each difference that lasts, by field, once; and once more when it is gone.
 //!
-//! It reads both over HTTP and changes nothing. A daemon that does not answer is a line in the log.
+//! It reads both over HTTP and changes nothing. A daemon that does not answer is a line, too.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use daemon::Shutdown;
+use clap::Parser;
 use sdc_clients::Error;
 use sdc_clients::vminfod::{VmObject, Vminfod, key_of};
-
 use vm_model::diff::{Shown, diff};
 
-/// The most differences of one comparison that are logged; the rest are counted.
-const LOGGED: usize = 200;
+use crate::arguments::command;
+
+/// The most differences of one comparison that are printed; the rest are counted.
+const PRINTED: usize = 200;
 
 /// What differs of one VM: path and both sides as text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,55 +100,62 @@ impl Ledger {
     }
 }
 
-/// Compares until the shutdown, every `every`.
-pub async fn run(ours: Vminfod, theirs: Vminfod, every: Duration, shutdown: Shutdown) {
-    let mut ledger = Ledger::default();
-    let mut looks = 0_u64;
-    loop {
-        match look(&ours, &theirs).await {
-            Ok(now) => {
-                let first = looks == 0;
-                looks += 1;
-                let before = ledger.lasting();
-                report(&ledger.look(now));
-                if first || before != ledger.lasting() {
-                    tracing::info!(looks, differences = ledger.lasting(), "shadow: compared");
-                }
-            }
-            Err(error) => tracing::warn!(%error, "shadow: cannot compare"),
-        }
-        // Both arms are cancel-safe.
-        tokio::select! {
-            () = tokio::time::sleep(every) => {}
-            () = shutdown.wait() => {
-                tracing::info!(looks, differences = ledger.lasting(), "shadow: ended");
-                return;
-            }
-        }
-    }
+#[derive(Debug, Parser)]
+#[command(name = "testbed shadow", about = "What two daemons on one node answer differently")]
+struct Options {
+    /// Our daemon
+    here: String,
+    /// The deployed daemon
+    there: String,
+    /// Between two comparisons
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = daemon::config::parse_span)]
+    every: Duration,
+    /// End after so many comparisons: exit 1 if differences last
+    #[arg(long)]
+    times: Option<u64>,
 }
 
-async fn look(ours: &Vminfod, theirs: &Vminfod) -> Result<BTreeSet<Difference>, Error> {
-    let (here, there) = tokio::try_join!(ours.vms(false), theirs.vms(false))?;
+/// Runs the command with these arguments.
+pub fn run(args: &[OsString]) -> ExitCode {
+    command("testbed shadow", args, async |options: Options| {
+        let client = |url: &str| Vminfod::new(url, concat!("testbed/", env!("CARGO_PKG_VERSION")));
+        let (here, there) = (client(&options.here)?, client(&options.there)?);
+        let mut ledger = Ledger::default();
+        let mut compared = 0_u64;
+        while options.times.is_none_or(|times| compared < times) {
+            match compare(&here, &there).await {
+                Ok(now) => {
+                    let before = (compared > 0).then(|| ledger.lasting());
+                    compared += 1;
+                    print(&ledger.look(now));
+                    if before != Some(ledger.lasting()) {
+                        println!("compared: {} differences last", ledger.lasting());
+                    }
+                }
+                Err(error) => println!("cannot compare: {error}"),
+            }
+            tokio::time::sleep(options.every).await;
+        }
+        Ok(ledger.lasting() == 0)
+    })
+}
+
+async fn compare(here: &Vminfod, there: &Vminfod) -> Result<BTreeSet<Difference>, Error> {
+    let (here, there) = tokio::try_join!(here.vms(false), there.vms(false))?;
     Ok(differences(&here.vms, &there.vms))
 }
 
-fn report(news: &News) {
-    for one in news.lasting.iter().take(LOGGED) {
-        tracing::warn!(
-            zonename = one.zonename,
-            path = one.path,
-            here = one.here,
-            there = one.there,
-            "shadow: differs"
-        );
+fn print(news: &News) {
+    for one in news.lasting.iter().take(PRINTED) {
+        let Difference { zonename, path, here, there } = one;
+        println!("differs: {zonename} {path}: here {here}, there {there}");
     }
-    for one in news.gone.iter().take(LOGGED) {
-        tracing::info!(zonename = one.zonename, path = one.path, "shadow: no longer differs");
+    for one in news.gone.iter().take(PRINTED) {
+        println!("no longer differs: {} {}", one.zonename, one.path);
     }
-    let untold = news.lasting.len().saturating_sub(LOGGED) + news.gone.len().saturating_sub(LOGGED);
-    if untold > 0 {
-        tracing::warn!(untold, "shadow: more differences than are logged at once");
+    let more = news.lasting.len().saturating_sub(PRINTED) + news.gone.len().saturating_sub(PRINTED);
+    if more > 0 {
+        println!("{more} differences more");
     }
 }
 
