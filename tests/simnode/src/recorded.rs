@@ -16,6 +16,10 @@ use crate::fswatcher::Told;
 pub const COLUMNS: &str = "compression,creation,filesystem_limit,mountpoint,name,quota,recsize,refquota,refreservation,\
                            snapshot_limit,type,usedbysnapshots,userrefs,volblocksize,volsize,written,zoned";
 
+/// `zfs list` of everything with those columns, two datasets deep.
+pub const LIST_ALL: [&str; 9] =
+    ["list", "-H", "-p", "-t", "filesystem,snapshot,volume", "-o", COLUMNS, "-d", "2"];
+
 /// The commands of a node of which the whole listings are known: what `zoneadm list`, `zfs list`
 /// with all columns, and `kstat` print. Its sysevents are fed; its file watcher tells nothing.
 #[derive(Clone, Default)]

@@ -105,18 +105,7 @@ impl Cn {
             std::fs::create_dir_all(canned.join(sub))?;
         }
         let list = printed(&node, "zoneadm", &["list", "-p", "-c"]).await?;
-        let every = [
-            "list",
-            "-H",
-            "-p",
-            "-t",
-            "filesystem,snapshot,volume",
-            "-o",
-            recorded::COLUMNS,
-            "-d",
-            "2",
-        ];
-        let zfs = printed(&node, "zfs", &every).await?;
+        let zfs = printed(&node, "zfs", &recorded::LIST_ALL).await?;
         let kstat = printed(&node, "kstat", &[]).await?;
         let chosen = |args: [&str; 9]| recorded::zfs_list(zfs.as_bytes(), &args.map(str::to_owned));
         std::fs::write(canned.join("zoneadm.txt"), &list)?;

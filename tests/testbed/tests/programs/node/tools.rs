@@ -8,11 +8,10 @@
 use simnode::Node;
 use simnode::state::ZoneState;
 
+use simnode::recorded::LIST_ALL;
+
 use super::platform::kstats;
 use super::{TESTBED, fails, new_node, ok, run, stopped, vm};
-
-const COLUMNS: &str = "compression,creation,filesystem_limit,mountpoint,name,quota,recsize,refquota,refreservation,\
-    snapshot_limit,type,usedbysnapshots,userrefs,volblocksize,volsize,written,zoned";
 
 #[test]
 fn two_processes_that_change_the_pool_lose_nothing() {
@@ -41,8 +40,7 @@ fn two_processes_that_change_the_pool_lose_nothing() {
 fn the_same_seed_makes_the_same_node() {
     let files = |node: &Node| {
         let list = ok(run(node.tool("zoneadm"), &["list", "-p", "-c"]));
-        let zfs =
-            ok(run(node.tool("zfs"), &["list", "-H", "-p", "-t", "all", "-o", COLUMNS, "-d", "2"]));
+        let zfs = ok(run(node.tool("zfs"), &LIST_ALL));
         let kstat = kstats(&ok(run(node.tool("kstat"), &[])));
         let xml: Vec<String> = node
             .zones()
@@ -70,18 +68,7 @@ fn zfs_answers_as_zfs_does() {
         list(&["-t", "all", "-r", "zones/a"]),
         "zones/a\nzones/a@s\nzones/a/v\nzones/a/v@s\n"
     );
-    let row = ok(zfs(&[
-        "list",
-        "-H",
-        "-p",
-        "-t",
-        "filesystem,snapshot,volume",
-        "-o",
-        COLUMNS,
-        "-d",
-        "1",
-        "zones/a/v",
-    ]));
+    let row = ok(zfs(&[&LIST_ALL[..8], &["1", "zones/a/v"]].concat()));
     assert!(row.lines().all(|l| l.split('\t').count() == 17), "{row}");
     assert!(row.contains("\t1073741824\t"), "{row}");
     let depth_two = ok(zfs(&["list", "-H", "-p", "-t", "all", "-o", "name", "-d", "2"]));
