@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{Generated, ListArgs};
+use daemon::cli::{self, Generated};
+
+use super::vmadm::options::{GetOptions, ListOptions, LookupOptions};
 
 /// Program name in messages and logs.
 pub const NAME: &str = "vminfod";
@@ -88,14 +90,14 @@ Examples:
 It reconnects when the daemon is restarted, and prints on stderr whether events were missed.")]
     Events(EventsArgs),
     /// List VMs exactly as `vmadm list` does.
-    #[command(after_help = LIST)]
-    List(VmadmArgs),
+    #[command(after_help = LIST, disable_help_flag = true, infer_long_args = true, args_override_self = true)]
+    List(ListArgs),
     /// Find VMs exactly as `vmadm lookup` does.
-    #[command(after_help = LOOKUP)]
-    Lookup(VmadmArgs),
+    #[command(after_help = LOOKUP, infer_long_args = true, args_override_self = true)]
+    Lookup(LookupArgs),
     /// Print one VM exactly as `vmadm get` does.
-    #[command(after_help = GET)]
-    Get(VmadmArgs),
+    #[command(after_help = GET, infer_long_args = true, args_override_self = true)]
+    Get(GetArgs),
     /// Show which source a field comes from, when it was last read, and whether it is stale.
     #[command(after_help = "\
 Examples:
@@ -121,13 +123,7 @@ Exit status 1 if a check failed.")]
 }
 
 const LIST: &str = "\
-Arguments are vmadm's: [-p] [-H] [-o FIELD,...] [-s FIELD,...] [FIELD=VALUE ...]
-  -p, -H           parsable (colons, no header); no header
-  -o FIELD,...     columns (uuid,type,ram,state,alias): also nics.N.KEY, disks.N.KEY, tags.KEY
-  -s FIELD,...     order (ram,uuid); -FIELD is descending
-  FIELD=VALUE      only VMs with this value; FIELD=~REGEXP matches a part, ignoring case
-And our own, parsed first: -j, --json (objects instead), --direct, --wait TIME, --url URL,
---config FILE, --root DIR
+Options and operands are vmadm's, and a few of our own.
 
 Examples:
   vminfod list
@@ -139,21 +135,12 @@ Examples:
 If the daemon is off, the node itself is read. If it is starting, the command waits up to 60 s.";
 
 const LOOKUP: &str = "\
-Arguments are vmadm's: [-j|-1] [-o FIELD,...] [FIELD=VALUE ...]
-  -1               exactly one VM must be found
-  -j               JSON instead of UUIDs; -o FIELD,... only these fields
-  FIELD=VALUE      as for list
-And our own, parsed first: --direct, --wait TIME, --url URL, --config FILE, --root DIR
-
 Examples:
   vminfod lookup brand=lx state=running
   vminfod lookup -1 alias=web0
   vminfod lookup -j -o uuid,nics tags.role=web";
 
 const GET: &str = "\
-Arguments are vmadm's: UUID
-And our own, parsed first: --direct, --wait TIME, --url URL, --config FILE, --root DIR
-
 Examples:
   vminfod get UUID
   vminfod get UUID | json nics.0.ip
@@ -204,7 +191,7 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub reach: ReachArgs,
     #[command(flatten)]
-    pub list: ListArgs,
+    pub list: cli::ListArgs,
     /// Include the refresh log and the watched files.
     #[arg(short, long)]
     pub full: bool,
@@ -218,7 +205,7 @@ pub struct VmsArgs {
     #[command(flatten)]
     pub reach: ReachArgs,
     #[command(flatten)]
-    pub list: ListArgs,
+    pub list: cli::ListArgs,
     /// Read the node again first.
     #[arg(long)]
     pub sync: bool,
@@ -231,7 +218,7 @@ pub struct VmArgs {
     #[command(flatten)]
     pub reach: ReachArgs,
     #[command(flatten)]
-    pub list: ListArgs,
+    pub list: cli::ListArgs,
     /// Read the VM again first.
     #[arg(long)]
     pub sync: bool,
@@ -257,12 +244,50 @@ pub struct EventsArgs {
     pub ready: bool,
 }
 
-/// The arguments of vmadm, which clap does not parse.
+/// Where `list`, `lookup` and `get` read.
 #[derive(Debug, Args)]
-pub struct VmadmArgs {
-    /// vmadm's options and operands.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
-    pub args: Vec<String>,
+pub struct SourceArgs {
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Directory to use as the node's root.
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Read the node, even if the daemon runs.
+    #[arg(long)]
+    pub direct: bool,
+    /// How long to wait for a daemon that is not up.
+    #[arg(long, value_name = "TIME", value_parser = daemon::config::parse_span)]
+    pub wait: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub options: ListOptions,
+    /// Objects instead of lines.
+    #[arg(short, long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Print help.
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+#[derive(Debug, Args)]
+pub struct LookupArgs {
+    #[command(flatten)]
+    pub options: LookupOptions,
+    #[command(flatten)]
+    pub source: SourceArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    #[command(flatten)]
+    pub options: GetOptions,
+    #[command(flatten)]
+    pub source: SourceArgs,
 }
 
 #[derive(Debug, Args)]
@@ -274,7 +299,7 @@ pub struct WhyArgs {
     #[command(flatten)]
     pub reach: ReachArgs,
     #[command(flatten)]
-    pub list: ListArgs,
+    pub list: cli::ListArgs,
 }
 
 #[derive(Debug, Args)]
@@ -292,5 +317,5 @@ pub struct CheckArgs {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = daemon::config::parse_span)]
     pub timeout: Duration,
     #[command(flatten)]
-    pub list: ListArgs,
+    pub list: cli::ListArgs,
 }

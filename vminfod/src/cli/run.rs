@@ -12,7 +12,7 @@ use anyhow::{Context as _, anyhow};
 use daemon::cli::{self, Screen, screen};
 use daemon::exit;
 
-use super::args::{Cli, Command, NAME, ReachArgs, VmadmArgs};
+use super::args::{Cli, Command, NAME, ReachArgs};
 use super::either::Either;
 use super::serve::{self, Companion};
 use super::settings::Settings;
@@ -44,16 +44,8 @@ async fn dispatch(args: Vec<String>, page: Option<Companion>) -> ExitCode {
         Some("vmadm") => return as_vmadm(program, rest, screen).await,
         _ => {}
     }
-    let wants_help = rest.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--help");
-    // clap does not know vmadm's options: it only shows their help.
-    let grammar = match rest.first().map(String::as_str) {
-        Some("list" | "lookup" | "get") if !wants_help => {
-            return print(&reads::run(rest, NAME, screen).await);
-        }
-        Some(command @ ("list" | "lookup" | "get")) => vec![NAME, command, "--help"],
-        _ => std::iter::once(NAME).chain(rest.iter().map(String::as_str)).collect(),
-    };
-    match cli::parse(grammar.into_iter().map(OsString::from)) {
+    let args = std::iter::once(NAME).chain(rest.iter().map(String::as_str));
+    match cli::parse(args.map(OsString::from)) {
         Ok(cli) => command(cli, screen, page).await,
         Err(code) => code,
     }
@@ -76,10 +68,9 @@ async fn command(cli: Cli, screen: Screen, page: Option<Companion>) -> ExitCode 
             Err(error) => Err(error),
         },
         Command::Generated(asked) => asked.text::<Cli>().context("cannot write"),
-        // dispatch() handles these without clap, but for options that stand before them.
-        Command::List(vmadm) => return read("list", vmadm, screen).await,
-        Command::Lookup(vmadm) => return read("lookup", vmadm, screen).await,
-        Command::Get(vmadm) => return read("get", vmadm, screen).await,
+        Command::List(args) => return print(&reads::list(args, screen).await),
+        Command::Lookup(args) => return print(&reads::lookup(args, screen).await),
+        Command::Get(args) => return print(&reads::get(args, screen).await),
     };
     match done {
         Ok(stdout) => print(&Printed { stdout, ..Printed::default() }),
@@ -95,12 +86,6 @@ fn failed(program: &str, error: anyhow::Error) -> ExitCode {
     });
     let plain = refused.map(|url| anyhow!("vminfod is not running: nothing answers on {url}"));
     cli::finish(program, Err(plain.unwrap_or(error)))
-}
-
-/// `list`, `lookup` and `get` with vmadm's own options.
-async fn read(command: &str, vmadm: VmadmArgs, screen: Screen) -> ExitCode {
-    let args: Vec<String> = std::iter::once(command.to_owned()).chain(vmadm.args).collect();
-    print(&reads::run(&args, NAME, screen).await)
 }
 
 /// The shipped `vminfo`.

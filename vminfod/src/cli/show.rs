@@ -11,15 +11,14 @@ use daemon::cli::pages::{PATIENCE, fields};
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Progress, Screen, Tone, Usage, facts, names, span};
 use sdc_clients::http::Call;
-use sdc_clients::vminfod::{VmFields as _, VmObject};
+use sdc_clients::vminfod::VmFields as _;
 use serde_json::Value;
 
 use super::args::{NAME, PlainArgs, ReachArgs, StatusArgs, VmArgs, VmsArgs};
 use super::settings::Settings;
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::Failure;
-use super::vmadm::filter::Filters;
-use super::vmadm::list::{self, Listing};
+use super::vmadm::list::Listing;
 use super::vmadm::value::{at, items, pretty, text_form};
 
 /// Deadline of a synchronous read, which waits for the node's commands.
@@ -61,23 +60,14 @@ pub async fn vms(args: &VmsArgs, screen: Screen) -> anyhow::Result<String> {
     let daemon = daemon(&args.reach)?;
     let (call, _shown) = reading(Call::get(&["vms"]), args.sync);
     let vms = daemon.list(call).await?;
-    let vms = if args.filters.is_empty() { vms } else { picked(vms, &args.filters)? };
     let layout = args.list.layout();
-    if !as_rows(&layout, screen) {
-        return Ok(json(&vms.into_iter().collect(), screen));
-    }
+    let rows = as_rows(&layout, screen);
     let layout = Layout { no_header: layout.no_header || layout.parsable, ..layout };
-    Ok(screen.harmless(&Listing::all(layout).print(vms).map_err(wrong)?))
-}
-
-/// Returns the VMs that match vmadm's filters.
-fn picked(vms: Vec<VmObject>, filters: &[String]) -> Result<Vec<VmObject>, Usage> {
-    let filters = Filters::read(filters).map_err(wrong)?;
-    if let Some(key) = filters.invalid_key() {
-        return Err(Usage(format!("no VM has a property {key:?}")));
+    let listing = Listing::of(layout, &args.filters).map_err(wrong)?;
+    if !rows {
+        return Ok(json(&listing.objects(vms).map_err(wrong)?, screen));
     }
-    let picked = list::picked(filters, vms, None).map_err(wrong)?;
-    Ok(picked.into_iter().map(|vm| vm.object).collect())
+    Ok(screen.harmless(&listing.print(vms).map_err(wrong)?))
 }
 
 /// An unknown column or filter is wrong usage here (2); in vmadm it is a failure (1).

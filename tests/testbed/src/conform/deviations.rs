@@ -72,6 +72,19 @@ pub(crate) enum Judged {
     Differs(String),
 }
 
+impl Judged {
+    /// Enters a case into a tally.
+    pub(super) fn enter(&self, name: &str, tally: &mut Tally) {
+        match self {
+            Judged::Equal => tally.case(name, &[]),
+            Judged::OnPurpose(reason) => {
+                tally.notes.push(format!("deviates on purpose: {name}: {reason}"));
+            }
+            Judged::Differs(what) => tally.case(name, std::slice::from_ref(what)),
+        }
+    }
+}
+
 /// The results so far, entered in any order.
 #[derive(Default)]
 pub(crate) struct Ledger {
@@ -101,13 +114,7 @@ impl Ledger {
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         let mut tally = Tally::default();
         for (name, judged) in &entries {
-            match judged {
-                Judged::Equal => tally.case(name, &[]),
-                Judged::OnPurpose(reason) => {
-                    tally.notes.push(format!("deviates on purpose: {name}: {reason}"));
-                }
-                Judged::Differs(what) => tally.case(name, std::slice::from_ref(what)),
-            }
+            judged.enter(name, &mut tally);
         }
         let on_purpose = tally.notes.len();
         if on_purpose > MOST {

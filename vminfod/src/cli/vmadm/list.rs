@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::fields::{self, Column};
 use super::filter::Filters;
-use super::nopt::Parsed;
+use super::options::ListOptions;
 use super::outcome::Failure;
 use super::sort::{SortKey, sort};
 use super::value::{lone_argument, pretty, text_form, trim_end, truthy, units};
@@ -28,32 +28,34 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// A listing of all VMs.
-    pub fn all(layout: Layout) -> Listing {
-        Listing { filters: Filters::default(), layout }
+    /// A listing of the VMs that match the filters.
+    pub fn of(layout: Layout, filters: &[String]) -> Result<Listing, Failure> {
+        let filters = Filters::read(filters)?;
+        match filters.invalid_key() {
+            Some(key) => Err(Failure::failed(format!("Invalid filter key: \"{key}\""))),
+            None => Ok(Listing { filters, layout }),
+        }
     }
 
-    /// Validates the arguments.
-    pub fn new(parsed: &Parsed) -> Result<Listing, Failure> {
-        let filters = Filters::read(&parsed.operands)?;
-        if let Some(key) = filters.invalid_key() {
-            return Err(Failure::failed(format!("Invalid filter key: \"{key}\"")));
-        }
-        let text = |name| parsed.text(name).map(str::to_owned);
-        let (columns, sort, parsable) = (text("order"), text("sortby"), parsed.has("parsable"));
-        for (list, what) in [(&columns, "order"), (&sort, "sort")] {
+    /// Validates the arguments; `json` prints objects, which vmadm does not.
+    pub fn new(options: ListOptions, json: bool) -> Result<Listing, Failure> {
+        let ListOptions { parsable, no_header, header, order, sortby, filters, .. } = options;
+        let trimmed = |list: Option<String>| list.map(|list| list.trim().to_owned());
+        let (columns, sort) = (trimmed(order), trimmed(sortby));
+        let no_header = !header && (no_header || parsable);
+        let listing = Listing::of(Layout { no_header, parsable, columns, sort, json }, &filters)?;
+        for (list, what) in [(&listing.layout.columns, "order"), (&listing.layout.sort, "sort")] {
             let mut names = list.iter().flat_map(|list| list.split(','));
             if let Some(name) = names.find(|name| fields::is_wildcard(name)) {
                 return Err(Failure::failed(format!("Invalid {what} key: \"{name}\"")));
             }
         }
-        let no_header = !parsed.flag("header").unwrap_or(!parsable);
-        Ok(Listing { filters, layout: Layout { no_header, parsable, columns, sort, json: false } })
+        Ok(listing)
     }
 
-    /// The same as JSON objects, which vmadm does not print.
-    pub fn as_json(self) -> Listing {
-        Listing { layout: Layout { json: true, ..self.layout }, ..self }
+    /// The matching VMs, whole.
+    pub fn objects(self, vms: Vec<VmObject>) -> Result<Value, Failure> {
+        Ok(picked(self.filters, vms)?.into_iter().map(|vm| vm.object).collect())
     }
 
     /// The whole output: the filtered VMs, sorted.
@@ -67,7 +69,9 @@ impl Listing {
         let columns = columns.as_deref().unwrap_or(DEFAULT_ORDER).split(',');
         let columns = columns.map(column).collect::<Result<Vec<_>, _>>()?;
         let properties: Vec<&str> = columns.iter().map(Column::property).collect();
-        let vms = sort(picked(self.filters, vms, Some(&properties))?, &keys);
+        let mut vms = picked(self.filters, vms)?;
+        sort(&mut vms, &keys, &properties);
+        let vms: Vec<Vm> = vms.into_iter().filter_map(|vm| vm.project(&properties)).collect();
         if json {
             return Ok(pretty(&vms.into_iter().map(|vm| vm.object).collect()) + "\n");
         }
@@ -79,22 +83,14 @@ impl Listing {
     }
 }
 
-/// The VMs that match the filters, reduced to `properties` if given.
-pub fn picked(
-    filters: Filters,
-    vms: Vec<VmObject>,
-    properties: Option<&[&str]>,
-) -> Result<Vec<Vm>, Failure> {
+/// The VMs that match the filters.
+pub fn picked(filters: Filters, vms: Vec<VmObject>) -> Result<Vec<Vm>, Failure> {
     if vms.is_empty() {
         // As in the shipped program, an invalid pattern is no error if there are no VMs.
         return Ok(Vec::new());
     }
     let picker = filters.ready()?;
-    let picked = vms.into_iter().map(Vm::new).filter(|vm| picker.picks(vm));
-    Ok(match properties {
-        Some(properties) => picked.filter_map(|vm| vm.project(properties)).collect(),
-        None => picked.collect(),
-    })
+    Ok(vms.into_iter().map(Vm::new).filter(|vm| picker.picks(vm)).collect())
 }
 
 /// A line of the listing.
@@ -134,7 +130,10 @@ mod tests {
             let columns = Some("uuid,alias".to_owned());
             let layout = Layout { columns, parsable, no_header: true, ..Layout::default() };
             assert_eq!(
-                Listing::all(layout).print(vec![vm.as_object().unwrap().clone()]).unwrap(),
+                Listing::of(layout, &[])
+                    .unwrap()
+                    .print(vec![vm.as_object().unwrap().clone()])
+                    .unwrap(),
                 text
             );
         }

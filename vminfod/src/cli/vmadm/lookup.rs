@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::filter::Filters;
 use super::list::picked;
-use super::nopt::Parsed;
+use super::options::LookupOptions;
 use super::outcome::Failure;
 use super::value::{lone_argument, pretty, text_form};
 use super::vm::Vm;
@@ -25,24 +25,25 @@ pub struct Lookup {
 
 impl Lookup {
     /// Validates the arguments.
-    pub fn new(parsed: &Parsed) -> Result<Lookup, Failure> {
-        let filters = Filters::read(&parsed.operands)?;
-        let output = parsed.text("output").map(str::to_owned);
-        let json = parsed.has("json");
+    pub fn new(options: LookupOptions) -> Result<Lookup, Failure> {
+        let LookupOptions { json, unique, output, .. } = options;
+        let filters = Filters::read(&options.filters)?;
         if output.is_some() && !json {
             return Err(Failure::failed("Cannot specify -o without -j"));
         }
         if let Some(key) = filters.invalid_key() {
             return Err(Failure::failed(format!("Invalid lookup key: \"{key}\"")));
         }
-        let unique = parsed.has("unique");
         Ok(Lookup { filters, output, json, unique })
     }
 
     /// The whole output.
     pub fn print(self, vms: Vec<VmObject>) -> Result<String, Failure> {
-        let properties = self.output.as_ref().map(|output| output.split(',').collect::<Vec<_>>());
-        let vms = picked(self.filters, vms, properties.as_deref())?;
+        let mut vms = picked(self.filters, vms)?;
+        if let Some(output) = &self.output {
+            let properties: Vec<&str> = output.trim().split(',').collect();
+            vms = vms.into_iter().filter_map(|vm| vm.project(&properties)).collect();
+        }
         if self.unique && vms.len() != 1 {
             let why = format!("Requested unique lookup but found {} results.", vms.len());
             return Err(Failure::Failed(why));

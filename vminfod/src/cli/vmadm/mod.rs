@@ -16,7 +16,6 @@ pub mod fields;
 pub mod filter;
 pub mod list;
 pub mod lookup;
-pub mod nopt;
 pub mod options;
 mod outcome;
 pub mod regexp;
@@ -31,6 +30,7 @@ use super::supply::Supplier;
 use events::{Printer, Program};
 use list::Listing;
 use lookup::Lookup;
+use options::{EventsOptions, GetOptions};
 pub use outcome::{Failure, Printed};
 
 /// How long the filters of one command may take.
@@ -53,24 +53,14 @@ pub enum Plan {
 pub fn plan(args: &[String]) -> Result<Plan, Failure> {
     let Some((command, args)) = args.split_first() else { return Err(Failure::Usage(None)) };
     match command.as_str() {
-        "list" => Ok(Plan::List(Listing::new(&nopt::parse(args, options::LIST))?)),
-        "lookup" => Ok(Plan::Lookup(Lookup::new(&nopt::parse(args, options::LOOKUP))?)),
-        "get" | "json" => {
-            let parsed = nopt::parse(args, options::PLAIN);
-            let missing = || Failure::Usage(Some(format!("Invalid or missing UUID for {command}")));
-            let uuid = parsed.operands.into_iter().next().filter(|uuid| lookup::is_uuid(uuid));
-            Ok(Plan::Get(uuid.ok_or_else(missing)?))
-        }
+        "list" => Ok(Plan::List(Listing::new(options::parse(args)?, false)?)),
+        "lookup" => Ok(Plan::Lookup(Lookup::new(options::parse(args)?)?)),
+        "get" | "json" => get(command, options::parse(args)?),
         "events" => {
-            let parsed = nopt::parse(args, options::EVENTS);
-            Ok(Plan::Events(Printer {
-                tool: Program::Vmadm,
-                full: parsed.has("full"),
-                json: parsed.has("json"),
-                ready: parsed.has("ready"),
-                // An operand that does not look like a UUID is ignored.
-                only: parsed.operands.into_iter().next().filter(|text| lookup::is_uuid(text)),
-            }))
+            let EventsOptions { full, json, ready, uuid, .. } = options::parse(args)?;
+            // An operand that does not look like a UUID is ignored.
+            let only = uuid.filter(|text| lookup::is_uuid(text));
+            Ok(Plan::Events(Printer { tool: Program::Vmadm, full, json, ready, only }))
         }
         "help" | "-h" | "-?" => Err(Failure::Usage(None)),
         other if usage::is_not_here(other) => Err(Failure::Failed(format!(
@@ -78,6 +68,12 @@ pub fn plan(args: &[String]) -> Result<Plan, Failure> {
         ))),
         other => Err(Failure::Usage(Some(format!("Invalid command: \"{other}\".")))),
     }
+}
+
+/// `get` of the VM with this uuid.
+pub fn get(command: &str, options: GetOptions) -> Result<Plan, Failure> {
+    let missing = || Failure::Usage(Some(format!("Invalid or missing UUID for {command}")));
+    options.uuid.filter(|uuid| lookup::is_uuid(uuid)).map(Plan::Get).ok_or_else(missing)
 }
 
 /// Runs any command but `events`.

@@ -18,16 +18,6 @@ pub fn vmadm(program: &str) -> String {
     format!("Usage: {program} <command> [options]\n\n{VMADM}")
 }
 
-/// The usage text of our own command.
-pub fn own(program: &str, command: &str) -> String {
-    let arguments = match command {
-        "list" => "[-p] [-H] [-o field,...] [-s field,...] [field=value ...]",
-        "lookup" => "[-j|-1] [-o field,...] [field=value ...]",
-        _ => "<uuid>",
-    };
-    format!("Usage: {program} {command} {arguments} (see {program} {command} --help)\n")
-}
-
 const VMADM: &str = "\
 create [-f <filename>]
 create-snapshot <uuid> <snapname>
