@@ -57,7 +57,6 @@ pub struct Event {
 
 /// The events that decide something; all others are [`EventName::Other`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // QEMU's own names.
 pub enum EventName {
     Shutdown,
     Powerdown,

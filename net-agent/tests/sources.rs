@@ -4,7 +4,7 @@
 
 //! Only one module can write to NAPI, and the documents name what the sources have.
 
-#![allow(missing_docs, clippy::unwrap_used)] // a test: a panic is a failed test
+#![allow(clippy::unwrap_used)] // a test: a panic is a failed test
 
 use std::path::{Path, PathBuf};
 

@@ -29,6 +29,7 @@
 //! Modules, highest first; each uses only modules listed below it.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)] // strangers read them on their own
 
 pub mod migrations; // migrations of VMs between nodes
 

@@ -5,7 +5,7 @@
 //! NAPI, VMAPI and the vminfods of some nodes, in process, for paused time, with faults by request
 //! number and a log of every request. This file is what tests use; `answers.rs` has the answers.
 
-#![allow(missing_docs, dead_code, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
+#![allow(dead_code, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
 
 mod answers;
 

@@ -30,6 +30,7 @@
 //! Modules, highest first; each uses only modules listed below it.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)] // strangers read them on their own
 
 pub mod cli; // the commands `mock-triton`, `testbed napi` and `testbed vmapi`
 

@@ -4,7 +4,7 @@
 
 //! A VMAPI (the mock) and a vminfod in process, for paused time, with a log of every request to VMAPI.
 
-#![allow(missing_docs, dead_code, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
+#![allow(dead_code, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -23,7 +23,6 @@ pub const SNAPSHOT_COLUMNS: &str = "name,creation,userrefs,written";
 
 /// The columns of a listing of datasets, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // zfs's names
 pub enum Column {
     Compression,
     Creation,

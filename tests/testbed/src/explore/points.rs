@@ -63,7 +63,6 @@ impl fmt::Display for Party {
 
 /// Where in a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)] // the names say it
 pub enum Moment {
     Before,
     After,

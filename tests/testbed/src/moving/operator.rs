@@ -23,7 +23,6 @@ const IN_A_SYNC: Duration = Duration::from_millis(40);
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the commands' names
 pub enum Op {
     Begin,
     Automatic,
@@ -72,7 +71,6 @@ impl Op {
 
 /// A story: commands, and on which node the VM ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)] // named after their last command
 pub enum Story {
     Finalize,
     Rollback,

@@ -25,7 +25,6 @@ use super::cn::{ADDRESS, Cn, secret};
 use super::fuse::{Blow, Callee, Fuse};
 
 /// One request to a service.
-#[allow(missing_docs)] // plain words
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     pub peer: String,
