@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::create::CreateOptions;
 use crate::error::NodeError;
+use crate::getopt::Said;
 use crate::node::Node;
 use crate::show::{self, VmVerb};
 use crate::verbs::Verbs;
@@ -101,14 +102,17 @@ pub fn run(program: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let done = match cli.group {
-        Group::Cn(cn) => cn_verb(cn),
+        Group::Cn(cn) => cn_verb(cn).map(|text| Ok(text).into()),
         Group::Vm(vm) => vm_verb(vm),
     };
     match done {
-        Ok(text) => {
+        Ok(said) => {
             let mut out = std::io::stdout().lock();
-            match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-                Ok(()) => ExitCode::SUCCESS,
+            if !said.stderr.is_empty() {
+                let _ = writeln!(std::io::stderr(), "{}", said.stderr);
+            }
+            match out.write_all(said.stdout.as_bytes()).and_then(|()| out.flush()) {
+                Ok(()) => ExitCode::from(said.status),
                 Err(_) => ExitCode::FAILURE,
             }
         }
@@ -140,7 +144,7 @@ fn cn_verb(cn: Cn) -> Result<String, NodeError> {
     }
 }
 
-fn vm_verb(vm: Vm) -> Result<String, NodeError> {
+fn vm_verb(vm: Vm) -> Result<Said, NodeError> {
     let node = Node::open(vm.cn)?;
     let wait = if vm.wait { Wait::of(&node)? } else { Wait::none() };
     let node = if vm.lose_events { node.losing_events() } else { node };

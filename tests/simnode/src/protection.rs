@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::{CreateOptions, Node, Verbs, Wait, sample};
 
-    #[tokio::test]
+    #[tokio::test] // P38
     async fn a_protected_vm_is_not_deleted() {
         let dir = tempfile::tempdir().unwrap();
         let options = CreateOptions { vms: 0, ..CreateOptions::new(dir.path().join("cn")) };

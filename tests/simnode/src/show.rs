@@ -5,17 +5,20 @@
 //! The verbs of `vm` and their output.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::edits::ConfigMap;
 use crate::error::NodeError;
+use crate::getopt::{Ended, Failed, Said};
 use crate::node::Node;
 use crate::payload::Payload;
 use crate::state::Zone;
 use crate::verbs::Verbs;
+use crate::vmadm::judge;
+use crate::vmadm::table::Action;
 use crate::xml::Element;
 use crate::{config, sample, sysevent, zones};
 
@@ -33,6 +36,17 @@ pub(crate) enum VmVerb {
         /// Seed of a generated VM
         #[arg(long, conflicts_with = "file")]
         seed: Option<u64>,
+    },
+    /// Say whether vmadm would take a payload, and which properties it would not
+    Validate {
+        /// What the payload is for
+        #[arg(value_name = "create|update")]
+        action: String,
+        /// The VM's brand, for an update
+        brand: Option<String>,
+        /// Payload in JSON; stdin without it
+        #[arg(short, long, value_name = "FILE")]
+        file: Option<PathBuf>,
     },
     /// Start a VM
     Boot { vm: String },
@@ -132,11 +146,16 @@ pub(crate) enum VmVerb {
 
 impl VmVerb {
     /// Does it and returns what is printed.
-    pub(crate) async fn run(self, verbs: &Verbs) -> Result<String, NodeError> {
+    pub(crate) async fn run(self, verbs: &Verbs) -> Result<Said, NodeError> {
+        let prints = |text: String| Said::from(Ok(text));
         match self {
+            VmVerb::Validate { action, brand, file } => {
+                let ended = validate(verbs.node(), &action, brand.as_deref(), file.as_deref());
+                return ended.map(Said::from);
+            }
             VmVerb::Create { file, brand, seed } => {
                 let vm = read_payload(file.as_ref(), brand.as_deref(), seed)?;
-                return Ok(format!("{}\n", verbs.create(&vm).await?));
+                return Ok(prints(format!("{}\n", verbs.create(&vm).await?)));
             }
             VmVerb::Boot { vm } => verbs.boot(&vm).await?,
             VmVerb::Halt { vm, status } => verbs.halt(&vm, wait_status(status)).await?,
@@ -168,7 +187,7 @@ impl VmVerb {
             VmVerb::Rollback { vm, name } => verbs.rollback(&vm, &name).await?,
             VmVerb::AddNic { vm, mac, ip, nic_tag, network, vlan } => {
                 let nic = new_nic(mac, ip, &nic_tag, network, vlan)?;
-                return Ok(format!("{}\n", verbs.add_nic(&vm, &nic).await?));
+                return Ok(prints(format!("{}\n", verbs.add_nic(&vm, &nic).await?)));
             }
             VmVerb::RemoveNic { vm, mac } => verbs.remove_nic(&vm, &mac).await?,
             VmVerb::SetTag { vm, key, value, .. } => {
@@ -187,11 +206,39 @@ impl VmVerb {
             VmVerb::Hide { vm } => verbs.hide(&vm, true).await?,
             VmVerb::Show { vm } => verbs.hide(&vm, false).await?,
             VmVerb::RestartInit { vm } => verbs.restart_init(&vm).await?,
-            VmVerb::Get { vm } => return get(verbs, &vm).await,
-            VmVerb::List { json } => return list(verbs.node(), json),
+            VmVerb::Get { vm } => return get(verbs, &vm).await.map(prints),
+            VmVerb::List { json } => return list(verbs.node(), json).map(prints),
         }
-        Ok(String::new())
+        Ok(Said::default())
     }
+}
+
+/// `vmadm validate`: all that it says is on standard error.
+fn validate(
+    node: &Node,
+    action: &str,
+    brand: Option<&str>,
+    file: Option<&Path>,
+) -> Result<Ended, NodeError> {
+    if Action::of(action) == Action::Update && brand.is_none() {
+        let usage =
+            "usage: vmadm validate create [-f FILE]\n       vmadm validate update BRAND [-f FILE]";
+        return Ok(Err(Failed(2, usage.to_owned())));
+    }
+    let text = match file {
+        Some(file) if !file.exists() => {
+            return Ok(Err(Failed(1, format!("File: {} does not exist.", file.display()))));
+        }
+        Some(file) => std::fs::read_to_string(file).map_err(|e| NodeError::io("read", file, e))?,
+        None => std::io::read_to_string(std::io::stdin())
+            .map_err(|e| NodeError::io("read", Path::new("-"), e))?,
+    };
+    let payload: Payload = match serde_json::from_str(&text) {
+        Ok(payload) => payload,
+        Err(why) => return Ok(Err(Failed(1, format!("Invalid JSON payload: {why}")))),
+    };
+    let (said, status) = judge::command(action, brand, &payload, &node.around(&payload)?);
+    Ok(Err(Failed(status, said.trim_end().to_owned())))
 }
 
 /// A value given by hand: JSON where it is JSON, else the text itself.

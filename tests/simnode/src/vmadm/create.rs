@@ -17,6 +17,15 @@ use crate::refusal::Refusal;
 /// Returns the payload as vmadm goes on with it: without what the brand does not take, with what is added and
 /// derived.
 pub fn create(given: &Payload, around: &mut Surroundings) -> Result<Payload, Refusal> {
+    made(Action::Create, given, around)
+}
+
+/// The VM that a payload of this action makes.
+pub(crate) fn made(
+    action: Action,
+    given: &Payload,
+    around: &mut Surroundings,
+) -> Result<Payload, Refusal> {
     let mut vm = given.clone();
     vm.entry("brand").or_insert(json!("joyent"));
     let brand = match payload::text(&vm, "brand") {
@@ -34,9 +43,9 @@ pub fn create(given: &Payload, around: &mut Surroundings) -> Result<Payload, Ref
     docker::complete(&mut vm, &brand, &uuid, "internal_metadata", has, around);
     let own_pool = given.contains_key("zpool");
     defaults::complete(&mut vm, &brand)?;
-    let verdict = judge::judge(Action::Create, &brand, &mut vm, around)?;
+    let verdict = judge::judge(action, &brand, &mut vm, around)?;
     verdict.check()?;
-    judge::drop_untaken(Action::Create, &brand, &mut vm);
+    judge::drop_untaken(action, &brand, &mut vm);
     if let Some(pool) = vm.get("zfs_storage_pool_name").filter(|_| !own_pool).cloned() {
         vm.insert("zpool".to_string(), pool);
     }
@@ -44,9 +53,9 @@ pub fn create(given: &Payload, around: &mut Surroundings) -> Result<Payload, Ref
     if brand == "kvm" && !vm.contains_key("image_uuid") {
         vm.retain(|name, _| !name.starts_with("spice_"));
     }
-    storage::check(&mut vm)?;
     filesystems(&vm)?;
     second_pass(&mut vm, &brand, &uuid, around)?;
+    storage::check(&mut vm)?;
     if brand == "bhyve" {
         defaults::consoles(&mut vm);
     }

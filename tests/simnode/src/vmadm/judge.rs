@@ -15,6 +15,9 @@ use super::table::{self, Action, Property};
 use crate::payload::{self, BRANDS, Payload};
 use crate::refusal::Refusal;
 
+/// The exit status of an uncaught exception.
+const DIES: u8 = 8;
+
 /// What the first pass comes to. The order is that of the payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -37,8 +40,7 @@ pub enum Answer {
 
 impl Answer {
     /// As it is printed on standard error, and the exit status.
-    pub fn printed(&self, action: Action, brand: &str) -> (String, u8) {
-        let word = if action == Action::Create { "create" } else { "update" };
+    fn printed(&self, word: &str, brand: &str) -> (String, u8) {
         let answer = match self {
             Answer::BadBrand(brand) => json!({ "bad_brand": brand }),
             Answer::Lists(lists) if *lists == Verdict::default() => {
@@ -54,7 +56,23 @@ impl Answer {
     }
 }
 
-/// `vmadm validate ACTION BRAND`.
+/// `vmadm validate WORD [BRAND]`: what it prints on standard error, and the exit status. Only an update has its
+/// brand from the arguments.
+pub fn command(
+    word: &str,
+    brand: Option<&str>,
+    payload: &Payload,
+    around: &Surroundings,
+) -> (String, u8) {
+    let action = Action::of(word);
+    let brand = if action == Action::Update { brand } else { payload::text(payload, "brand") };
+    match validate(action, payload, brand, around) {
+        Ok(answer) => answer.printed(word, brand.unwrap_or_default()),
+        Err(_) => ("uncaught exception".to_string(), DIES),
+    }
+}
+
+/// What `vmadm validate` finds.
 pub fn validate(
     action: Action,
     payload: &Payload,
@@ -123,7 +141,7 @@ pub(crate) fn judge(
     let mut verdict = Verdict::default();
     for (name, value) in &*vm {
         verdict.one(name, value, table::property(name), (action, brand), &around.pools);
-        let Some((of, fields, by)) = table::fields(name) else { continue };
+        let Some((of, fields, by)) = table::fields(name, action) else { continue };
         match value {
             Value::Array(all) => {
                 for (field, value) in all.iter().filter_map(Value::as_object).flatten() {
@@ -153,7 +171,7 @@ pub(crate) fn judge(
         verdict.bad_value("image_uuid");
     }
     let is_hvm = payload::is_hvm(brand);
-    if action == Action::Create && !is_hvm {
+    if matches!(action, Action::Create | Action::Receive) && !is_hvm {
         let needed = ["image_uuid", "kernel_version"];
         let needed = needed.iter().take(if brand == "lx" { 2 } else { 1 });
         let missing =
@@ -161,7 +179,7 @@ pub(crate) fn judge(
         verdict.missing_properties.extend(missing);
     }
     if is_hvm {
-        let list = if action == Action::Create { "disks" } else { "add_disks" };
+        let list = if action == Action::Update { "add_disks" } else { "disks" };
         let of_images = images::of_disks(vm, list, around);
         disks(vm, list, &mut verdict);
         if brand == "bhyve" {
@@ -240,9 +258,9 @@ pub(crate) fn drop_untaken(action: Action, brand: &str, vm: &mut Payload) {
         table::property(name).is_some_and(|property| property.is_taken(action, brand))
     });
     let lists: Vec<String> =
-        vm.keys().filter(|name| table::fields(name).is_some()).cloned().collect();
+        vm.keys().filter(|name| table::fields(name, action).is_some()).cloned().collect();
     for list in lists {
-        let Some((_, fields, by)) = table::fields(&list) else { continue };
+        let Some((_, fields, by)) = table::fields(&list, action) else { continue };
         for object in objects_mut(vm, &list) {
             object.retain(|field, _| {
                 fields.iter().any(|known| known.name == field && known.is_taken(by, brand))

@@ -5,11 +5,13 @@
 //! What vmadm makes of a payload: which it refuses and why, what it drops, adds and derives. Pure: what it
 //! asks of the node is in [`Surroundings`]. The recordings of the real one judge it (`conform vmadm-validate`).
 //!
-//! Where to start: [`create::create`], [`update::update`], [`judge::validate`].
+//! Where to start: [`create::create`], [`update::update`], [`receive::receive`], [`judge::command`].
 //!
 //! Modules, highest first; each uses only modules listed below it.
 
 pub mod update; // `vmadm update`
+
+pub mod receive; // `vmadm receive`
 
 pub mod create; // `vmadm create`
 
@@ -48,3 +50,6 @@ pub mod kinds; // the values that a property takes
 pub mod surroundings; // what vmadm asks of the node
 
 pub use surroundings::{Image, Surroundings, Tag};
+
+#[cfg(test)]
+mod tests;

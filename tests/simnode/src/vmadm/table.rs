@@ -15,7 +15,26 @@ pub enum Action {
     Create,
     /// A change of one that is there.
     Update,
+    /// A VM that another node sends.
+    Receive,
+    /// Any other word: no property is for it.
+    Other,
 }
+
+impl Action {
+    /// The action that a word names.
+    pub fn of(word: &str) -> Action {
+        match word {
+            "create" => Action::Create,
+            "update" => Action::Update,
+            "receive" => Action::Receive,
+            _ => Action::Other,
+        }
+    }
+}
+
+/// What a VM that arrives keeps besides what a new one is given.
+const RECEIVED: [&str; 3] = ["create_timestamp", "v", "datasets"];
 
 /// A set of brands, in the order of their list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +70,12 @@ pub struct Property {
 impl Property {
     /// Returns true if the brand takes it.
     pub fn is_taken(&self, action: Action, brand: &str) -> bool {
-        let brands = if action == Action::Create { self.create } else { self.update };
-        brands.has(brand)
+        match action {
+            Action::Create => self.create.has(brand),
+            Action::Update => self.update.has(brand),
+            Action::Receive => self.create.has(brand) || RECEIVED.contains(&self.name),
+            Action::Other => false,
+        }
     }
 }
 
@@ -69,7 +92,7 @@ const DISKS: Kind = Kind::Objects { strict: true };
 const COUNT: Kind = Kind::Integer(0, i64::MAX);
 
 /// The properties of a VM.
-pub const PROPERTIES: [Property; 104] = [
+pub const PROPERTIES: [Property; 106] = [
     is("brand", TEXT, ALL, NONE),
     is("uuid", Kind::Uuid, ALL, NONE),
     is("zonename", TEXT, ALL, NONE),
@@ -174,6 +197,8 @@ pub const PROPERTIES: [Property; 104] = [
     is("virtio_txtimer", COUNT, KVM, KVM),
     is("datasets", LIST, NONE, NONE),
     is("transition", FLAT, NONE, NONE),
+    is("create_timestamp", Kind::Any, NONE, NONE),
+    is("v", Kind::Any, NONE, NONE),
 ];
 
 /// The fields of a NIC.
@@ -244,13 +269,15 @@ pub fn property(name: &str) -> Option<&'static Property> {
     PROPERTIES.iter().find(|known| known.name == name)
 }
 
-/// The fields of the members of a list, the name that they have in answers, and as which action they are judged.
-pub fn fields(list: &str) -> Option<(&'static str, &'static [Property], Action)> {
-    let (of, action) = match list.split_once('_') {
+/// The fields of the members of a list, the name that they have in answers, and as which action they are judged
+/// in a payload that is for `action`.
+pub fn fields(list: &str, action: Action) -> Option<(&'static str, &'static [Property], Action)> {
+    let (of, by) = match list.split_once('_') {
         Some(("add", of)) => (of, Action::Create),
         Some(("update", of)) => (of, Action::Update),
         _ => (list, Action::Create),
     };
+    let action = if action == Action::Other { action } else { by };
     match of {
         "nics" => Some(("nics", &NIC, action)),
         "disks" => Some(("disks", &DISK, action)),

@@ -77,13 +77,13 @@ pub fn update(
     if brand == "bhyve" {
         defaults::consoles(&mut changes);
     }
-    storage::check(&mut changes)?;
     let sourceless = |fs: &&Payload| payload::text(fs, "source").is_none();
     if objects(&changes, "add_filesystems").iter().any(sourceless) {
         return Err(Refusal::Dies("a file system has no source"));
     }
     devices(vm, &mut changes, around)?;
     networks(vm, &mut changes, around)?;
+    storage::check(&mut changes)?;
     for list in ["nics", "disks", "filesystems", "pci_devices"] {
         if let Some(added) = changes.shift_remove(&format!("add_{list}")) {
             match changes.get_mut(list).and_then(Value::as_array_mut) {

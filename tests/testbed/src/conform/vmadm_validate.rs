@@ -8,6 +8,8 @@
 //! the files.
 
 mod node; // the node that a recording describes
+#[cfg(test)]
+mod objects; // whole objects as payloads
 mod rows; // where ours answers otherwise on purpose
 mod zonecfg; // what recorded input of zonecfg makes of a configuration
 
@@ -29,9 +31,6 @@ use zonecfg::Unknown;
 
 /// The name of the recording in a directory of fixtures.
 pub(super) const FILE: &str = "vmadm-validate.jsonl";
-/// The exit status of an uncaught exception.
-const DIES: u8 = 8;
-
 /// What vmadm answered to one payload, or what is wrong with our reading of that.
 struct Judged {
     differences: Vec<String>,
@@ -105,14 +104,13 @@ impl Judged {
     ) {
         let none = Map::new();
         let payload = row["payload"].as_object().unwrap_or(&none);
-        let answer = judge::validate(action, payload, brand, &described.around(&[]));
-        let (result, stderr, exit) = match &answer {
-            Ok(answer) => {
-                let (stderr, exit) = answer.printed(action, brand.unwrap_or_default());
-                (said(answer), stderr, exit)
-            }
-            Err(refusal) => (outcome(refusal), "uncaught exception".to_owned(), DIES),
-        };
+        let around = described.around(&[]);
+        let of_payload = payload.get("brand").and_then(Value::as_str);
+        let brand = if action == Action::Update { brand } else { of_payload };
+        let word = row["action"].as_str().unwrap_or_default();
+        let (stderr, exit) = judge::command(word, brand, payload, &around);
+        let answer = judge::validate(action, payload, brand, &around);
+        let result = answer.map_or_else(|refusal| outcome(&refusal), |answer| said(&answer));
         self.compare("validate", &without_text(&row["result"]), &result);
         self.compare(
             "validate prints",
@@ -188,12 +186,7 @@ fn texts(list: &Value) -> Vec<String> {
 fn of_create(described: &Described, row: &Value) -> anyhow::Result<Judged> {
     let mut judged = Judged::new();
     let given = row["payload"].as_object().context("the payload is no object")?;
-    judged.validate(
-        row,
-        Action::Create,
-        row["brand"].as_str().filter(|_| !given.get("brand").is_some_and(Value::is_null)),
-        described,
-    );
+    judged.validate(row, Action::Create, None, described);
     let recorded = &row["create"];
     let mut around = described.around(&[]);
     let made = create::create(given, &mut around);
@@ -301,7 +294,7 @@ fn of_update(
 mod tests {
     use super::*;
 
-    #[test]
+    #[test] // P1–P37
     fn the_recorded_payloads_are_judged_alike() {
         let dir = recordings::unpacked().unwrap();
         let tally = check(dir.path(), &[]).unwrap();

@@ -10,10 +10,14 @@ use std::collections::BTreeMap;
 use super::source::{self, Kind};
 
 /// Says in which pages a number is looked up, in this order, by words of the file's path.
-const SCOPES: [(&[&str], &[&str]); 11] = [
+const SCOPES: [(&[&str], &[&str]); 12] = [
     (&["store/"], &["migration", "volapi"]),
     (&["src/papi", "src/imgapi", "src/workflow", "conform/services"], &["peers"]),
     (&["preflight"], &["beliefs"]),
+    (
+        &["simnode/", "vmadm_validate", "programs/node"],
+        &["vmadm", "vminfod", "faults", "net-agent"],
+    ),
     (&["volumes/core", "volumes/cli", "volapi"], &["volapi"]),
     (
         &[

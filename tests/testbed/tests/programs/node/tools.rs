@@ -168,6 +168,36 @@ fn wrong_input_is_one_line_and_no_panic() {
     assert!(fails(run(node.tool("zfs"), &["list"]), 1).contains("line 1"));
 }
 
+#[test] // P1, P3
+fn vmadm_validate_speaks_on_stderr_and_changes_nothing() {
+    let (dir, node) = new_node(1);
+    let file = dir.path().join("payload.json");
+    let path = file.to_str().unwrap();
+    let validate = |payload: &str, args: &[&str]| {
+        std::fs::write(&file, payload).unwrap();
+        let output = vm(&node, &[&["validate"], args].concat());
+        assert_eq!(output.stdout, b"");
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let kvm = r#"{"brand": "kvm", "ram": 512, "state": "running", "vcpus": 0}"#;
+    let lists = "{\n  \"bad_values\": [\n    \"vcpus\"\n  ],\n  \"bad_properties\": [\n    \"state\"\n  ],\n  \
+                 \"missing_properties\": []\n}\n";
+    assert_eq!(validate(kvm, &["create", "-f", path]), (1, lists.to_owned()));
+    let good = (0, "VALID 'create' payload for kvm brand VMs.\n".to_owned());
+    assert_eq!(validate(r#"{"brand": "kvm", "ram": 512}"#, &["create", "-f", path]), good);
+    let good = (0, "VALID 'update' payload for lx brand VMs.\n".to_owned());
+    assert_eq!(validate(r#"{"ram": 512}"#, &["update", "lx", "-f", path]), good);
+    let (status, usage) = validate("{}", &["update", "-f", path]);
+    assert_eq!((status, usage.starts_with("usage: ")), (2, true), "{usage}");
+    let none = (1, "{\n  \"bad_brand\": \"undefined\"\n}\n".to_owned());
+    assert_eq!(validate("{}", &["create", "-f", path]), none);
+    let (status, why) = validate("{", &["create", "-f", path]);
+    assert_eq!((status, why.starts_with("Invalid JSON payload: ")), (1, true), "{why}");
+    let gone = (1, "File: /nonexistent does not exist.\n".to_owned());
+    assert_eq!(validate("{}", &["create", "-f", "/nonexistent"]), gone);
+    assert_eq!(node.zones().unwrap().iter().count(), 1);
+}
+
 #[test]
 fn nobody_waits_for_a_vminfod_that_is_down() {
     let (_dir, mut node) = new_node(12);
