@@ -250,7 +250,26 @@ async fn storage_has_two_kinds_of_outage() {
     assert!(store.nic("90b8d0000001").is_none(), "committed although the client had gone");
 }
 
-#[tokio::test]
+#[tokio::test] // S43
+async fn a_filter_that_the_storage_refuses_is_shown_as_it_was_given() {
+    let store = store();
+    for (query, shown) in [
+        ("state=(x", "(&(state=(x))"),
+        ("nic_tag=a*(&state=running", "(&(nic_tag=a*()(state=running))"),
+        ("belongs_to_type=zone,o*)", "(&(|(belongs_to_type=zone)(belongs_to_type=o*))))"),
+        ("cn_uuid=", "(&(|))"),
+    ] {
+        let (status, answer) = ask(&store, &format!("GET /nics?{query}"), None).await;
+        let message = answer["message"].as_str().unwrap_or_default();
+        assert_eq!((status, answer.get("code")), (500, None), "{query}: {answer}");
+        assert!(
+            message.ends_with(&format!(": {shown} is an invalid filter")),
+            "{query}: {message}"
+        );
+    }
+}
+
+#[tokio::test] // S42
 async fn names_owners_pools_slashes_and_sentences() {
     let must = "networks must match (have";
     hold(vec![
@@ -261,6 +280,9 @@ async fn names_owners_pools_slashes_and_sentences() {
         ("GET /networks?name=wi*".to_owned(), None, 200, "/0/uuid", json!(NET)),
         (format!("GET /network_pools/{POOL}"), None, 200, "/nic_tags_present", json!(["blue"])),
         (format!("GET {FIRST}/"), None, 404, "/code", json!("ResourceNotFound")),
+        ("GET /nics/".to_owned(), None, 422, "/errors/0/field", json!("mac")),
+        ("GET /networks/".to_owned(), None, 404, "/message", json!("network not found")),
+        ("GET /ping/".to_owned(), None, 404, "/message", json!("/ping/ does not exist")),
         (
             "POST /nics".to_owned(),
             Some(nic("90b8d0000009", json!({"network_uuid": NET, "nic_tag": "admin"}))),

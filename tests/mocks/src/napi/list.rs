@@ -4,6 +4,8 @@
 
 //! The NIC list: known parameters, matching records, pages.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use super::eras::Era;
@@ -60,6 +62,38 @@ impl Filter {
             })
             && wants(self.state.as_ref(), &|w| nic.state == w)
             && self.flags.iter().zip(nic.flags).all(|(wanted, has)| wanted.is_none_or(|w| w == has))
+    }
+}
+
+impl fmt::Display for Filter {
+    /// The filter as it goes to the storage: values as they were given, wild characters and parentheses too.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = [
+            ("owner_uuid", &self.owner_uuid),
+            ("cn_uuid", &self.cn_uuid),
+            ("belongs_to_uuid", &self.belongs_to_uuid),
+            ("network_uuid", &self.network_uuid),
+            ("belongs_to_type", &self.belongs_to_type),
+            ("nic_tag", &self.nic_tag),
+            ("nic_tags_provided", &self.nic_tags_provided),
+            ("state", &self.state),
+        ];
+        f.write_str("(&")?;
+        for (name, wanted) in lists.iter().filter_map(|(name, list)| Some((name, list.as_ref()?))) {
+            let all: String = wanted.iter().map(|value| format!("({name}={value})")).collect();
+            match wanted.len() {
+                1 => f.write_str(&all)?,
+                _ => write!(f, "(|{all})")?,
+            }
+        }
+        for (name, wanted) in FLAGS.iter().zip(self.flags) {
+            match wanted {
+                Some(true) => write!(f, "({name}=true)")?,
+                Some(false) => write!(f, "(!({name}=true))")?,
+                None => {}
+            }
+        }
+        f.write_str(")")
     }
 }
 
@@ -151,7 +185,7 @@ fn strict(given: &Params, era: Era) -> Result<Filter, ApiError> {
             .any(|text| text.contains(['(', ')']));
     let is_empty = lists.iter().any(|list| list.as_ref().is_some_and(Vec::is_empty));
     if is_broken || is_empty {
-        return Err(ApiError::Storage("(&(|)) is an invalid filter".to_owned()));
+        return Err(ApiError::Storage(format!("{filter} is an invalid filter")));
     }
     Ok(filter)
 }

@@ -39,6 +39,8 @@ pub(super) const SORTABLE: [&str; 13] = [
     "create_timestamp",
     "docker",
 ];
+/// So deep a filter is read; one that is deeper is refused.
+const DEEPEST: usize = 100;
 const OPERATORS: [(&str, &str); 5] =
     [("eq", "="), ("ge", ">="), ("le", "<="), ("gt", ">"), ("lt", "<")];
 
@@ -59,17 +61,17 @@ impl Filter {
         Filter::All(["destroyed", "failed"].map(|state| Filter::is_not("state", state)).to_vec())
     }
 
-    /// The first condition that the storage has no index for.
-    pub(super) fn refused(&self) -> Option<&Filter> {
+    /// Returns true if the storage has no index for a condition in it, however deep.
+    pub(super) fn is_refused(&self) -> bool {
         match self {
-            Filter::All(parts) | Filter::Any(parts) => parts.iter().find_map(Filter::refused),
-            Filter::Not(part) => part.refused(),
+            Filter::All(parts) | Filter::Any(parts) => parts.iter().any(Filter::is_refused),
+            Filter::Not(part) => part.is_refused(),
             Filter::Is(field, operator, _) => {
                 let known = SORTABLE.contains(&field.as_str())
                     || field == "internal_metadata"
                     || field.starts_with("tag.")
                     || field.starts_with("internal_metadata.");
-                (!known || matches!(*operator, ">" | "<")).then_some(self)
+                !known || matches!(*operator, ">" | "<")
             }
         }
     }
@@ -164,7 +166,7 @@ fn parse(value: &Value) -> Result<Filter, String> {
 
 /// Reads an LDAP filter, such as `(&(state=running)(alias=web*))`.
 pub(super) fn ldap(given: &str) -> Result<Filter, ApiError> {
-    match ldap_part(given) {
+    match ldap_part(given, DEEPEST) {
         Some((filter, "")) => Ok(filter),
         _ => Err(invalid(given)),
     }
@@ -175,7 +177,7 @@ pub(super) fn invalid(filter: impl fmt::Display) -> ApiError {
     ApiError::refused_by_storage(&format!("{filter} is an invalid filter"))
 }
 
-fn ldap_part(text: &str) -> Option<(Filter, &str)> {
+fn ldap_part(text: &str, deeper: usize) -> Option<(Filter, &str)> {
     let inner = text.strip_prefix('(')?;
     let Some(sign) = inner.chars().next().filter(|sign| "&|!".contains(*sign)) else {
         let (leaf, rest) = inner.split_once(')')?;
@@ -189,7 +191,7 @@ fn ldap_part(text: &str) -> Option<(Filter, &str)> {
     };
     let (mut parts, mut rest) = (Vec::new(), inner.get(1..)?);
     while rest.starts_with('(') {
-        let (part, after) = ldap_part(rest)?;
+        let (part, after) = ldap_part(rest, deeper.checked_sub(1)?)?;
         parts.push(part);
         rest = after;
     }

@@ -63,17 +63,19 @@ pub(super) fn wanted(given: &Params) -> Result<Wanted, ApiError> {
     if !errors.is_empty() {
         return Err(ApiError::parameters(errors));
     }
-    wanted.filter = Filter::All(conditions);
-    match wanted.filter.refused() {
-        Some(refused) => Err(filter::invalid(refused)),
-        None => Ok(wanted),
-    }
+    wanted.filter = match <[Filter; 1]>::try_from(conditions) {
+        Ok([only]) => only,
+        Err(several) => Filter::All(several),
+    };
+    // The storage names the whole filter, not the part of it that it has no index for.
+    if wanted.filter.is_refused() { Err(filter::invalid(&wanted.filter)) } else { Ok(wanted) }
 }
 
-/// The text of a parameter; of one that is given twice, as the service's language joins them.
+/// The text of a parameter; of one that is given twice, or with a key, as the service's language prints it.
 fn joined(value: &Value) -> String {
     match value {
         Value::Array(all) => all.iter().map(joined).collect::<Vec<_>>().join(","),
+        Value::Object(_) => "[object Object]".to_owned(),
         value => text(value),
     }
 }

@@ -211,6 +211,83 @@ async fn parameters_are_read_as_loosely_as_the_service_reads_them() {
     }
 }
 
+#[tokio::test] // A23
+async fn filters_hold_one_another_as_deep_as_they_are_given() {
+    let store = store();
+    for (uuid, alias) in [(KEPT, "web1"), (CHANGED, "web2"), (ELSEWHERE, "db")] {
+        let vm =
+            json!({"alias": alias, "state": "running", "server_uuid": CN, "tags": {"role": alias}});
+        put(&store, &format!("/vms/{uuid}"), &vm).await;
+    }
+    let encoded =
+        |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    let deep = format!("{}(alias=db){}", "(!".repeat(200), ")".repeat(200));
+    for (name, text, wanted) in [
+        (
+            "query",
+            "(&(state=running)(|(alias=db)(&(alias=web*)(!(alias=web1)))))",
+            Ok(vec!["db", "web2"]),
+        ),
+        ("query", "(!(|(tag.role=db)(alias=web2)))", Ok(vec!["web1"])),
+        (
+            "predicate",
+            r#"{"and": [{"or": [{"eq": ["alias", "db"]}, {"ne": ["tag.role", "web1"]}]}, {"ne": ["alias", "web2"]}]}"#,
+            Ok(vec!["db"]),
+        ),
+        (
+            "query",
+            "(&(state=running)(!(foo=x)))",
+            Err("(&(state=running)(!(foo=x))) is an invalid filter"),
+        ),
+        (
+            "predicate",
+            r#"{"or": [{"eq": ["alias", "db"]}, {"and": [{"gt": ["ram", 5]}]}]}"#,
+            Err("(|(alias=db)(&(max_physical_memory>5))) is an invalid filter"),
+        ),
+        ("query", "(&(state=running)", Err("(&(state=running) is an invalid filter")),
+        (
+            "query",
+            "(state=running)(alias=db)",
+            Err("(state=running)(alias=db) is an invalid filter"),
+        ),
+        ("query", &deep, Err("is an invalid filter")),
+        (
+            "predicate",
+            r#"{"and": [{"eq": ["alias", "db"]}, {"like": []}]}"#,
+            Err("Invalid Parameters"),
+        ),
+    ] {
+        let target = format!("/vms?fields=alias&sort=alias&{name}={}", encoded(text));
+        let (status, answer) = ask(&store, Method::GET, &target, None).await;
+        match wanted {
+            Ok(aliases) => {
+                let wanted: Vec<Value> =
+                    aliases.iter().map(|alias| json!({ "alias": alias })).collect();
+                assert_eq!((status, answer), (200, json!(wanted)), "{text}");
+            }
+            Err(ending) => {
+                let said = answer["message"].as_str().unwrap_or_default();
+                assert!(status >= 409 && said.ends_with(ending), "{text}: {answer}");
+            }
+        }
+    }
+    // Several conditions are one filter, and a condition with a key is an object, which no value is.
+    let (_, answer) =
+        ask(&store, Method::GET, "/vms?alias=db&predicate=%7B%22eq%22:[%22foo%22,1]%7D", None)
+            .await;
+    let said = answer["message"].as_str().unwrap_or_default();
+    assert!(said.ends_with("(&(alias=db)(foo=1)) is an invalid filter"), "{answer}");
+    for (query, status) in
+        [("state[]=running", 200), ("state[a]=running", 409), ("limit[a]=1", 409)]
+    {
+        assert_eq!(
+            ask(&store, Method::GET, &format!("/vms?{query}"), None).await.0,
+            status,
+            "{query}"
+        );
+    }
+}
+
 #[tokio::test] // A22
 async fn what_a_put_takes_from_where() {
     let store = store();
