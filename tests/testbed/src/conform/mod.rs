@@ -35,6 +35,8 @@ mod peers; // what VMAPI and volapi asked of others, against the mocks
 
 mod services; // PAPI, IMGAPI and workflow API exchanges against the mocks
 
+mod purpose; // where services answer otherwise on purpose
+
 mod wire; // one recorded request over a socket
 
 mod transcript; // the lines of the recordings of services

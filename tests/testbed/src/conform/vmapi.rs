@@ -10,6 +10,7 @@ mod compare;
 mod deviations;
 mod front;
 mod peers;
+mod purpose;
 mod replay;
 mod stream;
 mod world;

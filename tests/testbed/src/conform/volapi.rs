@@ -8,8 +8,9 @@
 
 mod calls; // what the service asked, against what was recorded
 mod compare; // when two answers are the same
+mod purpose; // where ours answers otherwise on purpose, as rules
 mod replay; // the way of a replay
-mod rows; // where ours answers otherwise on purpose
+mod rows; // the same for one exchange each
 mod world; // what was done to the surroundings
 
 use std::path::Path;

@@ -22,6 +22,8 @@ use crate::conform::transcript::{Group, Step, Transcript};
 
 /// How long a wait for a ticket may be behind the calls that end it.
 const LATE: Duration = Duration::from_secs(60);
+/// So long before a ticket would have expired its group was recorded.
+const BEFORE_MS: i64 = 60_000;
 const ROWS: &str = include_str!("../../../fixtures/peers-deviations.jsonl");
 
 /// A wait for a ticket that is under way: what is wrong with its answer.
@@ -62,8 +64,10 @@ pub(super) async fn replay(transcript: &Transcript, calls: &Calls) -> anyhow::Re
     let rows = ROWS.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned()));
     let rows = rows.collect::<anyhow::Result<Vec<Row>>>()?;
     let mut ledger = Ledger { rows, tally: Tally::default(), of_cnapi: 0 };
-    for group in &transcript.groups {
-        let played = play(group, calls, &mut ledger).await;
+    let groups = transcript.groups.iter();
+    let whole = groups.clone().filter_map(|group| expiry(group, calls)).min();
+    for group in groups {
+        let played = play(group, calls, whole, &mut ledger).await;
         leave_out(&group.name, played, &mut ledger.tally)?;
     }
     Ok(ledger.done())
@@ -108,15 +112,13 @@ impl Ledger {
     }
 }
 
-/// When the calls of a group were recorded: before the first of its tickets would have expired, as none had.
-fn recorded_at(group: &Group, calls: &Calls) -> i64 {
+/// When the first ticket of a group would have expired.
+fn expiry(group: &Group, calls: &Calls) -> Option<jiff::Timestamp> {
     let all = group.exchanges().flat_map(|one| {
         let of = [calls.before.get(&one.id), calls.of.get(&one.id)];
         of.into_iter().flatten().flatten()
     });
-    let expiry = all.filter_map(|call| call.body["expires_at"].as_str().and_then(time));
-    let first = expiry.min().unwrap_or_else(jiff::Timestamp::now);
-    first.as_millisecond() - 60_000
+    all.filter_map(|call| call.body["expires_at"].as_str().and_then(time)).min()
 }
 
 /// A time in ISO, or as a JavaScript date shows itself.
@@ -129,8 +131,16 @@ fn time(text: &str) -> Option<jiff::Timestamp> {
     text.parse().ok().or_else(shown)
 }
 
-async fn play(group: &Group, calls: &Calls, ledger: &mut Ledger) -> anyhow::Result<()> {
-    let world = World::begin(&group.world, recorded_at(group, calls))?;
+/// The time is the recording's: before the first ticket of the group would have expired, as none had; of a group
+/// without tickets, that of the whole recording.
+async fn play(
+    group: &Group,
+    calls: &Calls,
+    whole: Option<jiff::Timestamp>,
+    ledger: &mut Ledger,
+) -> anyhow::Result<()> {
+    let first = expiry(group, calls).or(whole).unwrap_or_default();
+    let world = World::begin(&group.world, first.as_millisecond() - BEFORE_MS)?;
     let mut memory = Memory::default();
     for step in &group.steps {
         match step {

@@ -154,7 +154,7 @@ async fn ask(addr: SocketAddr, one: &Exchange, asked: &Asked) -> std::io::Result
 }
 
 /// Requests sent at the same moment: who wins is open; the answers are compared as a set.
-fn race(batch: &[&Exchange], answers: &[Option<Response>]) -> Option<String> {
+pub(crate) fn race(batch: &[&Exchange], answers: &[Option<Response>]) -> Option<String> {
     let code = |body: Option<&Value>| body.and_then(|it| it["code"].as_str()).map(str::to_owned);
     let mut want: Vec<_> =
         batch.iter().map(|one| (one.response.status, code(one.response.body.as_ref()))).collect();

@@ -46,6 +46,11 @@ impl Memory {
         length(want, got)
     }
 
+    /// Returns true if a body is the recorded one.
+    pub(super) fn is_same(&mut self, want: &Value, got: &Value) -> bool {
+        self.value("body", want, got).is_ok()
+    }
+
     /// Returns a request with our values in place of those that the recorded server had made.
     pub(super) fn translated(&self, asked: &Asked) -> Asked {
         let mut asked = asked.clone();

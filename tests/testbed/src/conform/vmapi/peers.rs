@@ -48,6 +48,15 @@ pub(super) type Calls = HashMap<String, Vec<Recorded>>;
 #[derive(Clone, Debug)]
 pub(super) struct Recorded(Call);
 
+impl Recorded {
+    /// A task of its own that lifts the protection against deletion.
+    pub(super) fn unprotects(&self) -> bool {
+        self.0.body["action"]
+            .as_str()
+            .is_some_and(|action| action.starts_with("set-indestructible-"))
+    }
+}
+
 /// Reads the recording in the directory of the exchanges.
 pub(super) fn read(transcript: &Path) -> anyhow::Result<Calls> {
     let path = transcript.with_file_name(FILE);

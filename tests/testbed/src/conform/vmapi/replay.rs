@@ -8,12 +8,15 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use mocks::vmapi::Server;
+use serde_json::Value;
 
 use super::compare::{self, Memory};
 use super::deviations::Row;
 use super::front::{self, Front, Jobs};
 use super::peers::Calls;
-use super::{stream, world};
+use super::{purpose, stream, world};
+use crate::conform::purpose::{Case, Rules};
+use crate::conform::reply::Response;
 use crate::conform::services::replay::leave_out;
 use crate::conform::tally::Tally;
 use crate::conform::transcript::{Asked, Exchange, Group, Step, Transcript};
@@ -35,25 +38,38 @@ pub(super) struct Recorded {
 /// through migration-service.
 pub(super) async fn replay(recorded: &Recorded, only: Option<&str>) -> anyhow::Result<[Tally; 2]> {
     let (mut direct, mut fronted) = (Tally::default(), Tally::default());
+    let mut ledger = Ledger { rules: Rules::new(&purpose::RULES), rows: 0 };
     let wanted = |group: &&Group| only.is_none_or(|only| only == group.name);
     for group in recorded.transcript.groups.iter().filter(wanted) {
         if !LEFT_OUT.contains(&group.name.as_str()) {
             let played = Played { group, recorded, front: None };
-            let done = played.play(&mut direct).await;
+            let done = played.play(&mut direct, &mut ledger).await;
             leave_out(&group.name, done, &mut direct)?;
         }
         let server = Server::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
         let front = Front::start(server.addr(), &recorded.calls).await?;
         let played = Played { group, recorded, front: Some((front, server)) };
-        let done = played.play(&mut fronted).await;
+        let done = played.play(&mut fronted, &mut ledger).await;
         leave_out(&group.name, done, &mut fronted)?;
     }
-    let rows = recorded.rows.len();
+    let on_purpose = ledger.rules.count() + ledger.rows;
+    if only.is_none() && !fronted.notes.iter().any(|note| note.starts_with("left out: ")) {
+        fronted.failures.extend(ledger.rules.idle());
+    }
     direct
         .notes
         .push("left out: the groups of migrations, which the mock does not keep".to_owned());
-    fronted.notes.push(format!("through migration-service: {rows} exchanges deviate on purpose"));
+    fronted
+        .notes
+        .push(format!("through migration-service: {on_purpose} exchanges deviate on purpose"));
     Ok([direct, fronted])
+}
+
+/// What deviated on purpose so far.
+struct Ledger {
+    rules: Rules,
+    /// How many exchanges have a row of their own.
+    rows: usize,
 }
 
 /// A group that is played, through the service or not.
@@ -64,7 +80,7 @@ struct Played<'a> {
 }
 
 impl Played<'_> {
-    async fn play(self, tally: &mut Tally) -> anyhow::Result<()> {
+    async fn play(self, tally: &mut Tally, ledger: &mut Ledger) -> anyhow::Result<()> {
         let (front, server) = match self.front {
             Some((front, server)) => (Some(front), server),
             None => (None, Server::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?),
@@ -73,6 +89,7 @@ impl Played<'_> {
         world::begin(server.store(), &self.group.world);
         let mut memory = Memory::default();
         let (mut vm, mut last, mut published) = (String::new(), String::new(), 0);
+        let mut jobs_away = false;
         for (at, step) in self.group.steps.iter().enumerate() {
             match step {
                 Step::World(change) => {
@@ -102,7 +119,13 @@ impl Played<'_> {
                 }
                 Step::Exchange(one) => {
                     let faults = match &front {
-                        Some(front) => through(self.recorded, front, one, &mut memory).await?,
+                        Some(front) => {
+                            let storage_away = !server.store().peers().storage;
+                            jobs_away |= !server.store().peers().workflow;
+                            let asked =
+                                Through { recorded: self.recorded, front, storage_away, jobs_away };
+                            asked.play(one, &mut memory, ledger).await?
+                        }
                         None => {
                             let got = exchange(addr, &encoded(&one.request)).await?;
                             memory.answer(&one.response, got.as_ref()).err()
@@ -136,41 +159,103 @@ fn encoded(asked: &Asked) -> Asked {
     Asked { query: asked.query.replace('>', "%3E"), ..asked.clone() }
 }
 
-fn is_of_migration(asked: &Asked) -> bool {
+/// A request for a migration of a VM.
+pub(super) fn is_of_migration(asked: &Asked) -> bool {
     let in_body = asked.body.as_ref().is_some_and(|body| body["action"] == "migrate");
     in_body || asked.query.contains("action=migrate")
 }
 
-/// Plays one exchange through the service; returns what is wrong with it.
-async fn through(
-    recorded: &Recorded,
-    front: &Front,
-    one: &Exchange,
-    memory: &mut Memory,
-) -> anyhow::Result<Option<String>> {
-    let row = recorded.rows.get(&one.id);
-    // What VMAPI asked for its own routes is its own.
-    let calls = recorded.calls.get(&one.id).filter(|_| is_of_migration(&one.request));
-    front.peers.begin(calls.cloned().unwrap_or_default());
-    let (compared, of_row) = match &one.response.stream {
-        Some(lines) => {
-            let got = stream::watch(front.addr, one, memory).await?;
-            anyhow::ensure!(got.status == 200 && got.kind == "application/x-json-stream");
-            (memory.lines(lines, &got.lines), row.map(|row| row.check_lines(&got.lines)))
+/// An exchange through the service, and what is away meanwhile.
+struct Through<'a> {
+    recorded: &'a Recorded,
+    front: &'a Front,
+    storage_away: bool,
+    jobs_away: bool,
+}
+
+/// What came, and how it differs from the recorded answer.
+struct Came {
+    got: Option<Response>,
+    difference: Option<String>,
+    /// Without what is only ours, it is the recorded answer.
+    is_same_without: bool,
+}
+
+impl Through<'_> {
+    /// Plays it; returns what is wrong with it.
+    async fn play(
+        &self,
+        one: &Exchange,
+        memory: &mut Memory,
+        ledger: &mut Ledger,
+    ) -> anyhow::Result<Option<String>> {
+        // What VMAPI asked for its own routes is its own.
+        let calls = self.recorded.calls.get(&one.id).filter(|_| is_of_migration(&one.request));
+        self.front.peers.begin(calls.cloned().unwrap_or_default());
+        let came = self.ask(one, memory).await?;
+        let unasked = self.front.peers.faults();
+        if let Some(row) = self.recorded.rows.get(&one.id) {
+            ledger.rows += 1;
+            return Ok(match came.difference {
+                None => Some(format!("needless row: {}", row.defect)),
+                Some(_) => row.check(came.got.as_ref()).err(),
+            });
         }
-        None => {
+        let is_of_calls = came.difference.is_none();
+        let Some(difference) = came.difference.or(unasked) else { return Ok(None) };
+        let is_same_without = match is_of_calls {
+            true => calls.is_some_and(|calls| calls.iter().any(|call| call.unprotects())),
+            false => came.is_same_without,
+        };
+        let case = Case {
+            one,
+            status: came.got.as_ref().map(|got| got.status),
+            body: came.got.as_ref().and_then(Response::json).unwrap_or_default(),
+            is_of_calls,
+            is_same_without,
+            storage_away: self.storage_away,
+            jobs_away: self.jobs_away,
+            is_gone: &|_| false,
+        };
+        Ok(ledger.rules.judge(&case, difference))
+    }
+
+    async fn ask(&self, one: &Exchange, memory: &mut Memory) -> anyhow::Result<Came> {
+        let Some(lines) = &one.response.stream else {
             let asked = memory.translated(&encoded(&one.request));
-            let got = exchange(front.addr, &asked).await?;
-            let of_row = row.filter(|row| row.is_of_reply()).map(|row| row.check(got.as_ref()));
-            (memory.answer(&one.response, got.as_ref()), of_row)
+            let got = exchange(self.front.addr, &asked).await?;
+            let difference = memory.answer(&one.response, got.as_ref()).err();
+            let want = one.response.body.clone().unwrap_or_default();
+            let ours = got.as_ref().and_then(Response::json).unwrap_or_default();
+            let is_same_without =
+                difference.is_some() && memory.is_same(&want, &without_owners(ours, &want));
+            return Ok(Came { got, difference, is_same_without });
+        };
+        let came = stream::watch(self.front.addr, one, memory).await?;
+        anyhow::ensure!(came.status == 200 && came.kind == "application/x-json-stream");
+        let difference = memory.lines(lines, &came.lines).err();
+        let mut others = lines.clone();
+        others.retain(|line| line.what.line["transfer_bytes_second"].is_null());
+        let is_same_without = difference.is_some() && memory.lines(&others, &came.lines).is_ok();
+        Ok(Came { got: None, difference, is_same_without })
+    }
+}
+
+/// Our records without the account that asked, and without the owner where the recorded one has none.
+fn without_owners(mut ours: Value, want: &Value) -> Value {
+    let bare = |record: &mut Value, want: &Value| {
+        if let Some(fields) = record.as_object_mut() {
+            fields.shift_remove("account_uuid");
+            if want.get("owner_uuid").is_none() {
+                fields.shift_remove("owner_uuid");
+            }
         }
     };
-    let calls = front.peers.faults();
-    Ok(match (row, of_row) {
-        (None, _) => compared.err().or(calls),
-        (Some(row), Some(_)) if compared.is_ok() => Some(format!("needless row: {}", row.defect)),
-        (Some(_), Some(checked)) => checked.err(),
-        (Some(row), None) if calls.is_none() => Some(format!("needless row: {}", row.defect)),
-        (Some(_), None) => compared.err(),
-    })
+    match &mut ours {
+        Value::Array(all) => {
+            all.iter_mut().enumerate().for_each(|(at, record)| bare(record, &want[at]));
+        }
+        one => bare(one, want),
+    }
+    ours
 }

@@ -56,6 +56,11 @@ pub(super) fn compare(memory: &mut Memory, want: &[Call], got: &[Call]) -> Resul
     Err(format!("calls: expected\n    {}\n  got\n    {}", want.join("\n    "), got.join("\n    ")))
 }
 
+/// Returns true if a call gives a ticket back.
+pub(super) fn releases(call: &Call) -> bool {
+    call.method == "PUT" && call.url.starts_with("/tickets/") && call.url.ends_with("/release")
+}
+
 /// A call without what differs from run to run. Where the real service looked for the owner in the wrong
 /// place, its ticket ids say `undefined`; ours have the owner of the record.
 fn plain(memory: &Memory, call: &Call, is_recorded: bool) -> String {

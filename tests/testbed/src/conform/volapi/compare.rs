@@ -15,7 +15,7 @@ use crate::conform::transcript::{Answered, Asked};
 const ROUTED: [&str; 4] = ["server", "x-request-id", "x-response-time", "x-server-name"];
 
 /// What a replay has learned about the values that differ from run to run: recorded to ours.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     names: HashMap<String, String>,
     times: HashMap<String, String>,

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Where ours answers otherwise on purpose: `volapi.deviations.jsonl`, one row for each exchange with our
-//! answer and the defect of the real service that is not copied.
+//! Where ours answers one exchange otherwise on purpose: `volapi.deviations.jsonl`, one row for each with our
+//! answer and the defect of the real service that is not copied. What is meant for more is a rule.
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,126 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Where migration-service in front of VMAPI answers otherwise than the recorded VMAPI on purpose.
+
+use serde_json::Value;
+
+use crate::conform::purpose::{Case, Rule};
+
+/// The list. What is meant for one exchange alone has a row in the file.
+pub(super) const RULES: [Rule; 11] = [
+    Rule {
+        defect: "a slash at the end makes the uuid or a name empty, which the query or body then gives",
+        covers: |case| case.one.request.path.ends_with('/'),
+        holds: |case| case.is_refused(400, "InvalidPath"),
+    },
+    Rule {
+        defect: "the process dies, and the connection closes without a reply",
+        covers: |case| case.one.response.status.is_none(),
+        // What is passed on is VMAPI's own, and that died of it.
+        holds: |case| match is_of_migration(case) {
+            false => case.is_refused(503, "ServiceUnavailableError"),
+            true => matches!(case.status, Some(404 | 409)) && case.body["code"].is_string(),
+        },
+    },
+    Rule {
+        defect: "a migration needs the workflow API",
+        covers: |case| {
+            case.jobs_away && (is_of_migration(case) || case.one.request.method == "DELETE")
+        },
+        holds: |case| {
+            let begins =
+                |record: &Value| record["phase"] == "begin" && record["state"] == "running";
+            match case.status {
+                Some(202) => begins(&case.body["migration"]),
+                Some(200) => begins(&case.body) || entries(&case.body).iter().all(begins),
+                // A VM that migrates is not deleted.
+                _ => case.is_refused(409, "ConflictError"),
+            }
+        },
+    },
+    Rule {
+        defect: "migrations need the storage of the VMs",
+        covers: |case| case.storage_away && is_of_migration(case),
+        holds: |case| case.status == Some(200) || case.is_refused(409, "InvalidArgument"),
+    },
+    Rule {
+        defect: "the record of a VM that moves is replaced by its uuid and its server",
+        covers: |case| case.asks("POST", "/migrations/", "/updateVmServerUuid"),
+        holds: |case| case.status == Some(200) && is_whole(case.recorded(), &case.body),
+    },
+    Rule {
+        defect: "the record of a VM that has moved was erased",
+        covers: |case| case.asks("GET", "/vms", "") && !erased(case.recorded()).is_empty(),
+        holds: |case| {
+            let (erased, ours) = (erased(case.recorded()), entries(&case.body));
+            erased.iter().all(|old| ours.iter().any(|vm| is_whole(old, vm)))
+        },
+    },
+    Rule {
+        defect: "the migration cannot be found while its VM moves",
+        covers: |case| {
+            case.asks("GET", "/migrations/", "") && case.one.response.status == Some(404)
+        },
+        holds: |case| {
+            let moves = ["switch", "rollback"].iter().any(|phase| case.body["phase"] == *phase);
+            case.status == Some(200) && moves && case.body["state"] == "running"
+        },
+    },
+    Rule {
+        defect: "a record that cannot be read is stored, or is an internal error",
+        covers: |case| case.asks("POST", "/migrations/", "/store"),
+        holds: |case| {
+            let says = case.body["message"].as_str().unwrap_or_default();
+            case.is_refused(409, "InvalidArgument")
+                && says.starts_with("Invalid migration record: ")
+        },
+    },
+    Rule {
+        defect: "a record lacks the VM's owner, or the account that asked (RFD 34)",
+        covers: |case| case.asks("GET", "/migrations", "") && case.is_same_without,
+        holds: |case| entries(&case.body).iter().all(|record| record["account_uuid"].is_string()),
+    },
+    Rule {
+        defect: "the protection against deletion is removed by two more tasks",
+        covers: |case| case.is_of_calls,
+        holds: |case| case.is_same_without,
+    },
+    Rule {
+        defect: "the last event of a sync that is over is sent to who watches another step",
+        covers: |case| case.one.response.stream.is_some(),
+        holds: |case| case.is_same_without,
+    },
+];
+
+fn is_of_migration(case: &Case<'_>) -> bool {
+    let asked = &case.one.request;
+    asked.path.starts_with("/migrations") || super::replay::is_of_migration(asked)
+}
+
+/// The records of an answer: of a list, or the one.
+fn entries(body: &Value) -> Vec<Value> {
+    body.as_array().cloned().unwrap_or_else(|| vec![body.clone()])
+}
+
+/// The recorded VMs that are on a server, and have nothing else.
+fn erased(recorded: &Value) -> Vec<Value> {
+    let is_erased = |vm: &Value| {
+        !vm["uuid"].is_null()
+            && !vm["server_uuid"].is_null()
+            && vm["brand"].is_null()
+            && vm["alias"].is_null()
+    };
+    let mut all = entries(recorded);
+    all.retain(is_erased);
+    all
+}
+
+/// Ours is the recorded VM on the recorded server, and says what else it is.
+fn is_whole(recorded: &Value, ours: &Value) -> bool {
+    let is_same = |field: &str| recorded[field] == ours[field];
+    is_same("uuid")
+        && is_same("server_uuid")
+        && (ours["brand"].is_string() || ours["state"].is_string())
+}
