@@ -64,7 +64,8 @@ async fn replaced(
     (service, cn): (&str, Uuid),
     open: &Open,
 ) -> Result<Replaced, sdc_clients::Error> {
-    let ids: Vec<String> = open.keys().map(Uuid::to_string).collect();
+    let ids = open.iter().map(|(id, entry)| format!("{id}.{}", entry.revision));
+    let ids: Vec<String> = ids.collect();
     let call = sdc_clients::http::Call::get(&["agents", &cn.to_string(), "replaced"])
         .query("open", ids.join(","))
         .timeout(ANSWERS);
@@ -140,7 +141,7 @@ fn word(answer: &Replaced, migration: Uuid) -> Word {
     } else if answer.known.contains(&migration) {
         Word::Kept
     } else {
-        Word::None(format!("the service has no record of migration {migration}"))
+        Word::None(format!("the service has no record of migration {migration}, or an older one"))
     }
 }
 

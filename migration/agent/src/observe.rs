@@ -11,12 +11,13 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::failed::Failed;
+use super::memory::Entry;
 use super::node::NodeError;
 use super::parts::Parts;
 use super::sync;
 use super::vm::{self, Run};
 use migration_core::machine::{self, Copy, Snapshot};
-use migration_core::protocol::{Datasets, Node, Observe, Observed, Rest, Size};
+use migration_core::protocol::{Datasets, Node, Observe, Observed, Open, Rest, Size};
 use migration_core::sync_plan::{Row, Side};
 
 /// The version of the protocol.
@@ -158,6 +159,16 @@ pub async fn node(parts: &Parts) -> Result<Node, Failed> {
         mbps: parts.streams.rate.mbps(),
         vms: view.vms.iter().filter_map(|vm| vm.uuid()?.parse().ok()).collect(),
     })
+}
+
+/// Returns the migrations that are open on the node.
+pub fn open(parts: &Parts) -> Vec<Open> {
+    let open = parts.memory.open().into_iter();
+    open.map(|(migration, entry)| {
+        let Entry { vm, end, revision, .. } = entry;
+        Open { migration, vm, end, revision }
+    })
+    .collect()
 }
 
 /// Returns what migrations left on the node: hidden VMs, and what the journal has.

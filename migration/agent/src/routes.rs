@@ -40,6 +40,7 @@ pub fn control(parts: &Arc<Parts>, verifier: Arc<Verifier>) -> Router {
         .route("/clear", post(cleared))
         .route("/streams", post(offered))
         .route("/node", get(async |State(parts): Routes| answer(observe::node(&parts).await)))
+        .route("/migrations", get(async |State(parts): Routes| answer(Ok(observe::open(&parts)))))
         .route("/copies", get(async |State(parts): Routes| answer(observe::copies(&parts).await)))
         .route("/vms/{uuid}", get(object))
         .route("/vms/{uuid}/size", get(size))

@@ -199,6 +199,18 @@ impl Act<'_> {
         self.ordered(&vm, "finalize", &text, stake, consent, &options).await
     }
 
+    /// Adopts.
+    pub(super) async fn adopt(&self, vm: &str, other: Option<&str>) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(vm).await?;
+        let other = other.map(node).transpose()?;
+        let migration = self.services.migrations.adopt(&vm, other.as_deref()).await?;
+        say(&format!("The migration was adopted: {} {}", migration.phase, migration.state))?;
+        match migration.error {
+            Some(error) => say(&error),
+            None => Ok(ExitCode::SUCCESS),
+        }
+    }
+
     /// Watches.
     pub(super) async fn watch(&self, vm: &str, action: Option<&str>) -> anyhow::Result<ExitCode> {
         match follow(&self.services.migrations, vm, action, self.style).await? {

@@ -234,6 +234,21 @@ Examples:
         #[command(flatten)]
         consent: Consent,
     },
+    /// Take over a migration that the nodes have and the service's store lacks or has as it once was.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate adopt VM
+  sdc-migrate adopt --other CN VM    the agent of one of the two nodes does not answer
+
+The record is made from what the nodes show; nothing is done to a copy. --other CN is your word that the copy on that
+node, if it is not the one in use, is stopped and hidden as soon as the node is back.")]
+    Adopt {
+        /// The VM.
+        vm: String,
+        /// The node whose agent does not answer.
+        #[arg(long, value_name = "CN")]
+        other: Option<String>,
+    },
     /// Watch a migration until it ends or waits for you.
     Watch {
         /// The VM.

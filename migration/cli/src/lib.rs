@@ -119,6 +119,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
             act.rollback(&vm, discard, target_dead.as_deref(), consent).await
         }
         Verb::Finalize { vm, force, consent } => act.finalize(&vm, force, consent).await,
+        Verb::Adopt { vm, other } => act.adopt(&vm, other.as_deref()).await,
         Verb::Watch { vm } => act.watch(&services.vm(&vm).await?, None).await,
         Verb::Schedule { placed, time } => act.schedule(&placed, &time).await,
         Verb::Unschedule { vm } => act.unschedule(&vm).await,

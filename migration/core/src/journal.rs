@@ -99,6 +99,10 @@ pub struct Journal {
     /// When a node that was declared dead came back with a copy that was replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub returned: Option<Time>,
+    /// Since when it is known that an agent has heard a later revision: the store was restored, and what the record
+    /// says was true once. Nothing is done until an operator adopts what the agents have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub older: Option<Time>,
     /// Since when neither copy was seen shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_since: Option<Time>,

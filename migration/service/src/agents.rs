@@ -18,7 +18,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use migration_core::protocol::{Datasets, Doing, Node, Observe, Observed, Order, Peer, Rate, Size};
+use migration_core::protocol::{
+    Datasets, Doing, Node, Observe, Observed, Open, Order, Peer, Rate, Size,
+};
 
 /// How long an answer may take besides the wait that an order asks for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -66,6 +68,15 @@ impl Agents {
     pub async fn order(&self, cn: Uuid, order: &Order) -> Result<Doing, Error> {
         let within = PATIENCE + Duration::from_millis(order.wait_ms);
         self.post(cn, "orders", order, within, "how an order goes").await
+    }
+
+    /// Asks which migrations are open on a node, if it gives a sign of life.
+    ///
+    /// # Errors
+    /// If the agent does not answer.
+    pub async fn open(&self, cn: Uuid) -> Result<Vec<Open>, Error> {
+        let call = Call::get(&["migrations"]).timeout(SIGN_OF_LIFE);
+        self.0.execute(cn, call).await?.json("the migrations that are open")
     }
 
     /// Asks what a node is.

@@ -82,6 +82,14 @@ impl Service {
         let record = kept.as_ref().map(|kept| &kept.record);
         let settings = self.settings.read().await?;
         let begins = matches!(action, Action::Begin | Action::Estimate | Action::Schedule);
+        if record.is_some_and(|record| record.journal.older.is_some()) {
+            let what = "The store is older than what the agents heard of this migration";
+            let why = format!("{what}: sdc-migrate adopt {}", vm.uuid);
+            return Err(Refused::precondition(&why).into());
+        }
+        if record.is_none() {
+            self.is_no_stranger(vm.uuid).await?;
+        }
         if record.is_none() && !begins {
             return Err(Refusal::NoRecord.into());
         }
@@ -178,6 +186,18 @@ impl Service {
             self.records.write(&mut kept, None).await?;
         }
         Ok(done)
+    }
+
+    /// Refuses a command on a VM of which an agent has a migration that the store does not know.
+    async fn is_no_stranger(&self, vm: Uuid) -> Result<(), Failed> {
+        match self.records.strangers.of_vm(vm).await?.first() {
+            None => Ok(()),
+            Some(stranger) => {
+                let what = "has a migration of the instance that the store does not know";
+                let why = format!("{} {what}: sdc-migrate adopt {vm}", stranger.cn_uuid);
+                Err(Refused::precondition(&why).into())
+            }
+        }
     }
 
     /// Refuses a begin from or to a node whose copy of the VM was replaced: what is seen there is stopped and hidden.

@@ -5,8 +5,9 @@
 //! Ends of migrations whose node was declared dead and whose copy was replaced by the other one: rows of a bucket of
 //! their own, which outlive the record. A row ends when its copy was seen gone.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use store::{Batch, Bucket, Error, Etag, Expect, Fence, Marker, Query, Schema, Store};
+use store::{Batch, Bucket, Error, Etag, Expect, Fence, Marker, Query, Schema, Store, Versioned};
 use uuid::Uuid;
 
 use migration_core::journal::End;
@@ -222,23 +223,33 @@ impl Ends {
     }
 
     async fn found(&self, query: Query) -> Result<Vec<KeptEnd>, Error> {
-        let (mut found, mut marker): (Vec<KeptEnd>, Option<Marker>) = (Vec::new(), None);
-        loop {
-            let page = match marker {
-                Some(marker) => query.clone().after(marker),
-                None => query.clone(),
-            };
-            let page = self.1.find(page).await?;
-            // A row that is not read is a copy that nobody watches.
-            if let Some(unreadable) = page.unreadable.into_iter().next() {
-                return Err(unreadable);
-            }
-            let rows = page.records.into_iter();
-            found.extend(rows.map(|row| KeptEnd { row: row.value, etag: row.etag }));
-            match page.next {
-                Some(next) => marker = Some(next),
-                None => return Ok(found),
-            }
+        let rows = rows(&self.1, query).await?.into_iter();
+        Ok(rows.map(|row| KeptEnd { row: row.value, etag: row.etag }).collect())
+    }
+}
+
+/// Returns all rows of a query. One that is not read is a copy that nobody watches: that is an error.
+///
+/// # Errors
+/// Those of the store.
+pub async fn rows<T>(bucket: &Bucket<T>, query: Query) -> Result<Vec<Versioned<T>>, Error>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let (mut found, mut marker): (Vec<Versioned<T>>, Option<Marker>) = (Vec::new(), None);
+    loop {
+        let page = match marker {
+            Some(marker) => query.clone().after(marker),
+            None => query.clone(),
+        };
+        let page = bucket.find(page).await?;
+        if let Some(unreadable) = page.unreadable.into_iter().next() {
+            return Err(unreadable);
+        }
+        found.extend(page.records);
+        match page.next {
+            Some(next) => marker = Some(next),
+            None => return Ok(found),
         }
     }
 }

@@ -23,6 +23,8 @@ pub mod runner; // the rounds of the migrations that run
 
 mod verify; // the two copies of a VM, compared
 
+mod adopt; // a record from what the agents have
+
 mod command; // an action on the record of a VM
 
 mod placement; // the node for the copy of a VM
@@ -42,6 +44,8 @@ mod peers; // the other services of the data centre
 pub mod settings; // the settings in the store
 
 pub mod records; // the records in the store
+
+pub mod strangers; // migrations that the store never knew
 
 pub mod ends; // the ends that were replaced
 

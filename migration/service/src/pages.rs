@@ -22,6 +22,7 @@ use super::ends::{KeptEnd, Replaced, Sight};
 use super::refused::Refused;
 use super::runner::is_busy;
 use super::state::Service;
+use super::strangers::Stranger;
 use migration_core::record::{Record, State as RecordState, is_over};
 use migration_core::time::Time;
 
@@ -62,7 +63,9 @@ async fn page(service: &Service) -> Result<Value, Refused> {
     });
     let migrations: Vec<Value> = migrations.collect();
     let (seen, ends) = (service.records.seen().await?, service.records.ends.all().await?);
-    let alarms: Vec<String> = all_alarms(&alive, &ends, now).into_iter().map(|it| it.1).collect();
+    let strangers = service.records.strangers.all().await?;
+    let alarms = all_alarms(&alive, &ends, &strangers, now);
+    let alarms: Vec<String> = alarms.into_iter().map(|it| it.1).collect();
     let replaced: Vec<_> = ends.iter().map(|kept| &kept.row).collect();
     Ok(json!({
         "alarms": alarms, "migrations": migrations, "replaced": replaced, "rounds_seen": seen,
@@ -83,16 +86,32 @@ enum Why {
     Declared,
     Returned,
     RunsReplaced,
+    Older,
+    Stranger,
 }
 
 /// What a person has to do something about, of records and of ends that were replaced.
-fn all_alarms(open: &[&Record], ends: &[KeptEnd], now: Time) -> Vec<(Why, String)> {
+fn all_alarms(
+    open: &[&Record],
+    ends: &[KeptEnd],
+    strangers: &[Stranger],
+    now: Time,
+) -> Vec<(Why, String)> {
     let of_ends = ends.iter().filter_map(|kept| {
         let is_open = open.iter().any(|record| record.id == kept.row.migration);
         let (why, text) = of_end(&kept.row, is_open)?;
         Some((why, format!("{}: {text}", kept.row.vm_uuid)))
     });
-    open.iter().flat_map(|record| alarms(record, now)).chain(of_ends).collect()
+    let of_strangers = strangers.iter().map(|it| {
+        let Stranger { vm_uuid: vm, cn_uuid: cn, migration, .. } = it;
+        let what = "is open, which the store does not know";
+        (
+            Why::Stranger,
+            format!("{vm}: on {cn} migration {migration} {what}: sdc-migrate adopt {vm}"),
+        )
+    });
+    let of_records = open.iter().flat_map(|record| alarms(record, now));
+    of_records.chain(of_ends).chain(of_strangers).collect()
 }
 
 /// The same of an end that was replaced, whose migration is open or not.
@@ -152,6 +171,11 @@ fn alarms(record: &Record, now: Time) -> Vec<(Why, String)> {
         }
         _ => {}
     }
+    if let Some(at) = journal.older {
+        let what = "the store is older than what the agents heard";
+        let vm = record.vm_uuid;
+        tell(Why::Older, format!("{what}, as is known since {at}: sdc-migrate adopt {vm}"));
+    }
     let hidden = journal.hidden_since.map_or(0, |since| now.since(since));
     if hidden > HIDDEN_MS && !is_over(record) {
         tell(Why::Hidden, format!("no copy of it is shown, for {} s", hidden / 1000));
@@ -167,7 +191,7 @@ fn held(bytes: Option<u64>) -> String {
 const PREFIX: &str = "migration_service";
 
 /// Name and help of each gauge.
-const GAUGES: [(&str, &str); 16] = [
+const GAUGES: [(&str, &str); 17] = [
     ("migrations_running", "Migrations whose operation runs"),
     ("migrations_queued", "Migrations that wait for their turn"),
     ("migrations_paused", "Migrations that wait for an action"),
@@ -181,6 +205,7 @@ const GAUGES: [(&str, &str); 16] = [
     ("migrations_hidden", "Migrations with no copy shown for more than a minute"),
     ("migrations_returned", "Copies that were replaced, and whose node is back"),
     ("migrations_replaced_running", "Copies that run though they were replaced"),
+    ("migrations_unknown", "Ends and records of migrations that have to be adopted"),
     ("alarms", "What a person has to do something about"),
     ("rounds_age_seconds", "Since a service that does the rounds was heard of; -1: never"),
     ("store_up", "1 if the store could be read for this page"),
@@ -208,9 +233,15 @@ async fn metrics(State(service): State<Service>) -> Response<Body> {
 
 async fn reading(service: &Service) -> Reading {
     let records = &service.records;
-    let (all, ends, seen) = tokio::join!(records.open_ones(), records.ends.all(), records.seen());
-    let is_up = all.is_ok() && ends.is_ok() && seen.is_ok();
+    let (all, ends, strangers, seen) = tokio::join!(
+        records.open_ones(),
+        records.ends.all(),
+        records.strangers.all(),
+        records.seen()
+    );
+    let is_up = all.is_ok() && ends.is_ok() && strangers.is_ok() && seen.is_ok();
     let (all, ends) = (all.unwrap_or_default(), ends.unwrap_or_default());
+    let strangers = strangers.unwrap_or_default();
     let (seen, now) = (seen.unwrap_or_default(), service.clock.now());
     let alive: Vec<&Record> = all.iter().map(|kept| &kept.record).collect();
     let mut counts: BTreeMap<RecordState, usize> = BTreeMap::new();
@@ -221,7 +252,8 @@ async fn reading(service: &Service) -> Reading {
     }
     let size = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
     let of = |state| size(counts.get(&state).copied().unwrap_or_default());
-    let alarms: Vec<Why> = all_alarms(&alive, &ends, now).into_iter().map(|it| it.0).collect();
+    let alarms = all_alarms(&alive, &ends, &strangers, now);
+    let alarms: Vec<Why> = alarms.into_iter().map(|it| it.0).collect();
     let told = |why| size(alarms.iter().filter(|it| **it == why).count());
     let age = seen.map_or(-1000, |seen| now.since(seen));
     Reading([
@@ -238,6 +270,7 @@ async fn reading(service: &Service) -> Reading {
         told(Why::Hidden),
         told(Why::Returned),
         told(Why::RunsReplaced),
+        told(Why::Older) + told(Why::Stranger),
         size(alarms.len()),
         f64::from(i32::try_from(age / 1000).unwrap_or(i32::MAX)),
         f64::from(u8::from(is_up)),

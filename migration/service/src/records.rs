@@ -9,6 +9,7 @@ use store::{Batch, Bucket, Error, Etag, Expect, Fence, Marker, Query, Schema, St
 use uuid::Uuid;
 
 use super::ends::Ends;
+use super::strangers::Strangers;
 use migration_core::progress::Latest;
 use migration_core::record::{Filter, Invalid, Record, State, is_of_vm, is_over};
 use migration_core::time::Time;
@@ -58,6 +59,20 @@ pub struct Kept {
     /// The record.
     pub record: Record,
     etag: Etag,
+    /// An earlier version stored it, without the fields by which it is found.
+    is_of_old: bool,
+}
+
+impl Kept {
+    fn read(stored: Value, etag: Etag) -> Result<Kept, Invalid> {
+        let mut fields = stored.clone();
+        if let Some(fields) = fields.as_object_mut() {
+            fields.retain(|name, _| name != JOBS && name != OVER);
+        }
+        let record = Record::read(&fields)?;
+        let is_of_old = stored != stored_form(&record);
+        Ok(Kept { record, etag, is_of_old })
+    }
 }
 
 /// The records.
@@ -65,6 +80,8 @@ pub struct Kept {
 pub struct Records {
     /// The ends that were replaced.
     pub ends: Ends,
+    /// Migrations that the store never knew.
+    pub strangers: Strangers,
     store: Store,
     records: Bucket<Value>,
     locks: Bucket<Value>,
@@ -81,6 +98,7 @@ impl Records {
     pub async fn open(store: &Store) -> Result<Records, Error> {
         Ok(Records {
             ends: Ends::open(store).await?,
+            strangers: Strangers::open(store).await?,
             store: store.clone(),
             records: Bucket::open(store, RECORDS).await?,
             locks: Bucket::open(store, LOCKS).await?,
@@ -175,8 +193,8 @@ impl Records {
         match self.records.get(&id.to_string()).await {
             Ok(found) => {
                 let key = found.key.clone();
-                let record = read(found.value).map_err(|why| corrupt(key, &why))?;
-                Ok(Some(Kept { record, etag: found.etag }))
+                let kept = Kept::read(found.value, found.etag);
+                kept.map(Some).map_err(|why| corrupt(key, &why))
             }
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -210,9 +228,7 @@ impl Records {
     /// # Errors
     /// Those of the store.
     pub async fn is_untidy(&self, kept: &Kept) -> Result<bool, Error> {
-        let stored = self.records.get(&kept.record.id.to_string()).await?.value;
-        let is_found = stored == stored_form(&kept.record);
-        Ok(!is_found || !self.ends.lacking(&kept.record).await?.is_empty())
+        Ok(kept.is_of_old || !self.ends.lacking(&kept.record).await?.is_empty())
     }
 
     /// Stores a new record.
@@ -227,9 +243,10 @@ impl Records {
         let ids: Vec<Uuid> = std::iter::once(record.id).chain(older).collect();
         let row = json!({"vm_uuid": vm, "id": id, "ids": ids});
         self.locks.put_in(&mut batch, &vm, lock.0, &row)?;
+        self.ends.need_in(&mut batch, &record).await?;
         let mut etags = self.commit(batch, &record).await?;
         let etag = etags.swap_remove(0).ok_or(Error::Unavailable { why: "no etag".into() })?;
-        Ok(Kept { record, etag })
+        Ok(Kept { record, etag, is_of_old: false })
     }
 
     /// Reads what [`Records::create`] compares with. To be read before the VM's records are.
@@ -269,6 +286,20 @@ impl Records {
     pub async fn overwrite(&self, record: &Record) -> Result<(), Error> {
         let id = record.id.to_string();
         self.records.put(&id, Expect::Anything, &stored_form(record)).await.map(drop)
+    }
+
+    /// The same for many, for tests of many.
+    #[cfg(test)]
+    pub async fn overwrite_all(&self, records: &[Record]) -> Result<(), Error> {
+        for some in records.chunks(500) {
+            let mut batch = Batch::new();
+            for record in some {
+                let (id, expect) = (record.id.to_string(), Expect::Anything);
+                self.records.put_in(&mut batch, &id, expect, &stored_form(record))?;
+            }
+            self.store.commit(batch).await?;
+        }
+        Ok(())
     }
 
     /// Removes a record, if nobody has changed it since it was read. Its operations are remembered until
@@ -395,8 +426,8 @@ impl Records {
                 tracing::error!(reason = %unreadable, "a record cannot be read");
             }
             for row in page.records {
-                match read(row.value) {
-                    Ok(record) => found.push(Kept { record, etag: row.etag }),
+                match Kept::read(row.value, row.etag) {
+                    Ok(kept) => found.push(kept),
                     Err(why) => {
                         tracing::error!(id = row.key, reason = %why, "a record cannot be read")
                     }
@@ -439,13 +470,6 @@ fn stored_form(record: &Record) -> Value {
         stored[OVER] = json!(true);
     }
     stored
-}
-
-fn read(mut stored: Value) -> Result<Record, Invalid> {
-    if let Some(fields) = stored.as_object_mut() {
-        fields.retain(|name, _| name != JOBS && name != OVER);
-    }
-    Record::read(&stored)
 }
 
 fn corrupt(key: String, why: &Invalid) -> Error {

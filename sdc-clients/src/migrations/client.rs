@@ -105,6 +105,13 @@ impl Migrations {
         self.http.execute(call).await?.json("settings")
     }
 
+    /// Makes the record of a VM's migration from what its nodes have; `other` is one whose agent does not answer.
+    pub async fn adopt(&self, vm: &str, other: Option<&str>) -> Result<Migration, Error> {
+        let call = Call::new(Method::POST, &["migrations", vm, "adopt"]).query_opt("other", other);
+        let call = call.timeout(LIST_TIMEOUT).json(&Map::new());
+        self.http.execute(call).await?.json("a migration")
+    }
+
     /// Compares the two copies of a VM.
     pub async fn verify(&self, vm: &str) -> Result<Verification, Error> {
         let call = Call::get(&["migrations", vm, "verify"]).timeout(LIST_TIMEOUT);

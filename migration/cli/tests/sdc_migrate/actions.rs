@@ -370,3 +370,21 @@ async fn usage_and_configuration_are_told_in_one_line() {
         assert!(done.code == Some(0) && done.stdout.contains(part), "{args:?}: {}", done.stderr);
     }
 }
+
+#[tokio::test] // M125
+async fn a_migration_is_adopted_with_what_the_service_says_of_it() {
+    let adopt = format!("POST /migrations/{VM}/adopt");
+    let migration = json!({
+        "id": CN, "vm_uuid": VM, "phase": "switch", "state": "failed",
+        "error": "adopted in the middle of a switch: switch goes on with it",
+    });
+    let script = Script::default().on(&adopt, Answer::Whole(200, migration.clone()));
+    let named = Answer::Whole(200, json!({"vm_uuid": VM, "phase": "sync", "state": "paused"}));
+    let (url, log) = script.on(&format!("{adopt}?other={CN}"), named).serve().await;
+    let done = run(&url, &["adopt", VM]).await;
+    let want = "The migration was adopted: switch failed\nadopted in the middle of a switch: switch goes on with it\n";
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), want), "{done:?}");
+    let done = run(&url, &["adopt", "--other", CN, VM]).await;
+    assert_eq!(done.stdout, "The migration was adopted: sync paused\n", "{done:?}");
+    assert_eq!(log.lock().unwrap().len(), 2);
+}

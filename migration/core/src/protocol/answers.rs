@@ -72,13 +72,27 @@ pub struct Progress {
     pub rate: u64,
 }
 
-/// What the service answers to an agent whose node comes back, or was cut off (`GET /agents/CN/replaced?open=ID,…`).
+/// A migration that an agent has open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// The migration.
+    pub migration: Uuid,
+    /// The VM.
+    pub vm: Uuid,
+    /// Which copy is here.
+    pub end: End,
+    /// The highest revision of the record that the agent has heard.
+    pub revision: u64,
+}
+
+/// What the service answers to an agent whose node comes back, or was cut off
+/// (`GET /agents/CN/replaced?open=ID.REVISION,…`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
     /// The migrations in which copies on that node were replaced.
     pub replaced: Vec<Uuid>,
-    /// Which of the migrations that the agent has open the service knows or knew. Of others it says nothing: its store
-    /// is empty, or older than they are.
+    /// Which of the migrations that the agent has open the service knows or knew, with all that the agent has heard of
+    /// them. Of others it says nothing: its store is empty, or older than they are.
     pub known: Vec<Uuid>,
 }
 

@@ -15,6 +15,7 @@
 //! | `GET /vms/UUID` | | the VM's object |
 //! | `GET /vms/UUID/size` | | [`Size`] |
 //! | `GET /vms/UUID/datasets` | | [`Datasets`] |
+//! | `GET /migrations` | | [`Open`]s: the migrations that are open on the node |
 //! | `GET /copies` | | [`Rest`]s: what migrations left on the node |
 //! | `PUT /rate` | [`Rate`] | |
 //! | `/vms/UUID/snapshots` | | from the volumes service: [`sdc_clients::snapshots`] |
@@ -37,7 +38,7 @@ mod answers;
 mod orders;
 
 pub use answers::{
-    Datasets, Doing, Failure, Node, Observed, Progress, Replaced, Rest, Size, State,
+    Datasets, Doing, Failure, Node, Observed, Open, Progress, Replaced, Rest, Size, State,
 };
 pub use orders::{
     About, Accepted, Clear, Gone, Observe, Offer, Order, Peer, Properties, Rate, Received, What,

@@ -22,7 +22,7 @@ use crate::refused::Refused;
 use crate::runner::let_go;
 use crate::verify::verify as compare;
 use migration_core::limits::{Turn, turns};
-use migration_core::permit::permit_reading;
+use migration_core::permit::{Caller, permit_reading};
 use migration_core::record::{Filter, Record, State as RecordState};
 
 /// So many records that are over are listed at once.
@@ -63,6 +63,25 @@ pub async fn verify(
     let answer = async {
         let kept = front.found(&vm, &params).await?;
         ok(&compare(&front.service, &kept.record).await?)
+    };
+    respond(answer.await)
+}
+
+/// Answers `POST /migrations/UUID/adopt`, which is for operators.
+pub async fn adopt(
+    State(front): State<Front>,
+    Path(vm): Path<String>,
+    request: Request,
+) -> Response<Body> {
+    let params = Params::of_query(request.uri().query());
+    let answer = async {
+        let asked = Asked::read(&params)?;
+        if asked.caller != Caller::Operator || front.is_external() {
+            return Err(Refused::precondition("Invalid vm instance"));
+        }
+        let other = params.text("other").map(uuid).transpose()?;
+        let record = front.service.adopt(uuid(&vm)?, other, &asked).await?;
+        ok(&record.public(front.service.clock.now()))
     };
     respond(answer.await)
 }

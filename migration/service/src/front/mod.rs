@@ -60,6 +60,7 @@ pub fn router(service: Service, upstream: Upstream) -> Router {
         .route("/migrations/{uuid}", any(migrations::of_vm))
         .route("/migrations/{uuid}/watch", get(watch::watch))
         .route("/migrations/{uuid}/verify", get(migrations::verify))
+        .route("/migrations/{uuid}/adopt", post(migrations::adopt))
         .route("/migrations/{uuid}/store", post(deployed::store))
         .route("/migrations/{uuid}/progress", post(deployed::progress))
         .route("/migrations/{uuid}/updateVmServerUuid", post(deployed::update_server))

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `GET /agents/CN/replaced?open=ID,…`: what the agent of a node that comes back asks before anything else, and what
+//! `GET /agents/CN/replaced?open=ID.REVISION,…`: what the agent of a node that comes back asks before anything else, and what
 //! one asks that hears nothing.
 
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::answer::{ok, respond, uuid};
-use crate::runner::is_returned;
+use crate::refused::Refused;
+use crate::runner::{found_older, found_returned};
 use crate::state::Service;
 use migration_core::protocol::Replaced;
 
@@ -33,7 +34,7 @@ pub fn routes(service: Service, verifier: Arc<Verifier>) -> Router {
     signed(routes, verifier, LONGEST)
 }
 
-/// The migrations that the agent has open; an agent of an earlier version does not say.
+/// The migrations that the agent has open.
 #[derive(Debug, Default, Deserialize)]
 struct Open {
     #[serde(default)]
@@ -47,9 +48,9 @@ async fn replaced(
 ) -> Response<Body> {
     let answer = async {
         let cn = uuid(&cn)?;
-        let ids = open.open.split(',').filter(|id| !id.is_empty());
-        let open = ids.map(uuid).collect::<Result<Vec<_>, _>>()?;
-        let mut known = service.records.known(&open).await?;
+        let open = open.open.split(',').filter(|it| !it.is_empty());
+        let open = open.map(heard).collect::<Result<Vec<_>, _>>()?;
+        let mut known = known(&service, &open).await?;
         let mut replaced = Vec::new();
         for mut kept in service.records.ends.of_cn(cn).await? {
             replaced.push(kept.row.migration);
@@ -58,7 +59,7 @@ async fn replaced(
                 // Where a look has changed it meanwhile, the agent asks again.
                 let told = async {
                     service.records.ends.write(&mut kept, None).await?;
-                    is_returned(&service, &kept, None).await
+                    found_returned(&service, &kept, None).await
                 };
                 if let Err(why) = told.await {
                     tracing::warn!(?why, "people are not told that it is back");
@@ -66,11 +67,38 @@ async fn replaced(
             }
         }
         known.extend(replaced.iter().filter(|id| !known.contains(id)).copied().collect::<Vec<_>>());
-        let unknown: Vec<&Uuid> = open.iter().filter(|id| !known.contains(id)).collect();
+        let unknown = open.iter().map(|(id, _)| id).filter(|id| !known.contains(id));
+        let unknown: Vec<&Uuid> = unknown.collect();
         if !unknown.is_empty() {
             tracing::error!(%cn, ?unknown, "a node has migrations open that the store does not know");
         }
         ok(&json!(Replaced { replaced, known }))
     };
     respond(answer.await)
+}
+
+/// Reads a migration and the highest revision of it that the agent has heard.
+fn heard(text: &str) -> Result<(Uuid, u64), Refused> {
+    let (id, revision) = text.split_once('.').unwrap_or((text, ""));
+    let revision = revision.parse();
+    Ok((uuid(id)?, revision.map_err(|_| Refused::parameter("open", "Invalid revision"))?))
+}
+
+/// Returns those that the service knows or knew. Of a record that is older than what the agent has heard it knows
+/// nothing.
+async fn known(service: &Service, open: &[(Uuid, u64)]) -> Result<Vec<Uuid>, Refused> {
+    let ids: Vec<Uuid> = open.iter().map(|(id, _)| *id).collect();
+    let mut known = service.records.known(&ids).await?;
+    for (id, revision) in open.iter().filter(|(id, _)| ids.contains(id)) {
+        let Some(mut kept) = service.records.get(*id).await? else { continue };
+        if *revision > kept.record.journal.revision {
+            known.retain(|it| it != id);
+            if kept.record.journal.older.is_none()
+                && let Err(why) = found_older(service, &mut kept, None).await
+            {
+                tracing::warn!(?why, "people are not told that the store is older");
+            }
+        }
+    }
+    Ok(known)
 }

@@ -10,6 +10,7 @@ use store::Fence;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
+use super::ask::found_older;
 use super::carry::carry;
 use super::ending::{end, give_up, is_busy, sentence};
 use super::observe::{Round, observe};
@@ -101,7 +102,11 @@ async fn round(
     }
     let seen = observe(service, &kept.record).await;
     if seen.is_old {
-        return Err(Failed::Lost);
+        // Another service has raised the revision, or the store was restored.
+        return match service.records.is_changed(&kept).await? {
+            true => Err(Failed::Lost),
+            false => found_older(service, &mut kept, Some(fence)).await.map(|()| false),
+        };
     }
     let is_nowhere = seen.facts.is_nowhere(kept.record.journal.target_shown);
     if is_nowhere != kept.record.journal.hidden_since.is_some() {

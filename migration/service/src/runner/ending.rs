@@ -20,7 +20,9 @@ use migration_core::resync::{Rule, Verdict};
 
 /// Returns true if the rounds of a record go on.
 pub fn is_busy(record: &Record) -> bool {
-    record.state == State::Running || (record.state == State::Successful && record.journal.finalize)
+    let goes_on = record.state == State::Running
+        || (record.state == State::Successful && record.journal.finalize);
+    goes_on && record.journal.older.is_none()
 }
 
 /// Ends an operation, and begins the one that follows it. `sent` is what its stream carried.

@@ -14,6 +14,7 @@ use store::{Fence, Store};
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
 
+use super::ask::ask;
 use super::drive::drive;
 use super::order::Failed;
 use super::returned::watch;
@@ -41,6 +42,7 @@ pub async fn lead(service: Service, store: Store, term: Duration) {
             tokio::select! {
                 () = seen(service, term / 3) => {}
                 () = watch(service, &fence) => {}
+                () = ask(service, &fence) => {}
                 () = worked(service, &fence) => {}
             }
         }

@@ -20,6 +20,8 @@ mod drive;
 
 mod returned; // ends that were replaced
 
+mod ask; // what the agents have open
+
 mod ending;
 
 mod carry;
@@ -34,7 +36,8 @@ mod tickets;
 
 mod observe;
 
+pub use ask::found_older;
 pub use ending::is_busy;
 pub use lead::{TERM, lead};
-pub use returned::is_returned;
+pub use returned::found_returned;
 pub use tickets::let_go;

@@ -89,7 +89,12 @@ async fn look(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<()
         tracing::error!(%vm, %cn, id = %other.record.id, "a later migration has the copy that was replaced");
         return Ok(());
     }
-    let about = about(service, fence, kept).await?;
+    if kept.row.sight == Sight::Ahead {
+        return Ok(()); // no revision is raised until it is obeyed
+    }
+    let Some(about) = about(service, fence, kept).await? else {
+        return note(service, fence, kept, Sight::Ahead).await;
+    };
     for part in 0..PARTS {
         let observed = match service.agents.observe(cn, &Observe { about }).await {
             Ok(observed) => observed.node,
@@ -108,11 +113,17 @@ async fn look(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<()
     Ok(())
 }
 
-/// Returns what the agent is asked with: a revision that is higher than any before, and stored.
-async fn about(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<About, Failed> {
+/// Returns what the agent is asked with: a revision that is higher than any before, and stored; none where the record is
+/// older than what the agents heard.
+async fn about(
+    service: &Service,
+    fence: &Fence,
+    kept: &mut KeptEnd,
+) -> Result<Option<About>, Failed> {
     let row = &kept.row;
     let (migration, vm, end) = (row.migration, row.vm_uuid, row.end);
     let revision = match service.records.get(migration).await? {
+        Some(record) if record.record.journal.older.is_some() => return Ok(None),
         Some(record) if is_busy(&record.record) => record.record.journal.revision, // each round raises it
         Some(mut record) if !is_over(&record.record) => {
             record.record.journal.revision += 1;
@@ -125,7 +136,7 @@ async fn about(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<A
             kept.row.revision
         }
     };
-    Ok(About { migration, revision, vm, end })
+    Ok(Some(About { migration, revision, vm, end }))
 }
 
 fn sight(node: &Node) -> Sight {
@@ -184,7 +195,7 @@ async fn note(
     }
     service.records.ends.write(kept, Some(fence)).await?;
     if is_back {
-        is_returned(service, kept, Some(fence)).await?;
+        found_returned(service, kept, Some(fence)).await?;
     }
     Ok(())
 }
@@ -193,7 +204,7 @@ async fn note(
 ///
 /// # Errors
 /// Those of the store.
-pub async fn is_returned(
+pub async fn found_returned(
     service: &Service,
     kept: &KeptEnd,
     fence: Option<&Fence>,

@@ -38,6 +38,7 @@ pub async fn look(
     let settings = service.settings.read().await?;
     let now = service.clock.now();
     let mut all = service.records.open_ones().await?;
+    all.retain(|kept| kept.record.journal.older.is_none());
     for kept in &mut all {
         if let Some(action) = by_clock(&kept.record, &settings, now) {
             keep(service, fence, kept, |record| take(record, action, now)).await?;

@@ -8,6 +8,10 @@
 
 mod words;
 
+mod many; // thousands of records that are over
+
+mod older; // a store that is empty, or older than what the agents heard
+
 mod replaced; // nodes that were declared dead, and were not
 
 mod cnapi; // what a migration asks of CNAPI

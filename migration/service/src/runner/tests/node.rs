@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use migration_core::journal::End;
 use migration_core::machine::{Copy, Node, Snapshot};
-use migration_core::protocol::{Doing, Observed, Order, Progress, State, What};
+use migration_core::protocol::{About, Doing, Observed, Order, Progress, State, What};
 
 /// The VM of the stories, its owner, and the two nodes.
 pub const VM: Uuid = Uuid::from_u128(0x4000_0000_0000_4000_8000_0000_0000_0001);
@@ -46,8 +47,8 @@ pub struct Host {
     /// What each snapshot holds, and what the datasets hold now.
     pub kept: BTreeMap<u64, u64>,
     pub data: u64,
-    /// The highest revision that was heard of each migration.
-    pub heard: BTreeMap<Uuid, u64>,
+    /// The highest revision that was heard of each migration, and whose copy it has.
+    pub heard: BTreeMap<Uuid, (u64, End)>,
     /// Migrations that are over.
     pub over: Vec<Uuid>,
     pub orders: Vec<String>,
@@ -82,11 +83,20 @@ impl Host {
     }
 
     /// Returns false for a revision before the highest.
-    pub fn hears(&mut self, migration: Uuid, revision: u64) -> bool {
-        let heard = self.heard.entry(migration).or_default();
-        let is_new = revision >= *heard;
-        *heard = revision.max(*heard);
+    pub fn hears(&mut self, about: &About) -> bool {
+        let (heard, _) = self.heard.entry(about.migration).or_insert((0, about.end));
+        let is_new = about.revision >= *heard;
+        *heard = about.revision.max(*heard);
         is_new
+    }
+
+    /// What it has open.
+    pub fn open(&self) -> Value {
+        let open = self.heard.iter().filter(|(id, _)| !self.over.contains(id));
+        let open = open.map(|(migration, (revision, end))| {
+            json!({"migration": migration, "vm": self.vm, "end": end, "revision": revision})
+        });
+        open.collect()
     }
 
     pub fn object(&self, cn: Uuid) -> Option<Map<String, Value>> {

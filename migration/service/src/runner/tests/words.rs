@@ -32,7 +32,7 @@ async fn replaced(world: &Arc<World>, cn: Uuid) -> Value {
 }
 
 /// What the agent of a node is told that has these migrations open.
-async fn told(world: &Arc<World>, cn: Uuid, open: &str) -> Value {
+pub async fn told(world: &Arc<World>, cn: Uuid, open: &str) -> Value {
     let verifier = Arc::new(Verifier::new(secret(), AUDIENCE, [3; 32]));
     let routes = signed_routes(world.plain().await.clone(), verifier);
     let path = format!("/agents/{cn}/replaced");
@@ -146,7 +146,7 @@ async fn an_agent_is_told_which_of_its_open_migrations_the_store_knows_or_knew()
     beside(&world, async {
         world.command(AUTOMATIC).await.unwrap();
         let record = world.settled().await.unwrap();
-        let open = format!("{},{never}", record.id);
+        let open = format!("{}.1,{never}.1", record.id);
         assert_eq!(told(&world, ONE, &open).await["known"], json!([record.id]));
         assert_eq!(world.act("finalize").await.0, 200);
         assert!(world.settled().await.is_none());
@@ -154,7 +154,7 @@ async fn an_agent_is_told_which_of_its_open_migrations_the_store_knows_or_knew()
     })
     .await;
     // The record has gone: the store has known it all the same.
-    let open = format!("{},{never}", gone.unwrap());
+    let open = format!("{}.1,{never}.1", gone.unwrap());
     assert_eq!(told(&world, ONE, &open).await["known"], json!([gone.unwrap()]));
 }
 

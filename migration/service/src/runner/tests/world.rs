@@ -117,6 +117,13 @@ impl World {
         })
     }
 
+    /// The same data centre, whose service has another store.
+    pub fn with_store(&self, store: Store) -> Arc<World> {
+        let (centre, cnapi) = (Arc::clone(&self.centre), self.cnapi.clone());
+        let (killed, plain) = (Notify::new(), OnceCell::new());
+        Arc::new(World { centre, cnapi, killed, store, plain })
+    }
+
     pub fn centre(&self) -> MutexGuard<'_, Centre> {
         self.centre.lock().unwrap()
     }
@@ -326,7 +333,7 @@ impl Centre {
             ["observe"] => {
                 let asked: Observe = serde_json::from_value(body.clone()).unwrap();
                 let host = self.hosts.get_mut(&cn).unwrap();
-                if !host.hears(asked.about.migration, asked.about.revision) {
+                if !host.hears(&asked.about) {
                     return old();
                 }
                 (200, json!(host.observe(cn)))
@@ -334,7 +341,7 @@ impl Centre {
             ["orders"] => {
                 let order: Order = serde_json::from_value(body.clone()).unwrap();
                 let host = self.hosts.get_mut(&cn).unwrap();
-                if !host.hears(order.about.migration, order.about.revision) {
+                if !host.hears(&order.about) {
                     return old();
                 }
                 let doing = host.order(&order);
@@ -347,6 +354,7 @@ impl Centre {
                 (200, json!(doing))
             }
             ["rate"] => (200, json!({})),
+            ["migrations"] => (200, self.hosts[&cn].open()),
             ["node"] => (
                 200,
                 json!({

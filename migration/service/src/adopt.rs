@@ -1,0 +1,325 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A migration that the store does not know, or knows as it once was, is adopted: its record is made from what its
+//! agents have and from what is on the nodes. Nothing is done to a copy; the commands go on from there.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use migration_core::journal::{End, Journal, Power, Word};
+use migration_core::machine::{Copy, Node, Seen};
+use migration_core::protocol::{About, Observe, Open};
+use migration_core::record::{Entry, EntryFields, Phase, Record, State};
+use uuid::Uuid;
+
+use super::asked::Asked;
+use super::refused::Refused;
+use super::state::Service;
+
+/// Why there is no record to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unclear {
+    /// Both copies are in use, as far as the nodes show.
+    #[error("both copies of the instance are shown: stop and hide one of them on its node first")]
+    BothShown,
+    /// A hidden copy runs.
+    #[error("the hidden copy on the {0}'s node runs: stop it there first")]
+    Runs(End),
+    /// VMAPI names the node of the copy that is hidden.
+    #[error(
+        "VMAPI has the instance on the {0}'s node, and its copy there is hidden: show it there, or hide the other"
+    )]
+    Elsewhere(End),
+    /// VMAPI names neither node.
+    #[error("VMAPI does not say that the instance is on one of the two nodes")]
+    Vmapi,
+}
+
+/// What the record is to say.
+#[derive(Clone, Debug, PartialEq)]
+struct Adopted {
+    phase: Phase,
+    state: State,
+    journal: Journal,
+    /// What a person has to know.
+    error: Option<&'static str>,
+}
+
+/// Returns where a migration is by what its nodes show. `word` is of who adopts it: a node that does not answer, where
+/// the other copy is in use, is dead by it.
+fn judge(
+    source: &Seen,
+    target: &Seen,
+    vmapi: Option<End>,
+    word: &Word,
+) -> Result<Adopted, Unclear> {
+    let copy = |seen: &Seen| match seen {
+        Seen::Node(node) => node.copy.clone(),
+        Seen::Silent | Seen::Unwell => None,
+    };
+    let is_silent = |seen: &Seen| !matches!(seen, Seen::Node(_));
+    let is_shown = |copy: &Option<Copy>| copy.as_ref().is_some_and(|copy| !copy.hidden);
+    let (from, to) = (copy(source), copy(target));
+    for (end, copy) in [(End::Source, &from), (End::Target, &to)] {
+        if copy.as_ref().is_some_and(|copy| copy.hidden && copy.running) {
+            return Err(Unclear::Runs(end));
+        }
+    }
+    let dead = |seen: &Seen| is_silent(seen).then(|| word.clone());
+    let on_target = || Journal {
+        target_shown: true,
+        target_booted: true,
+        source_dead: dead(source),
+        ..Journal::default()
+    };
+    let adopted = |phase, state, journal| Adopted { phase, state, journal, error: None };
+    let vmapi = vmapi.ok_or(Unclear::Vmapi)?;
+    let between = Some("adopted in the middle of a switch: switch goes on with it");
+    Ok(match (is_shown(&from), is_shown(&to), vmapi) {
+        (true, true, _) => return Err(Unclear::BothShown),
+        (true, false, End::Target) => return Err(Unclear::Elsewhere(End::Target)),
+        (false, true, End::Target) => adopted(Phase::Switch, State::Successful, on_target()),
+        // It was shown, or is about to be: the record in VMAPI follows.
+        (false, true, End::Source) => {
+            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, on_target()) }
+        }
+        (true, false, End::Source) => {
+            let target_dead = dead(target);
+            let source_shown = target_dead.is_some();
+            let journal = Journal { target_dead, source_shown, ..Journal::default() };
+            adopted(Phase::Sync, State::Paused, journal)
+        }
+        // The copy that VMAPI names is on the node that does not answer: it is the one in use.
+        (false, false, End::Source) if is_silent(source) => {
+            adopted(Phase::Sync, State::Paused, Journal::default())
+        }
+        (false, false, End::Target) if is_silent(target) => {
+            let journal = Journal { source_dead: None, ..on_target() };
+            adopted(Phase::Switch, State::Successful, journal)
+        }
+        (false, false, End::Target) => {
+            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, on_target()) }
+        }
+        // The target was never shown. What the source did is not known: it runs again.
+        (false, false, End::Source) => {
+            let power = Some(Power { running: true, autoboot: true });
+            let journal = Journal { power, ..Journal::default() };
+            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, journal) }
+        }
+    })
+}
+
+impl Service {
+    /// Adopts the migration of a VM that the store does not know, or knows as it once was. `other` is the node of the
+    /// copy whose agent does not answer.
+    ///
+    /// # Errors
+    /// If it is known, if no agent has it, if a node that is not named does not answer, or if it is not clear which copy
+    /// is in use.
+    pub async fn adopt(
+        &self,
+        vm: Uuid,
+        other: Option<Uuid>,
+        asked: &Asked,
+    ) -> Result<Record, Refused> {
+        let lock = self.records.lock(vm).await?;
+        let kept = self.records.of_vm(vm).await?;
+        if kept.as_ref().is_some_and(|kept| kept.record.journal.older.is_none()) {
+            return Err(Refused::precondition("The migration is known and needs no adoption"));
+        }
+        let object = self.vm(vm).await?;
+        let old = kept.as_ref().map(|kept| &kept.record);
+        let open = self.have_open(vm, old, other).await?;
+        let migration = one_of(&open, old)?;
+        let of = |end: End| open.iter().find(|(_, it)| (it.migration, it.end) == (migration, end));
+        let node = |end: End| {
+            let by_record = old.and_then(|record| match end {
+                End::Source => Some(record.source_server_uuid),
+                End::Target => record.target_server_uuid,
+            });
+            let cn = of(end).map(|(cn, _)| *cn).or(by_record).or(other);
+            let is_named = of(end).is_some() || (cn.is_some() && cn == other);
+            let why = format!(
+                "The agent of the {end}'s node does not say that it has the migration; name it as `other`"
+            );
+            cn.filter(|_| is_named).ok_or_else(|| Refused::precondition(&why))
+        };
+        let (from, to) = (node(End::Source)?, node(End::Target)?);
+        let mut seen = [Seen::Silent, Seen::Silent];
+        for (at, end) in [End::Source, End::Target].into_iter().enumerate() {
+            if let Some((cn, open)) = of(end) {
+                seen[at] = Seen::Node(self.look(*cn, open).await?);
+            }
+        }
+        let on = |cn: Uuid| object.server == Some(cn);
+        let vmapi = if on(from) { Some(End::Source) } else { on(to).then_some(End::Target) };
+        let now = self.clock.now();
+        let word = Word { by: self.operators, at: now };
+        let [source, target] = seen;
+        let judged = judge(&source, &target, vmapi, &word);
+        let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
+        let mut record = match old {
+            Some(record) => record.clone(),
+            None => self.new_record(&object, asked, Some(to), now),
+        };
+        let heard =
+            open.iter().filter(|(_, it)| it.migration == migration).map(|(_, it)| it.revision);
+        let revision = heard.max().unwrap_or(0).max(record.journal.revision) + 1;
+        let reserved = record.journal.reserved;
+        (record.id, record.source_server_uuid, record.target_server_uuid) =
+            (migration, from, Some(to));
+        (record.phase, record.state) = (adopted.phase, adopted.state);
+        record.error = adopted.error.map(str::to_owned);
+        record.scheduled_timestamp = None;
+        record.automatic = false;
+        record.num_sync_phases = record.num_sync_phases.max(1);
+        record.journal = Journal { revision, reserved, ..adopted.journal };
+        let (phase, state, error) = (record.phase, record.state, record.error.clone());
+        record.progress_history.push(Entry::new(EntryFields {
+            kind: "progress".into(),
+            phase,
+            state: if state == State::Failed { State::Failed } else { State::Successful },
+            current_progress: Some(100),
+            total_progress: Some(100),
+            message: Some("adopted from what the agents have".into()),
+            started_timestamp: Some(now),
+            job_uuid: None,
+            finished_timestamp: Some(now),
+            error,
+            error_detail: None,
+            disallow_retry: None,
+            duration_ms: None,
+        }));
+        tracing::warn!(%vm, %migration, ?phase, ?state, "a migration was adopted");
+        let record = match kept {
+            Some(mut kept) => {
+                kept.record = record;
+                self.records.write(&mut kept, None).await?;
+                kept.record
+            }
+            None => self.records.create(record, lock).await?.record,
+        };
+        for stranger in self.records.strangers.of_vm(vm).await? {
+            if stranger.migration == migration {
+                self.records.strangers.forget(&stranger).await?;
+            }
+        }
+        self.wake.notify_one();
+        Ok(record)
+    }
+
+    /// Returns what the agents that may have a migration of the VM have open of it, with their nodes.
+    async fn have_open(
+        &self,
+        vm: Uuid,
+        record: Option<&Record>,
+        other: Option<Uuid>,
+    ) -> Result<Vec<(Uuid, Open)>, Refused> {
+        let strangers = self.records.strangers.of_vm(vm).await?;
+        let mut nodes: BTreeSet<Uuid> = strangers.iter().map(|it| it.cn_uuid).collect();
+        nodes.extend(record.map(|record| record.source_server_uuid));
+        nodes.extend(record.and_then(|record| record.target_server_uuid));
+        nodes.extend(other);
+        let asked = nodes.into_iter().map(|cn| async move {
+            let open = self.agents.open(cn).await.unwrap_or_default();
+            open.into_iter().filter(|it| it.vm == vm).map(|it| (cn, it)).collect::<Vec<_>>()
+        });
+        Ok(join_all(asked).await.into_iter().flatten().collect())
+    }
+
+    /// Returns what is true on a node, asked with the revision that its agent has heard.
+    async fn look(&self, cn: Uuid, open: &Open) -> Result<Node, Refused> {
+        let Open { migration, vm, end, revision } = *open;
+        let about = About { migration, revision, vm, end };
+        match self.agents.observe(cn, &Observe { about }).await {
+            Ok(observed) => Ok(observed.node),
+            Err(error) => {
+                let why = format!("The agent of {cn} does not say what is true: {error}");
+                Err(Refused::precondition(&why))
+            }
+        }
+    }
+}
+
+/// Returns the migration that is adopted: that of the record, else the only one that is open.
+fn one_of(open: &[(Uuid, Open)], record: Option<&Record>) -> Result<Uuid, Refused> {
+    if let Some(record) = record {
+        return Ok(record.id);
+    }
+    let ids: BTreeSet<Uuid> = open.iter().map(|(_, it)| it.migration).collect();
+    let mut ids = ids.into_iter();
+    match (ids.next(), ids.next()) {
+        (Some(id), None) => Ok(id),
+        (None, _) => {
+            let why = "no agent has a migration of the instance that the store does not know";
+            Err(Refused::not_found(why))
+        }
+        (Some(one), Some(two)) => {
+            let why = format!("The agents have several migrations of the instance: {one}, {two}");
+            Err(Refused::precondition(&why))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use migration_core::time::Time;
+
+    use super::*;
+
+    #[test] // M125
+    fn where_a_migration_is_follows_from_what_the_nodes_show() {
+        let word = Word { by: Uuid::nil(), at: Time::from_millis(0) };
+        let node = |text: &str| match text {
+            "silent" => Seen::Silent,
+            "none" => Seen::Node(Node::default()),
+            _ => {
+                let copy = Copy {
+                    hidden: text.starts_with("hidden"),
+                    running: text.ends_with("up"),
+                    ..Copy::default()
+                };
+                Seen::Node(Node { held: false, copy: Some(copy) })
+            }
+        };
+        let (source, target) = (Some(End::Source), Some(End::Target));
+        for (from, to, vmapi, want) in [
+            ("up", "hidden", source, Ok("sync paused")),
+            ("shown", "none", source, Ok("sync paused")),
+            ("up", "silent", source, Ok("sync paused, target replaced")),
+            ("hidden", "up", target, Ok("switch successful, target in use")),
+            ("none", "up", target, Ok("switch successful, target in use")),
+            ("silent", "up", target, Ok("switch successful, target in use, source replaced")),
+            ("hidden", "up", source, Ok("switch failed, target in use")),
+            ("hidden", "hidden", target, Ok("switch failed, target in use")),
+            ("silent", "hidden", target, Ok("switch failed, target in use, source replaced")),
+            ("hidden", "hidden", source, Ok("switch failed")),
+            ("silent", "hidden", source, Ok("sync paused")),
+            ("hidden", "silent", target, Ok("switch successful, target in use")),
+            ("up", "up", target, Err(Unclear::BothShown)),
+            ("up", "hidden", target, Err(Unclear::Elsewhere(End::Target))),
+            ("up", "hidden up", source, Err(Unclear::Runs(End::Target))),
+            ("hidden up", "up", target, Err(Unclear::Runs(End::Source))),
+            ("hidden", "hidden", None, Err(Unclear::Vmapi)),
+        ] {
+            let judged = judge(&node(from), &node(to), vmapi, &word).map(|it| {
+                let journal = &it.journal;
+                let mut text = format!("{} {}", it.phase.name(), it.state.name());
+                if journal.target_shown && journal.target_booted {
+                    text += ", target in use";
+                }
+                for end in [End::Source, End::Target] {
+                    if journal.is_replaced(end) {
+                        text += &format!(", {end} replaced");
+                    }
+                }
+                text
+            });
+            assert_eq!(judged, want.map(str::to_owned), "{from}, {to}, {vmapi:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! When a service begins to do the rounds it asks every agent which migrations are open: its store may be empty, or older
+//! than what the agents have heard.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use migration_core::protocol::Open;
+use sdc_clients::cnapi::ServerQuery;
+use store::Fence;
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::order::Failed;
+use crate::records::Kept;
+use crate::state::Service;
+use crate::strangers::Stranger;
+
+/// Those that did not answer are asked again after so long.
+const PAUSE: Duration = Duration::from_secs(60);
+/// So many nodes are asked at once.
+const AT_ONCE: usize = 16;
+
+/// Asks each agent until it has answered once, and those of strangers again and again.
+pub async fn ask(service: &Service, fence: &Fence) {
+    let mut answered: BTreeSet<Uuid> = BTreeSet::new();
+    loop {
+        match nodes(service).await {
+            Ok(nodes) => {
+                let due: Vec<Uuid> = nodes.difference(&answered).copied().collect();
+                let asked = stream::iter(due).map(|cn| async move {
+                    match of_node(service, fence, cn).await {
+                        Ok(()) => Some(cn),
+                        Err(why) => {
+                            tracing::debug!(%cn, ?why, "an agent does not say what is open");
+                            None
+                        }
+                    }
+                });
+                answered.extend(
+                    asked
+                        .buffer_unordered(AT_ONCE)
+                        .filter_map(std::future::ready)
+                        .collect::<Vec<_>>()
+                        .await,
+                );
+            }
+            Err(why) => tracing::warn!(?why, "the agents are not asked what is open"),
+        }
+        if let Err(why) = again(service).await {
+            tracing::warn!(?why, "what the store did not know is not looked at");
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// The nodes that CNAPI has, and those of the records, which CNAPI may have forgotten.
+async fn nodes(service: &Service) -> Result<BTreeSet<Uuid>, Failed> {
+    let open = service.records.open_ones().await?;
+    let of_records = open.iter().flat_map(|kept| {
+        std::iter::once(kept.record.source_server_uuid).chain(kept.record.target_server_uuid)
+    });
+    let mut nodes: BTreeSet<Uuid> = of_records.collect();
+    let listed = service.peers.cnapi.list_servers(&ServerQuery::default()).await?;
+    nodes.extend(listed.iter().filter_map(|server| server.uuid.parse::<Uuid>().ok()));
+    Ok(nodes)
+}
+
+async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Failed> {
+    let open = service.agents.open(cn).await?;
+    let ids: Vec<Uuid> = open.iter().map(|it| it.migration).collect();
+    let known = service.records.known(&ids).await?;
+    for it in open {
+        let Open { migration, vm, end, revision } = it;
+        if !known.contains(&migration) {
+            tracing::error!(%cn, %vm, %migration, "the store does not know a migration that is open");
+            let (vm_uuid, cn_uuid, heard) = (vm, cn, service.clock.now());
+            let stranger = Stranger { migration, end, vm_uuid, cn_uuid, heard };
+            service.records.strangers.keep(&stranger).await?;
+        } else if let Some(mut kept) = service.records.get(migration).await?
+            && revision > kept.record.journal.revision
+        {
+            found_older(service, &mut kept, Some(fence)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets the strangers that are known now, or that their agents have no more.
+async fn again(service: &Service) -> Result<(), Failed> {
+    for stranger in service.records.strangers.all().await? {
+        let id = stranger.migration;
+        let is_known = !service.records.known(&[id]).await?.is_empty();
+        let has_gone = match service.agents.open(stranger.cn_uuid).await {
+            Ok(open) => !open.iter().any(|it| it.migration == id),
+            Err(_) => false,
+        };
+        if is_known || has_gone {
+            service.records.strangers.forget(&stranger).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes into a record that an agent has heard a later revision: from now on nothing is done by it.
+///
+/// # Errors
+/// Those of the store.
+pub async fn found_older(
+    service: &Service,
+    kept: &mut Kept,
+    fence: Option<&Fence>,
+) -> Result<(), Failed> {
+    let (vm, id) = (kept.record.vm_uuid, kept.record.id);
+    tracing::error!(%vm, %id, "the store is older than what the agents heard");
+    kept.record.journal.older = Some(service.clock.now());
+    Ok(service.records.write(kept, fence).await?)
+}

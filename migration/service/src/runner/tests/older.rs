@@ -1,0 +1,182 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A store that is empty, or older than what the agents have heard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use migration_core::machine::Copy;
+use migration_core::record::{Phase, Record, State};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use store::Store;
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::node::{ONE, TWO, VM};
+use super::story::{AUTOMATIC, beside};
+use super::words::{page, told};
+use super::world::World;
+
+/// The service asks all agents, and looks at what runs.
+const LOOKED: Duration = Duration::from_secs(75);
+
+fn copy(world: &Arc<World>, cn: Uuid) -> Copy {
+    world.centre().hosts[&cn].copy.clone().unwrap()
+}
+
+/// The same data centre with a store that has this record alone, or nothing.
+async fn restored(world: &Arc<World>, record: Option<Record>) -> Arc<World> {
+    let other = world.with_store(Store::in_memory().unwrap());
+    if let Some(record) = record {
+        let records = &other.plain().await.records;
+        let lock = records.lock(VM).await.unwrap();
+        records.create(record, lock).await.unwrap();
+    }
+    other
+}
+
+async fn adopt(world: &Arc<World>, query: &str) -> (u16, serde_json::Value) {
+    world.ask("POST", &format!("/migrations/{VM}/adopt{query}"), json!({})).await
+}
+
+/// A switch was done, and the store is that of before it, while a sync ran.
+async fn yesterday(world: &Arc<World>) -> (Arc<World>, Uuid, u64) {
+    let mut old = None;
+    beside(world, async {
+        world.synced().await;
+        old = world.record().await;
+        assert_eq!(world.act("switch").await.0, 202);
+        assert_eq!(world.settled().await.unwrap().state, State::Successful);
+    })
+    .await;
+    let mut old = old.unwrap();
+    (old.phase, old.state) = (Phase::Sync, State::Running);
+    let (id, revision) = (old.id, old.journal.revision);
+    (restored(world, Some(old)).await, id, revision)
+}
+
+#[tokio::test(start_paused = true)] // M124
+async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_an_alarm() {
+    let world = World::new(true);
+    let (old, id, revision) = yesterday(&world).await;
+    let orders = |world: &Arc<World>| {
+        let centre = world.centre();
+        [ONE, TWO].map(|cn| centre.hosts[&cn].orders.len())
+    };
+    let before = orders(&old);
+    beside(&old, async {
+        sleep(LOOKED).await;
+        let status = page(&old, "/status").await;
+        assert!(status.contains("the store is older than what the agents heard"), "{status}");
+        let metrics = page(&old, "/metrics").await;
+        assert!(metrics.contains("migration_service_migrations_unknown 1"), "{metrics}");
+        for action in ["sync", "switch", "abort&force=true"] {
+            let (status, body) = old.act(action).await;
+            assert_eq!(status, 412, "{action}: {body}");
+        }
+        sleep(Duration::from_secs(600)).await;
+    })
+    .await;
+    assert_eq!(orders(&old), before, "nothing was ordered");
+    let record = old.record().await.unwrap();
+    assert!(record.journal.revision <= revision + 1, "{} {revision}", record.journal.revision);
+    assert!(copy(&old, TWO).running && copy(&old, ONE).is_off());
+    assert_eq!(old.centre().broken, None);
+    // An agent that asks is not told that its copy is the one in use.
+    let heard = old.centre().hosts[&ONE].heard[&id].0;
+    assert_eq!(told(&old, ONE, &format!("{id}.{heard}")).await["known"], json!([]));
+    assert_eq!(told(&old, ONE, &format!("{id}.{revision}")).await["known"], json!([id]));
+    beside(&old, async {
+        let (status, body) = adopt(&old, "").await;
+        assert_eq!(status, 200, "{body}");
+        let record = old.record().await.unwrap();
+        assert_eq!((record.id, record.phase, record.state), (id, Phase::Switch, State::Successful));
+        assert!(record.journal.revision > heard);
+        let (status, body) = old.act("finalize&force=true").await;
+        assert_eq!(status, 200, "{body}");
+        assert!(old.settled().await.is_none());
+        sleep(LOOKED).await;
+    })
+    .await;
+    assert!(old.centre().hosts[&ONE].copy.is_none() && copy(&old, TWO).running);
+    assert!(page(&old, "/metrics").await.contains("migration_service_migrations_unknown 0"));
+}
+
+#[tokio::test(start_paused = true)] // M123 M125
+async fn what_the_agents_have_open_and_an_empty_store_lacks_is_an_alarm_and_can_be_adopted() {
+    for (stage, end) in [("synced", "abort"), ("switched", "finalize"), ("between", "switch")] {
+        let world = World::new(true);
+        beside(&world, async {
+            match stage {
+                "synced" => world.synced().await,
+                "switched" => {
+                    world.command(AUTOMATIC).await.unwrap();
+                    assert_eq!(world.settled().await.unwrap().state, State::Successful);
+                }
+                _ => {
+                    world.synced().await;
+                    let state = migration_core::protocol::State::Running;
+                    let fails =
+                        super::node::Fails { name: "show", state, times: 90, moved: |_| (0, 0) };
+                    world.centre().hosts.get_mut(&TWO).unwrap().fails = Some(fails);
+                    assert_eq!(world.act("switch").await.0, 202);
+                    sleep(Duration::from_secs(30)).await;
+                    world.centre().hosts.get_mut(&TWO).unwrap().fails = None;
+                }
+            }
+        })
+        .await;
+        let hidden = [ONE, TWO].map(|cn| copy(&world, cn).hidden);
+        let empty = restored(&world, None).await;
+        beside(&empty, async {
+            sleep(LOOKED).await;
+            let status = page(&empty, "/status").await;
+            assert!(status.contains(&format!("sdc-migrate adopt {VM}")), "{stage}: {status}");
+            assert_eq!(empty.act("begin").await.0, 412, "{stage}");
+            assert_eq!(hidden, [ONE, TWO].map(|cn| copy(&empty, cn).hidden), "{stage}");
+            let (status, body) = adopt(&empty, "").await;
+            assert_eq!(status, 200, "{stage}: {body}");
+            assert_eq!(adopt(&empty, "").await.0, 412, "{stage}: it is known");
+            let (status, body) = empty.act(&format!("{end}&force=true")).await;
+            assert!(status < 300, "{stage}: {body}");
+            let record = empty.settled().await;
+            assert!(record.is_none_or(|it| it.error.is_none()), "{stage}");
+            sleep(LOOKED).await;
+            assert!(!page(&empty, "/status").await.contains("sdc-migrate adopt"), "{stage}");
+        })
+        .await;
+        let centre = empty.centre();
+        assert_eq!(centre.broken, None, "{stage}");
+        let runs = [ONE, TWO]
+            .map(|cn| centre.hosts[&cn].copy.as_ref().is_some_and(|it| it.running && !it.hidden));
+        assert_eq!(runs, [stage == "synced", stage != "synced"], "{stage}");
+    }
+}
+
+#[tokio::test(start_paused = true)] // M125
+async fn what_is_adopted_without_the_other_node_is_kept_down_when_that_is_back() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.centre().hosts.get_mut(&ONE).unwrap().is_silent = true;
+        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        assert_eq!(world.settled().await.unwrap().state, State::Successful);
+    })
+    .await;
+    assert!(copy(&world, ONE).running, "it was only cut off");
+    let empty = restored(&world, None).await;
+    beside(&empty, async {
+        sleep(LOOKED).await;
+        let (status, body) = adopt(&empty, "").await;
+        assert_eq!((status, &body["code"]), (412, &json!("PreconditionFailed")), "{body}");
+        let (status, body) = adopt(&empty, &format!("?other={ONE}")).await;
+        assert_eq!(status, 200, "{body}");
+        empty.centre().hosts.get_mut(&ONE).unwrap().is_silent = false;
+        sleep(2 * LOOKED).await;
+    })
+    .await;
+    assert!(copy(&empty, ONE).is_off() && copy(&empty, TWO).running);
+}

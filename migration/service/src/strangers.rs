@@ -1,0 +1,91 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Migrations that agents have open and the store never knew: it is empty, or older than they are.
+
+use migration_core::journal::End;
+use migration_core::time::Time;
+use serde::{Deserialize, Serialize};
+use store::{Bucket, Error, Expect, Query, Schema, Store};
+use uuid::Uuid;
+
+use super::ends::rows;
+
+const STRANGERS: Schema =
+    Schema { bucket: "migration_strangers", version: 1, fields: &["vm_uuid"], lists: &[] };
+
+/// An end that an agent has, of a migration that the store does not know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stranger {
+    /// The migration.
+    pub migration: Uuid,
+    /// Which of its ends.
+    pub end: End,
+    /// The VM.
+    pub vm_uuid: Uuid,
+    /// The node.
+    pub cn_uuid: Uuid,
+    /// When the agent was first heard to have it.
+    pub heard: Time,
+}
+
+impl Stranger {
+    fn key(&self) -> String {
+        format!("{}-{}", self.migration, self.end)
+    }
+}
+
+/// The strangers.
+#[derive(Clone, Debug)]
+pub struct Strangers(Bucket<Stranger>);
+
+impl Strangers {
+    /// Opens the bucket.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn open(store: &Store) -> Result<Strangers, Error> {
+        Ok(Strangers(Bucket::open(store, STRANGERS).await?))
+    }
+
+    /// Returns all.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn all(&self) -> Result<Vec<Stranger>, Error> {
+        let rows = rows(&self.0, Query::all()).await?;
+        Ok(rows.into_iter().map(|row| row.value).collect())
+    }
+
+    /// Returns those of a VM.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn of_vm(&self, vm: Uuid) -> Result<Vec<Stranger>, Error> {
+        let rows = rows(&self.0, Query::all().with("vm_uuid", vm.to_string())).await?;
+        Ok(rows.into_iter().map(|row| row.value).collect())
+    }
+
+    /// Keeps one; it may be there.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn keep(&self, stranger: &Stranger) -> Result<(), Error> {
+        match self.0.put(&stranger.key(), Expect::Absent, stranger).await {
+            Err(Error::EtagConflict { .. }) => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    /// Forgets one: it is known, or has gone.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn forget(&self, stranger: &Stranger) -> Result<(), Error> {
+        match self.0.delete(&stranger.key(), Expect::Anything).await {
+            Err(Error::NotFound { .. }) => Ok(()),
+            done => done,
+        }
+    }
+}
