@@ -43,6 +43,8 @@ mod observe; // what is true
 
 mod snapshots; // snapshots of volumes
 
+mod openings; // connections that have opened no stream yet
+
 mod receive; // the receiver of streams
 
 mod sync; // the sender of streams

@@ -157,17 +157,23 @@ pub async fn accept(parts: &Parts, offer: Offer) -> Result<Accepted, Failed> {
     Ok(Accepted { address: parts.streams.wire.address(), token: token.id() })
 }
 
-/// Takes one connection: a stream that was offered, or nothing.
-pub async fn connection(parts: Arc<Parts>, connection: Connection) {
+/// A stream that was offered.
+pub type Opened = (stream::Incoming<Connection>, Expected);
+
+/// Reads what opens a connection: a stream that was offered, or nothing.
+pub async fn opened(parts: &Parts, connection: Connection) -> Option<Opened> {
     let streams = &parts.streams;
-    let opened = stream::accept(connection, &streams.tokens, &streams.refusals).await;
-    let (incoming, expected) = match opened {
-        Ok(opened) => opened,
+    match stream::accept(connection, &streams.tokens, &streams.refusals).await {
+        Ok(opened) => Some(opened),
         Err(error) => {
             tracing::warn!(%error, cause = error_cause(&error), "a stream was refused");
-            return;
+            None
         }
-    };
+    }
+}
+
+/// Takes a stream that was offered.
+pub async fn stream(parts: Arc<Parts>, (incoming, expected): Opened) {
     let Some(running) = expected.work.stream() else { return };
     let dataset = &expected.dataset;
     // Dropping the stream kills `zfs receive`; what it has taken stays for the next try.

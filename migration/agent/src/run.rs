@@ -5,7 +5,7 @@
 //! One agent: makes its parts and runs its tasks.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon::command::Commands;
@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use super::memory::Memory;
 use super::node::Node;
+use super::openings::Openings;
 use super::parts::{Parts, Streams};
 use super::peer::Peers;
 use super::wire::Wire;
@@ -32,8 +33,8 @@ use migration_core::stream::{Meter, Rate, Refusals, TokenKey, Tokens};
 /// Between renewals of holds, and after one that failed.
 const RENEWS: Duration = Duration::from_secs(30 * 60);
 const RETRIES: Duration = Duration::from_secs(60);
-/// Connections for data at once.
-const CONNECTIONS: usize = 64;
+/// Streams that are received at once; more wait.
+const STREAMS: usize = 64;
 
 /// What an agent is made of.
 pub struct Setup {
@@ -163,18 +164,27 @@ pub async fn boot(
     Ok(boot::before_zones(&memory, commands, &peers, (service, cn)).await?)
 }
 
-/// Takes connections for data.
+/// Takes connections for data. A place is taken when a stream is opened: what opens none keeps nobody waiting.
 async fn listen(parts: Arc<Parts>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Arc::new(Semaphore::new(STREAMS));
+    let openings = Arc::new(Mutex::new(Openings::default()));
     loop {
-        // More than that wait in the backlog.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match parts.streams.wire.accept().await {
-            Ok(connection) => {
-                let of = Arc::clone(&parts);
+            Ok((connection, from)) => {
+                let (of, places) = (Arc::clone(&parts), Arc::clone(&places));
+                let openings = Arc::clone(&openings);
+                let entered = openings.lock().unwrap_or_else(PoisonError::into_inner).enter(from);
                 parts.tasks.spawn("stream", async move {
-                    let _place = place;
-                    receive::connection(of, connection).await;
+                    let (number, room) = entered;
+                    let opened = tokio::select! {
+                        opened = receive::opened(&of, connection) => opened,
+                        // It is dropped where it is: it has opened nothing.
+                        _ = room => None,
+                    };
+                    openings.lock().unwrap_or_else(PoisonError::into_inner).leave(number);
+                    if let (Some(opened), Ok(_place)) = (opened, places.acquire().await) {
+                        receive::stream(of, opened).await;
+                    }
                 });
             }
             Err(error) => {

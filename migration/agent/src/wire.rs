@@ -5,7 +5,7 @@
 //! The connections of data streams: a seam, and TCP behind it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -27,8 +27,8 @@ pub trait Wire: Send + Sync {
     /// Where this agent listens, as others dial it.
     fn address(&self) -> String;
 
-    /// Waits for a connection. Cancel-safe.
-    fn accept(&self) -> BoxFuture<'_, io::Result<Connection>>;
+    /// Waits for a connection, and returns from which address it is. Cancel-safe.
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>>;
 
     /// Connects to another agent.
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>>;
@@ -58,10 +58,10 @@ impl Wire for Tcp {
         self.address.to_string()
     }
 
-    fn accept(&self) -> BoxFuture<'_, io::Result<Connection>> {
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>> {
         Box::pin(async move {
-            let (stream, _) = self.listener.accept().await?;
-            Ok(Box::new(stream) as Connection)
+            let (stream, from) = self.listener.accept().await?;
+            Ok((Box::new(stream) as Connection, from.ip()))
         })
     }
 

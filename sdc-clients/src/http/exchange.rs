@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use ::http::{HeaderMap, Method, StatusCode};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
@@ -134,6 +134,27 @@ pub trait Transport: Send + Sync {
             let Response { status, headers, body } = whole.await?;
             let body = stream::once(async move { Ok(body) }).boxed();
             Ok(StreamResponse { status, headers, body })
+        })
+    }
+
+    /// Sends the request with a body that is still coming, and returns once the headers of the answer are there. A body
+    /// that breaks off breaks the request. The default reads it first, at most [`BODY_CAP`].
+    fn pass(
+        &self,
+        mut request: Request,
+        mut body: BoxStream<'static, Result<Bytes, Error>>,
+    ) -> BoxFuture<'_, Result<StreamResponse, Error>> {
+        Box::pin(async move {
+            let mut whole = BytesMut::new();
+            while let Some(piece) = body.next().await {
+                whole.extend_from_slice(&piece?);
+                if whole.len() > BODY_CAP {
+                    let (target, what) = (request.target(), "the body is too long");
+                    return Err(Error::new(Class::Request, &request.method, target, what));
+                }
+            }
+            request.body = Some(whole.freeze());
+            self.stream(request).await
         })
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ::http::{Method, StatusCode};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, StreamExt as _};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 
 use super::exchange::{
@@ -93,7 +93,16 @@ impl HttpTransport {
             })
     }
 
-    async fn headers(&self, request: Request) -> Result<(reqwest::Response, Exchange), Error> {
+    async fn headers(&self, mut request: Request) -> Result<(reqwest::Response, Exchange), Error> {
+        let body = request.body.take().map(reqwest::Body::from);
+        self.exchange(request, body).await
+    }
+
+    async fn exchange(
+        &self,
+        request: Request,
+        body: Option<reqwest::Body>,
+    ) -> Result<(reqwest::Response, Exchange), Error> {
         let exchange = Exchange {
             target: request.target(),
             method: request.method.clone(),
@@ -107,7 +116,7 @@ impl HttpTransport {
             _ => (exchange.limit, exchange.until),
         };
         let mut builder = self.client.request(request.method, request.url).headers(request.headers);
-        if let Some(body) = request.body {
+        if let Some(body) = body {
             builder = builder.body(body);
         }
         match timeout_at(until, builder.send()).await {
@@ -183,6 +192,20 @@ impl Exchange {
     }
 }
 
+fn streamed(mut response: reqwest::Response, exchange: Exchange) -> StreamResponse {
+    let headers = std::mem::take(response.headers_mut());
+    let status = response.status();
+    let pieces = response.bytes_stream();
+    let body = stream::unfold(Some((pieces, exchange)), |state| async move {
+        let (mut pieces, exchange) = state?;
+        match pieces.next().await? {
+            Ok(piece) => Some((Ok(piece), Some((pieces, exchange)))),
+            Err(e) => Some((Err(exchange.failed(e)), None)),
+        }
+    });
+    StreamResponse { status, headers, body: body.boxed() }
+}
+
 impl Transport for HttpTransport {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
@@ -195,18 +218,20 @@ impl Transport for HttpTransport {
 
     fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
         Box::pin(async move {
-            let (mut response, exchange) = self.headers(request).await?;
-            let headers = std::mem::take(response.headers_mut());
-            let status = response.status();
-            let pieces = response.bytes_stream();
-            let body = stream::unfold(Some((pieces, exchange)), |state| async move {
-                let (mut pieces, exchange) = state?;
-                match pieces.next().await? {
-                    Ok(piece) => Some((Ok(piece), Some((pieces, exchange)))),
-                    Err(e) => Some((Err(exchange.failed(e)), None)),
-                }
-            });
-            Ok(StreamResponse { status, headers, body: body.boxed() })
+            let (response, exchange) = self.headers(request).await?;
+            Ok(streamed(response, exchange))
+        })
+    }
+
+    fn pass(
+        &self,
+        request: Request,
+        body: BoxStream<'static, Result<Bytes, Error>>,
+    ) -> BoxFuture<'_, Result<StreamResponse, Error>> {
+        Box::pin(async move {
+            let body = reqwest::Body::wrap_stream(body);
+            let (response, exchange) = self.exchange(request, Some(body)).await?;
+            Ok(streamed(response, exchange))
         })
     }
 

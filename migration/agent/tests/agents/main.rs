@@ -25,6 +25,8 @@ mod tenants; // what the VM's owner writes and makes
 
 mod names; // snapshots that the VM's owner names as the agent does
 
+mod idle; // connections that say nothing
+
 mod snapshots; // snapshots of volumes
 
 mod deaths; // an agent that dies at every step

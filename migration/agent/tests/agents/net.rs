@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
 use daemon::http::{Body, Router};
@@ -158,10 +159,11 @@ impl Wire for Port {
         self.host.clone()
     }
 
-    fn accept(&self) -> BoxFuture<'_, io::Result<Connection>> {
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>> {
         Box::pin(async move {
             let gone = || io::Error::other("closed");
-            self.incoming.lock().await.recv().await.ok_or_else(gone)
+            let accepted = self.incoming.lock().await.recv().await.ok_or_else(gone)?;
+            Ok((accepted, Ipv4Addr::LOCALHOST.into()))
         })
     }
 

@@ -17,8 +17,6 @@ use crate::asked::lower_uuid;
 use crate::params::Params;
 use crate::refused::Refused;
 
-/// The longest body that is passed on: vm-agent's map of all VMs of a node.
-pub const LONGEST: usize = 64 << 20;
 /// The longest body that is read for its parameters.
 pub const READ: usize = 1 << 20;
 /// How long a body may take.
@@ -62,7 +60,7 @@ pub async fn whole(request: Request, longest: usize) -> Result<(Parts, bytes::By
 /// # Errors
 /// As [`Params::of`].
 pub async fn params(request: Request) -> Result<Params, Refused> {
-    let (parts, body) = whole(request, LONGEST).await?;
+    let (parts, body) = whole(request, READ).await?;
     Params::of(None, parts.uri.query(), &parts.headers, &body)
 }
 

@@ -5,11 +5,12 @@
 //! What is not this service's goes to VMAPI, WebSockets such as its changefeed too. What would change a VM is judged
 //! first.
 
+use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
 use daemon::http::Body;
 use http::Response;
 
-use super::answer::{LONGEST, respond, whole};
+use super::answer::{READ, respond, whole};
 use super::reading::change;
 use super::shared::Front;
 use super::upstream::is_web_socket;
@@ -22,10 +23,14 @@ pub async fn on(State(front): State<Front>, request: Request) -> Response<Body> 
             return front.judge(change, uuid, request).await;
         }
         let is_web_socket = is_web_socket(request.headers());
-        let (parts, body) = whole(request, LONGEST).await?;
-        match is_web_socket {
-            true => front.upstream.connect(parts, body).await,
-            false => front.upstream.send(parts, body).await,
+        if is_web_socket {
+            let (parts, body) = whole(request, READ).await?;
+            return front.upstream.connect(parts, body).await;
+        }
+        let (parts, body) = request.into_parts();
+        match body.is_end_stream() {
+            true => front.upstream.send(parts, bytes::Bytes::new()).await,
+            false => front.upstream.pass(parts, body).await,
         }
     };
     respond(sent.await)

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bypass;
+mod streamed;
 
 use std::sync::Arc;
 use std::time::Duration;

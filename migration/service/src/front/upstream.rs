@@ -15,6 +15,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use sdc_clients::Error;
 use sdc_clients::http::{Request, Switched, Transport};
 use tokio::io::copy_bidirectional;
 use url::Url;
@@ -68,6 +69,21 @@ impl Upstream {
         Ok(response(answer.status, carried(&answer.headers), Body::from_stream(body)))
     }
 
+    /// Sends a request on whose body is still coming: it is read as fast as VMAPI takes it.
+    pub async fn pass(&self, parts: Parts, body: Body) -> Answer {
+        let length = parts.headers.get(CONTENT_LENGTH).cloned();
+        let mut request = self.request(parts, Bytes::new())?;
+        request.headers.extend(length.map(|length| (CONTENT_LENGTH, length)));
+        let (method, target) = (request.method.clone(), request.target());
+        let body = body.into_data_stream().map(move |piece| {
+            piece.map_err(|error| Error::broken(&method, target.as_str(), error.to_string()))
+        });
+        let _permit = self.transport.admit().await;
+        let answer = self.transport.pass(request, body.boxed()).await.map_err(silent)?;
+        let body = answer.body.map(|piece| piece.map_err(axum::BoxError::from));
+        Ok(response(answer.status, carried(&answer.headers), Body::from_stream(body)))
+    }
+
     /// Sends a request for a WebSocket on, and connects the client with VMAPI if VMAPI agrees.
     pub async fn connect(&self, parts: Parts, body: Bytes) -> Answer {
         let mut request = self.request(parts, body)?;
@@ -112,7 +128,7 @@ impl Upstream {
     }
 }
 
-fn silent(error: sdc_clients::Error) -> Refused {
+fn silent(error: Error) -> Refused {
     tracing::warn!(reason = %error, "VMAPI does not answer");
     Refused::coded(503, "ServiceUnavailableError", "VMAPI does not answer")
 }

@@ -5,7 +5,7 @@
 //! Connections for data between the agents, which can be refused and cut.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
@@ -46,11 +46,12 @@ impl Wire for Port {
         self.name.clone()
     }
 
-    fn accept(&self) -> BoxFuture<'_, io::Result<Connection>> {
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>> {
         Box::pin(async move {
             let accepted = self.incoming.lock().await.recv().await;
             self.seat.pass().await;
-            accepted.ok_or_else(|| io::Error::other("closed"))
+            let accepted = accepted.ok_or_else(|| io::Error::other("closed"))?;
+            Ok((accepted, Ipv4Addr::LOCALHOST.into()))
         })
     }
 
@@ -58,7 +59,11 @@ impl Wire for Port {
         Box::pin(async move {
             let (at, fate) = self.seat.begin(|| format!("connects to {address}")).await;
             let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
-            if fate != Fate::Goes {
+            let to = [End::Source, End::Target]
+                .into_iter()
+                .find(|end| address.contains(&end.to_string()));
+            let is_cut = self.net.points.is_cut(self.seat.party.end(), to);
+            if fate != Fate::Goes || is_cut {
                 return Err(refused());
             }
             let port =
@@ -99,7 +104,7 @@ impl Wire for Cable {
         self.tcp.address()
     }
 
-    fn accept(&self) -> BoxFuture<'_, io::Result<Connection>> {
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>> {
         self.tcp.accept()
     }
 

@@ -4,6 +4,7 @@
 //! A simulated node with the real migration-agent, which has the storage VMs of the volumes.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -200,7 +201,7 @@ impl Wire for NoWire {
         "nowhere".to_owned()
     }
 
-    fn accept(&self) -> BoxFuture<'_, io::Result<Connection>> {
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>> {
         Box::pin(std::future::pending())
     }
 

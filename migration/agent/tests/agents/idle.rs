@@ -1,0 +1,36 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Connections to the data port that say nothing.
+
+use std::time::Duration;
+
+use migration_agent::wire::Wire as _;
+use migration_core::journal::End;
+use migration_core::protocol::State;
+use simnode::node::Zfs;
+use tokio::time::{Instant, sleep};
+
+use crate::net::Port;
+use crate::world::World;
+
+#[tokio::test(start_paused = true)] // M126
+async fn connections_that_open_nothing_keep_no_stream_waiting() {
+    let world = World::new(Zfs::Illumos).await;
+    let stranger = Port::new(&world.net, "stranger.example");
+    let dials = tokio::spawn(async move {
+        let mut held = Vec::new();
+        for _ in 0..2000 {
+            held.push(stranger.dial("target.example").await.unwrap());
+        }
+        held
+    });
+    sleep(Duration::from_secs(1)).await;
+    let began = Instant::now();
+    assert_eq!(world.send(End::Source, 1).await.unwrap(), State::Done);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    world.are_same();
+    dials.abort();
+}
