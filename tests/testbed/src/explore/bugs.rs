@@ -25,10 +25,14 @@ pub enum Bug {
     NoTokenCheck,
     /// The target boots before VMAPI's record has moved.
     BootedBeforeMove,
+    /// Nobody looks after a node that was declared dead, and it does not ask.
+    NobodyWatches,
+    /// An agent that answers with an error counts as dead.
+    ErrorIsDeath,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 8] = [
+pub const BUGS: [(&str, Bug); 10] = [
     ("no-fence", Bug::NoFence),
     ("old-order-obeyed", Bug::OldOrderObeyed),
     ("quota-not-restored", Bug::QuotaNotRestored),
@@ -37,6 +41,8 @@ pub const BUGS: [(&str, Bug); 8] = [
     ("mac-ignored", Bug::MacIgnored),
     ("no-token-check", Bug::NoTokenCheck),
     ("booted-before-move", Bug::BootedBeforeMove),
+    ("nobody-watches", Bug::NobodyWatches),
+    ("error-is-death", Bug::ErrorIsDeath),
 ];
 
 impl Bug {

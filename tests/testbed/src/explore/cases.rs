@@ -24,6 +24,7 @@ fn faults(moment: Moment) -> Vec<Fault> {
     let mut all: Vec<Fault> = parties.iter().copied().map(Fault::Dies).collect();
     all.extend(parties.into_iter().map(Fault::Stops));
     all.extend(both.map(Fault::Reboots));
+    all.extend(both.map(Fault::Cut));
     all.push(Fault::Loses);
     if moment == Moment::Before {
         all.push(Fault::Late);
@@ -36,7 +37,9 @@ fn own_points(story: Story, plain: &Ran) -> std::ops::Range<usize> {
     let begin = match story {
         Story::Finalize | Story::Automatic => 0,
         Story::Paused => plain.marks.get(1).copied().unwrap_or(0),
-        Story::SourceDead => plain.marks.get(2).copied().unwrap_or(0),
+        Story::SourceDead | Story::CutOff | Story::Unwell => {
+            plain.marks.get(2).copied().unwrap_or(0)
+        }
         // The commands before the last one are those of the first story.
         Story::Rollback | Story::Abort | Story::Discard => {
             plain.marks.iter().rev().nth(1).copied().unwrap_or(0)

@@ -203,6 +203,12 @@ pub fn noticed(bug: Bug, plain: &[(Story, Ran)]) -> anyhow::Result<Option<String
         let planned = vec![Planned { at, moment: Moment::Before, fault }];
         cases = vec![Case { story, planned, shape }];
     }
+    let only = match bug {
+        Bug::NobodyWatches => Some(Story::CutOff),
+        Bug::ErrorIsDeath => Some(Story::Unwell),
+        _ => None,
+    };
+    cases.retain(|case| only.is_none_or(|story| case.story == story));
     if bug == Bug::OldOrderObeyed {
         let story = Story::Rollback;
         let ran = plain.iter().find(|(it, _)| *it == story).map(|(_, ran)| ran);

@@ -133,6 +133,18 @@ impl Net {
         }
     }
 
+    /// Returns true for what the network loses: all that a node which is cut off asks, and all that it is asked. With a
+    /// deliberate bug also what looks after a node that was cut off.
+    fn is_lost(&self, party: Party, host: &str, target: &str) -> bool {
+        let to = [End::Source, End::Target].into_iter().find(|end| host == format!("agent-{end}"));
+        if self.points.is_cut(party.end(), to) {
+            return true;
+        }
+        let is_watch =
+            target.contains("/replaced") || (to == Some(End::Source) && party.end().is_none());
+        self.bug == Some(Bug::NobodyWatches) && is_watch && self.points.is_mended(End::Source)
+    }
+
     /// A mock answers under this name.
     pub fn mock(&self, name: &str, mock: InProcess) {
         self.hosts().insert(name.to_owned(), Host::Mock(mock));
@@ -256,6 +268,10 @@ impl Transport for Line {
                 || matches!(seat.party, Party::NetAgent(_) | Party::VmAgent(_))
             {
                 seat.pass().await;
+                if !host.starts_with("vminfod") && self.net.points.is_cut(seat.party.end(), None) {
+                    sleep(after).await;
+                    return Err(late(&method, &target, after));
+                }
                 let mut answer = self.net.exchange(request).await;
                 seat.pass().await;
                 if self.net.bug == Some(Bug::NoFence) && seat.party == Party::Agent(End::Source) {
@@ -266,13 +282,18 @@ impl Transport for Line {
             let label = format!("{method} {host}{target}{}", order(&request));
             let (at, fate) = seat.begin(|| label.clone()).await;
             self.net.judge.look(&label);
-            let late = || Error::timed_out(Phase::Answer, &method, target.as_str(), after);
+            let late = || late(&method, &target, after);
             if fate != Fate::Goes {
                 if fate == Fate::Late {
                     self.net.keep(request.clone());
                 }
                 sleep(after).await;
                 seat.pass().await;
+                return Err(late());
+            }
+            if self.net.is_lost(seat.party, &host, &target) {
+                sleep(after).await;
+                seat.end(at).await;
                 return Err(late());
             }
             self.net.misbehave(&request);
@@ -292,6 +313,10 @@ impl Transport for Line {
                     self.net.judge.look("an old order");
                 }
             }
+            let answer = match self.net.bug {
+                Some(Bug::ErrorIsDeath) => error_is_death(answer, &host, &method, &target),
+                _ => answer,
+            };
             match seat.end(at).await {
                 Fate::Goes => answer,
                 _ => Err(Error::broken(&method, target.as_str(), "the connection closed")),
@@ -326,6 +351,26 @@ fn off(mut answer: Response) -> Response {
         answer.body = serde_json::Value::Object(vm).to_string().into();
     }
     answer
+}
+
+fn late(method: &Method, target: &str, after: Duration) -> Error {
+    Error::timed_out(Phase::Answer, method, target, after)
+}
+
+/// For a bug: an agent that answers with an error is taken for one that does not answer.
+fn error_is_death(
+    answer: Result<Response, Error>,
+    host: &str,
+    method: &Method,
+    target: &str,
+) -> Result<Response, Error> {
+    let is_unwell = |answer: &Response| answer.status.is_server_error() || target.contains("/ping");
+    match answer {
+        Ok(answer) if host == "agent-source" && is_unwell(&answer) => {
+            Err(Error::connect(method, target, "it does not answer"))
+        }
+        answer => answer,
+    }
 }
 
 /// What a request carries.

@@ -81,6 +81,8 @@ pub enum Fault {
     Late,
     /// The node reboots.
     Reboots(End),
+    /// The network loses the node for minutes; it runs on.
+    Cut(End),
 }
 
 impl fmt::Display for Fault {
@@ -91,6 +93,7 @@ impl fmt::Display for Fault {
             Fault::Loses => f.write_str("it is lost"),
             Fault::Late => f.write_str("it is late"),
             Fault::Reboots(end) => write!(f, "{end} reboots"),
+            Fault::Cut(end) => write!(f, "{end} is cut off"),
         }
     }
 }
@@ -134,6 +137,9 @@ struct State {
     /// How often each party died; a seat is of one life.
     deaths: BTreeMap<Party, u64>,
     stopped: Vec<Party>,
+    /// The nodes that the network has lost, and those that it ever had.
+    cut: Vec<End>,
+    was_cut: Vec<End>,
 }
 
 /// The points of one run.
@@ -223,6 +229,38 @@ impl Points {
         self.changed.notify_waiters();
     }
 
+    /// The network loses a node.
+    pub fn cut(&self, end: End) {
+        let mut state = self.state();
+        state.cut.push(end);
+        state.was_cut.push(end);
+    }
+
+    /// The network has it again.
+    pub fn mend(&self, end: End) {
+        let mut state = self.state();
+        if let Some(at) = state.cut.iter().position(|it| *it == end) {
+            state.cut.remove(at);
+        }
+    }
+
+    /// Returns true if nothing passes between the two, who are on these nodes, or elsewhere.
+    pub fn is_cut(&self, from: Option<End>, to: Option<End>) -> bool {
+        let state = self.state();
+        from != to && [from, to].into_iter().flatten().any(|end| state.cut.contains(&end))
+    }
+
+    /// Returns true if the network once lost this node, and has it again.
+    pub fn is_mended(&self, end: End) -> bool {
+        let state = self.state();
+        state.was_cut.contains(&end) && !state.cut.contains(&end)
+    }
+
+    /// A party stops.
+    pub fn stop(&self, party: Party) {
+        self.state().stopped.push(party);
+    }
+
     /// A stopped party goes on.
     pub fn go_on(&self, party: Party) {
         self.state().stopped.retain(|it| *it != party);
@@ -257,6 +295,10 @@ impl Points {
                 Fault::Late => fate = Fate::Late,
                 Fault::Dies(party) => *state.deaths.entry(party).or_default() += 1,
                 Fault::Stops(party) => state.stopped.push(party),
+                Fault::Cut(end) => {
+                    state.cut.push(end);
+                    state.was_cut.push(end);
+                }
                 Fault::Reboots(end) => {
                     for party in Party::of_node(end) {
                         *state.deaths.entry(party).or_default() += 1;

@@ -12,6 +12,7 @@ use sdc_clients::migrations::Migration;
 use tokio::time::sleep;
 
 use super::names::uuid;
+use super::points::Party;
 use super::world::World;
 use crate::moving::ending::{Ending, Side, open_tickets};
 use crate::moving::operator::{Op, Operator, Story, Waits};
@@ -26,6 +27,8 @@ const WAITS: Waits = Waits {
 const NO_PATIENCE: Duration = Duration::from_secs(600);
 /// Agents have put everything in order after so long.
 const SETTLES: Duration = Duration::from_secs(100);
+/// A copy that was replaced is stopped so long after its node is back, whatever is stopped meanwhile.
+const WATCHED: Duration = Duration::from_secs(600);
 const AGENTS_SETTLE: Duration = Duration::from_secs(900);
 
 impl World {
@@ -58,11 +61,28 @@ impl World {
                     self.judge.dark(End::Source, true);
                     self.judge.give_up(End::Source, &self.cn(End::Target).node);
                 }
+                Op::SwitchCut => {
+                    self.net.points.cut(End::Source);
+                    self.judge.dark(End::Source, true);
+                    self.judge.give_up(End::Source, &self.cn(End::Target).node);
+                }
+                Op::SwitchUnwell => self.net.points.stop(Party::Vminfod(End::Source)),
                 Op::Discard => self.judge.give_up(End::Target, &self.cn(End::Source).node),
                 _ => {}
             }
             self.judge.note(format!(">> at {}", self.net.points.count()));
             operator.op(*op, || self.net.points.is_calm()).await?;
+            if *op == Op::SwitchUnwell {
+                self.net.points.go_on(Party::Vminfod(End::Source));
+                sleep(SETTLES).await;
+            }
+            if *op == Op::SwitchCut {
+                self.net.points.mend(End::Source);
+                self.judge.note("-- the network has the source again".to_owned());
+                sleep(WATCHED).await;
+                self.judge.dark(End::Source, false);
+                self.judge.look("the source was to be stopped");
+            }
             if *op == Op::SwitchDead {
                 // It has autoboot, and the zone was not stopped: the boot rule keeps it down.
                 self.comes_up(End::Source).await?;

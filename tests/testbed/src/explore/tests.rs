@@ -51,6 +51,13 @@ fn an_address_that_is_reserved_late_is_free_in_the_end() {
     }
 }
 
+#[test] // M102 M120
+fn a_copy_that_nobody_watches_and_an_error_that_counts_as_death_are_noticed() {
+    for bug in [Bug::NobodyWatches, Bug::ErrorIsDeath] {
+        assert!(noticed(bug, undisturbed()).unwrap().is_some(), "{}", bug.name());
+    }
+}
+
 #[test] // M10
 fn a_target_that_boots_early_and_a_quota_that_stays_lifted_are_noticed() {
     for bug in [Bug::BootedBeforeMove, Bug::QuotaNotRestored] {

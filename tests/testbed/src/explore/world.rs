@@ -271,6 +271,11 @@ impl World {
                 self.judge.note(format!("-- {party} goes on"));
                 self.net.points.go_on(party);
             }
+            Fault::Cut(end) => {
+                sleep(STOPPED).await;
+                self.judge.note(format!("-- the network has the {end} again"));
+                self.net.points.mend(end);
+            }
             Fault::Reboots(end) if self.is_down(end) => {}
             Fault::Reboots(end) => {
                 self.goes_down(end).await?;

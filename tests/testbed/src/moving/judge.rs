@@ -136,7 +136,8 @@ impl Judge {
         state.notes.push(line);
     }
 
-    /// A node that was declared dead has no power, until it has booted.
+    /// A node that was declared dead has no power, until it has booted; or nobody can reach it, until it is back and
+    /// its copy was to be stopped.
     pub fn dark(&self, end: End, is_dark: bool) {
         let dark = &mut self.state().dark;
         *dark = dark.filter(|it| *it != end).or(is_dark.then_some(end));
@@ -181,7 +182,8 @@ impl Judge {
         };
         let copies: Vec<(End, &Node, Copy)> =
             nodes.iter().filter_map(|(end, node)| Some((*end, node, self.copy(node)?))).collect();
-        if copies.iter().filter(|(_, _, copy)| copy.running).count() > 1 {
+        let is_up = |(end, _, copy): &&(End, &Node, Copy)| copy.running && dark != Some(*end);
+        if copies.iter().filter(is_up).count() > 1 {
             self.fault("P13", &format!("two copies run ({label})"));
         }
         let is_shown = |(end, _, copy): &&(End, &Node, Copy)| !copy.hidden && dark != Some(*end);
@@ -190,7 +192,7 @@ impl Judge {
         }
         let vmapi = self.state().vmapi.clone();
         let server = vmapi.and_then(|vmapi| vmapi.get(&self.vm)?.get("server_uuid").cloned());
-        for (end, node, _) in copies.iter().filter(|(_, _, copy)| copy.running) {
+        for (end, node, _) in copies.iter().filter(is_up) {
             if server.as_ref().is_some_and(|server| server != node.cn_uuid()) {
                 self.fault(
                     "M17",
@@ -206,7 +208,7 @@ impl Judge {
         {
             self.fault("P13", &format!("what was written last is nowhere ({label})"));
         }
-        let mut running = copies.iter().filter(|(_, _, copy)| copy.running);
+        let mut running = copies.iter().filter(is_up);
         if let (Some((end, node, _)), None) = (running.next(), running.next())
             && looks.is_multiple_of(WRITES)
         {

@@ -35,6 +35,10 @@ pub enum Op {
     Pause,
     /// A switch by the word that the source is dead.
     SwitchDead,
+    /// The same of a source that is only cut off: it runs on.
+    SwitchCut,
+    /// The same of a source whose vminfod hangs: it is refused, and changes nothing.
+    SwitchUnwell,
     /// A rollback by the word that what the target wrote may be lost.
     Discard,
 }
@@ -45,7 +49,7 @@ impl Op {
         match self {
             Op::Begin | Op::Automatic => "begin",
             Op::Sync | Op::Pause => "sync",
-            Op::Switch | Op::SwitchDead => "switch",
+            Op::Switch | Op::SwitchDead | Op::SwitchCut | Op::SwitchUnwell => "switch",
             Op::Abort => "abort",
             Op::Rollback | Op::Discard => "rollback",
             Op::Finalize => "finalize",
@@ -62,7 +66,8 @@ impl Op {
         match self {
             Op::Begin | Op::Pause => state == "paused",
             Op::Sync => (phase, state) == ("sync", "paused") && syncs > 0,
-            Op::Switch | Op::Automatic | Op::SwitchDead => state == "successful",
+            Op::Switch | Op::Automatic | Op::SwitchDead | Op::SwitchCut => state == "successful",
+            Op::SwitchUnwell => state == "failed",
             Op::Abort => state == "aborted",
             Op::Rollback | Op::Finalize | Op::Discard => false,
         }
@@ -78,6 +83,8 @@ pub enum Story {
     Automatic,
     Paused,
     SourceDead,
+    CutOff,
+    Unwell,
     Discard,
 }
 
@@ -85,13 +92,15 @@ pub enum Story {
 pub const COMMON: [Story; 4] = [Story::Finalize, Story::Rollback, Story::Abort, Story::Automatic];
 
 /// All of them.
-pub const STORIES: [Story; 7] = [
+pub const STORIES: [Story; 9] = [
     Story::Finalize,
     Story::Rollback,
     Story::Abort,
     Story::Automatic,
     Story::Paused,
     Story::SourceDead,
+    Story::CutOff,
+    Story::Unwell,
     Story::Discard,
 ];
 
@@ -105,6 +114,8 @@ impl Story {
             Story::Automatic => &[Op::Automatic, Op::Finalize],
             Story::Paused => &[Op::Begin, Op::Pause, Op::Sync, Op::Abort],
             Story::SourceDead => &[Op::Begin, Op::Sync, Op::SwitchDead, Op::Finalize],
+            Story::CutOff => &[Op::Begin, Op::Sync, Op::SwitchCut, Op::Finalize],
+            Story::Unwell => &[Op::Begin, Op::Sync, Op::SwitchUnwell, Op::Switch, Op::Finalize],
             Story::Discard => &[Op::Begin, Op::Sync, Op::Switch, Op::Discard],
         }
     }
@@ -112,7 +123,11 @@ impl Story {
     /// Where the VM is in the end.
     pub fn end(self) -> End {
         match self {
-            Story::Finalize | Story::Automatic | Story::SourceDead => End::Target,
+            Story::Finalize
+            | Story::Automatic
+            | Story::SourceDead
+            | Story::CutOff
+            | Story::Unwell => End::Target,
             Story::Rollback | Story::Abort | Story::Paused | Story::Discard => End::Source,
         }
     }
@@ -183,7 +198,8 @@ impl Operator<'_> {
             // CNAPI chooses where nobody names a node; there is no other one.
             override_server_uuid: (op != Op::Automatic).then(|| self.target.to_string()),
             migration_automatic: op == Op::Automatic,
-            source_dead: (op == Op::SwitchDead).then(|| self.source.to_string()),
+            source_dead: matches!(op, Op::SwitchDead | Op::SwitchCut | Op::SwitchUnwell)
+                .then(|| self.source.to_string()),
             discard: op == Op::Discard,
             ..Options::default()
         };
