@@ -3,11 +3,12 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The rules of the house that can be read from the text of the repository: the numbers of
-//! `docs/contract`, the layers of the crates, and the tasks. CONTRIBUTING.md states them.
+//! `docs/contract`, the layers of the crates, the names in the documents, and the tasks. CONTRIBUTING.md states them.
 
 mod beliefs;
 mod contract;
 mod layers;
+mod named;
 mod paths;
 pub mod source;
 mod tasks;
