@@ -69,9 +69,9 @@ impl Memory {
 
 /// Does the rounds of a record until it waits, is over, or somebody else holds the lease.
 pub async fn drive(service: Service, fence: Fence, id: Uuid) {
-    let mut memory = Memory::default();
+    let mut drive = Drive { service: &service, fence: &fence, memory: Memory::default() };
     loop {
-        let pause = match round(&service, &fence, id, &mut memory).await {
+        let pause = match drive.round(id).await {
             Ok(true) => continue,
             Ok(false) | Err(Failed::Fenced) => return,
             Err(Failed::Lost) => LOST,
@@ -84,145 +84,160 @@ pub async fn drive(service: Service, fence: Fence, id: Uuid) {
     }
 }
 
-/// Does one round. Returns false if there is none to do.
-async fn round(
-    service: &Service,
-    fence: &Fence,
-    id: Uuid,
-    memory: &mut Memory,
-) -> Result<bool, Failed> {
-    let Some(mut kept) = service.records.get(id).await? else { return Ok(false) };
-    if !is_busy(&kept.record) {
-        return Ok(false);
-    }
-    kept.record.journal.revision += 1;
-    service.records.write(&mut kept, Some(fence)).await?;
-    if let Err(failed) = ticket(service, fence, &mut kept).await {
-        return failed_once(service, fence, &mut kept, memory, failed, false).await;
-    }
-    let seen = observe(service, &kept.record).await;
-    if seen.is_old {
-        // Another service has raised the revision, or the store was restored.
-        return match service.records.is_changed(&kept).await? {
-            true => Err(Failed::Lost),
-            false => found_older(service, &mut kept, Some(fence)).await.map(|()| false),
-        };
-    }
-    let is_nowhere = seen.facts.is_nowhere(kept.record.journal.target_shown);
-    if is_nowhere != kept.record.journal.hidden_since.is_some() {
-        kept.record.journal.hidden_since = is_nowhere.then(|| service.clock.now());
+/// What all rounds of a record have.
+struct Drive<'a> {
+    service: &'a Service,
+    fence: &'a Fence,
+    memory: Memory,
+}
+
+impl Drive<'_> {
+    /// Does one round. Returns false if there is none to do.
+    async fn round(&mut self, id: Uuid) -> Result<bool, Failed> {
+        let (service, fence) = (self.service, self.fence);
+        let Some(mut kept) = service.records.get(id).await? else { return Ok(false) };
+        if !is_busy(&kept.record) {
+            return Ok(false);
+        }
+        kept.record.journal.revision += 1;
         service.records.write(&mut kept, Some(fence)).await?;
-    }
-    match next(&kept.record, &seen.facts) {
-        Next::Note(it) => {
-            note(&mut kept.record, it);
+        if let Err(failed) = ticket(service, fence, &mut kept).await {
+            return self.failed_once(&mut kept, failed, false).await;
+        }
+        let seen = observe(service, &kept.record).await;
+        if seen.is_old {
+            // Another service has raised the revision, or the store was restored.
+            return match service.records.is_changed(&kept).await? {
+                true => Err(Failed::Lost),
+                false => found_older(service, &mut kept, Some(fence)).await.map(|()| false),
+            };
+        }
+        let is_nowhere = seen.facts.is_nowhere(kept.record.journal.target_shown);
+        if is_nowhere != kept.record.journal.hidden_since.is_some() {
+            kept.record.journal.hidden_since = is_nowhere.then(|| service.clock.now());
             service.records.write(&mut kept, Some(fence)).await?;
         }
-        Next::Do(step) => return act(service, fence, &mut kept, memory, &step, &seen).await,
-        Next::Wait(why) => {
-            let failed = Failed::Again(why.to_string());
-            return failed_once(service, fence, &mut kept, memory, failed, false).await;
+        match next(&kept.record, &seen.facts) {
+            Next::Note(it) => {
+                note(&mut kept.record, it);
+                service.records.write(&mut kept, Some(fence)).await?;
+            }
+            Next::Do(step) => return self.act(&mut kept, &step, &seen).await,
+            Next::Wait(why) => {
+                let failed = Failed::Again(why.to_string());
+                return self.failed_once(&mut kept, failed, false).await;
+            }
+            Next::GiveUp(reason) => give_up(service, &mut kept, &sentence(&reason), fence).await?,
+            Next::End(ending) => {
+                let sent = self.memory.sent.take();
+                end(service, &mut kept, ending, sent, fence).await?;
+            }
         }
-        Next::GiveUp(reason) => give_up(service, &mut kept, &sentence(&reason), fence).await?,
-        Next::End(ending) => {
-            let sent = memory.sent.take();
-            end(service, &mut kept, ending, sent, fence).await?;
-        }
+        let Memory { meter, sent, .. } = std::mem::take(&mut self.memory);
+        self.memory = Memory { meter, sent, ..Memory::default() };
+        Ok(true)
     }
-    *memory = Memory { meter: memory.meter.take(), sent: memory.sent, ..Memory::default() };
-    Ok(true)
-}
 
-/// Carries out a step, and tells people how far it is.
-async fn act(
-    service: &Service,
-    fence: &Fence,
-    kept: &mut Kept,
-    memory: &mut Memory,
-    step: &Step,
-    seen: &Round,
-) -> Result<bool, Failed> {
-    if let Some(mark) = mark(kept.record.phase, step)
-        && let Some(entry) = kept.record.progress_history.last_mut()
-        && entry.current_progress.is_none_or(|current| current < mark.0)
-    {
-        advance(entry, mark);
-        service.records.write(kept, Some(fence)).await?;
-    }
-    let until = Instant::now() + OBSERVES;
-    let carried = loop {
-        let carried = carry(service, kept, step, seen, fence).await;
-        let Ok(Carried::Running(progress)) = carried else { break carried };
-        if let Some(progress) = progress {
-            tell(service, &kept.record, memory, progress).await?;
+    /// Carries out a step, and tells people how far it is.
+    async fn act(&mut self, kept: &mut Kept, step: &Step, seen: &Round) -> Result<bool, Failed> {
+        let (service, fence) = (self.service, self.fence);
+        if let Some(mark) = mark(kept.record.phase, step)
+            && let Some(entry) = kept.record.progress_history.last_mut()
+            && entry.current_progress.is_none_or(|current| current < mark.0)
+        {
+            advance(entry, mark);
+            service.records.write(kept, Some(fence)).await?;
         }
-        if Instant::now() >= until || service.records.is_changed(kept).await? {
-            break carried;
-        }
-    };
-    match carried {
-        Ok(Carried::Running(_)) => Ok(true),
-        Ok(done) => {
-            if let Carried::Sent(bytes) = done {
-                (memory.sent, memory.running) = (Some(bytes), Progress::default());
+        let until = Instant::now() + OBSERVES;
+        let carried = loop {
+            let carried = carry(service, kept, step, seen, fence).await;
+            let Ok(Carried::Running(progress)) = carried else { break carried };
+            if let Some(progress) = progress {
+                self.tell(&kept.record, progress).await?;
             }
-            let is_again = memory.last.replace(*step) == Some(*step);
-            if is_again {
-                let why = Failed::Again(format!("{step:?} was done, and is not seen"));
-                return failed_once(service, fence, kept, memory, why, false).await;
+            if Instant::now() >= until || service.records.is_changed(kept).await? {
+                break carried;
             }
-            (memory.attempts, memory.left_ms) = (Attempts::default(), 0);
-            Ok(true)
-        }
-        Err(failed) => {
-            let running = std::mem::take(&mut memory.running);
-            // A stream that was cut within a second was never seen to run; of an agent that died nothing else is known.
-            let cut = if let Failed::Cut(_, cut) = failed { cut } else { running };
-            let has_progressed = memory.has_progressed(step, cut);
-            failed_once(service, fence, kept, memory, failed, has_progressed).await
+        };
+        match carried {
+            Ok(Carried::Running(_)) => Ok(true),
+            Ok(done) => {
+                if let Carried::Sent(bytes) = done {
+                    (self.memory.sent, self.memory.running) = (Some(bytes), Progress::default());
+                }
+                let is_again = self.memory.last.replace(*step) == Some(*step);
+                if is_again {
+                    let why = Failed::Again(format!("{step:?} was done, and is not seen"));
+                    return self.failed_once(kept, why, false).await;
+                }
+                (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
+                Ok(true)
+            }
+            Err(failed) => {
+                let running = std::mem::take(&mut self.memory.running);
+                // A stream that was cut within a second was never seen to run; of an agent that died nothing else is known.
+                let cut = if let Failed::Cut(_, cut) = failed { cut } else { running };
+                let has_progressed = self.memory.has_progressed(step, cut);
+                self.failed_once(kept, failed, has_progressed).await
+            }
         }
     }
-}
 
-/// Waits before the next attempt, or gives up after as many as there may be.
-async fn failed_once(
-    service: &Service,
-    fence: &Fence,
-    kept: &mut Kept,
-    memory: &mut Memory,
-    failed: Failed,
-    has_progressed: bool,
-) -> Result<bool, Failed> {
-    let why = match failed {
-        Failed::Fatal(why) => {
-            give_up(service, kept, &why, fence).await?;
-            *memory = Memory::default();
-            return Ok(true);
-        }
-        Failed::Again(why) | Failed::Cut(why, _) => why,
-        failed => return Err(failed),
-    };
-    let settings = service.settings.read().await?;
-    let wait = match std::mem::take(&mut memory.left_ms) {
-        0 => memory.attempts.failed(has_progressed, &settings),
-        left => Some(left),
-    };
-    match wait {
-        Some(all) => {
-            let is_down = kept.record.journal.power.is_some_and(|power| power.running);
-            let ms = if is_down { all.min(DOWN_MS) } else { all };
-            memory.left_ms = all - ms;
-            tracing::warn!(vm = %kept.record.vm_uuid, reason = why, wait_ms = ms, "a step waits");
-            if is_called(service, kept, Duration::from_millis(ms)).await {
-                (memory.attempts, memory.left_ms) = (Attempts::default(), 0);
+    /// Waits before the next attempt, or gives up after as many as there may be.
+    async fn failed_once(
+        &mut self,
+        kept: &mut Kept,
+        failed: Failed,
+        has_progressed: bool,
+    ) -> Result<bool, Failed> {
+        let (service, fence) = (self.service, self.fence);
+        let why = match failed {
+            Failed::Fatal(why) => {
+                give_up(service, kept, &why, fence).await?;
+                self.memory = Memory::default();
+                return Ok(true);
+            }
+            Failed::Again(why) | Failed::Cut(why, _) => why,
+            failed => return Err(failed),
+        };
+        let settings = service.settings.read().await?;
+        let wait = match std::mem::take(&mut self.memory.left_ms) {
+            0 => self.memory.attempts.failed(has_progressed, &settings),
+            left => Some(left),
+        };
+        match wait {
+            Some(all) => {
+                let is_down = kept.record.journal.power.is_some_and(|power| power.running);
+                let ms = if is_down { all.min(DOWN_MS) } else { all };
+                self.memory.left_ms = all - ms;
+                tracing::warn!(vm = %kept.record.vm_uuid, reason = why, wait_ms = ms, "a step waits");
+                if is_called(service, kept, Duration::from_millis(ms)).await {
+                    (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
+                }
+            }
+            None => {
+                give_up(service, kept, &why, fence).await?;
+                self.memory = Memory::default();
             }
         }
-        None => {
-            give_up(service, kept, &why, fence).await?;
-            *memory = Memory::default();
-        }
+        Ok(true)
     }
-    Ok(true)
+
+    /// Keeps how far a stream is, for those who watch.
+    async fn tell(&mut self, record: &Record, progress: Progress) -> Result<(), Failed> {
+        self.memory.running = progress;
+        let now = self.service.clock.now();
+        let of = record.progress_history.last().and_then(|entry| entry.started_timestamp);
+        let meter = match &mut self.memory.meter {
+            Some((whose, meter)) if *whose == of => meter,
+            place => &mut place.insert((of, Meter::new(progress.total, now))).1,
+        };
+        if let Some(event) = meter.read(progress.current, now) {
+            let latest = Latest { of, event: event.to_json() };
+            self.service.records.put_event(record.vm_uuid, &latest).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Waits. Returns true as soon as somebody has changed the record: a command does not wait for a step that does.
@@ -255,25 +270,4 @@ async fn ticket(service: &Service, fence: &Fence, kept: &mut Kept) -> Result<(),
         return Ok(());
     }
     tickets::take(service, kept, fence, For::Switch).await
-}
-
-/// Keeps how far a stream is, for those who watch.
-async fn tell(
-    service: &Service,
-    record: &Record,
-    memory: &mut Memory,
-    progress: Progress,
-) -> Result<(), Failed> {
-    memory.running = progress;
-    let now = service.clock.now();
-    let of = record.progress_history.last().and_then(|entry| entry.started_timestamp);
-    let meter = match &mut memory.meter {
-        Some((whose, meter)) if *whose == of => meter,
-        place => &mut place.insert((of, Meter::new(progress.total, now))).1,
-    };
-    if let Some(event) = meter.read(progress.current, now) {
-        let latest = Latest { of, event: event.to_json() };
-        service.records.put_event(record.vm_uuid, &latest).await?;
-    }
-    Ok(())
 }
