@@ -67,13 +67,13 @@ impl Pages {
         let now = daemon::wall::now();
         let since =
             |age: Duration| SignedDuration::try_from(age).map(|age| now - age).unwrap_or(now);
-        let stopped = self.service.stopped_for().into_iter();
+        let stopped = self.service.follower.stopped_for().into_iter();
         let stopped = stopped.map(|(vm, age)| (vm, since(age), "stopped", String::new()));
         let silent = self.probes.silent().into_iter();
         let silent = silent.map(|it| (it.vm, it.since, "does not serve", it.why));
         let mut all = Vec::new();
         for (vm, since, state, why) in stopped.chain(silent) {
-            let found = self.service.records.volumes_with(&[("vm_uuid", &vm)]).await;
+            let found = self.service.shared.records.volumes_with(&[("vm_uuid", &vm)]).await;
             let volume = found.ok().and_then(|found| found.into_iter().next()).map(|it| it.value);
             let of = |get: fn(&Volume) -> &str| volume.as_ref().map(get);
             all.push(json!({
@@ -93,7 +93,8 @@ impl Pages {
     async fn by_state(&self) -> Option<BTreeMap<&'static str, usize>> {
         let mut counts = BTreeMap::new();
         for state in VolumeState::ALL {
-            let found = self.service.records.volumes_with(&[("state", state.name())]).await.ok()?;
+            let found =
+                self.service.shared.records.volumes_with(&[("state", state.name())]).await.ok()?;
             counts.insert(state.name(), found.len());
         }
         Some(counts)
@@ -109,24 +110,27 @@ impl Pages {
             }
         };
         add(!is_healthy, "the storage");
-        add(!self.service.has_images(), "the images of storage VMs: no volume can be created");
+        add(
+            !self.service.creates.has_images(),
+            "the images of storage VMs: no volume can be created",
+        );
         add(has_lease && !self.updater.follows(), "VMAPI's changefeed: states may be old");
         waits
     }
 
     /// Returns `/status`.
     pub async fn status(&self) -> Value {
-        let is_healthy = self.service.is_healthy().await;
+        let is_healthy = self.service.shared.is_healthy().await;
         let mut page = json!({
             "waiting_for": self.waiting_for(is_healthy),
             "version": env!("CARGO_PKG_VERSION"),
-            "instance": self.service.settings.instance,
+            "instance": self.service.shared.settings.instance,
             "healthy": is_healthy,
             "volumes": self.by_state().await,
             "degraded": self.degraded().await,
             "out_of_reach": self.probes.out_of_reach(),
             "last_calls": self.probes.last_pass().map(|at| at.to_string()),
-            "network_changes": self.service.network_changes().await.ok(),
+            "network_changes": self.service.networks.shown().await.ok(),
             "runs_timers": self.updater.has_lease(),
             "follows_vms": self.updater.follows(),
             "last_listing": self.updater.last_listing().map(|at| at.to_string()),
@@ -134,7 +138,7 @@ impl Pages {
             "uptime_s": self.clock.now().as_secs(),
         });
         for count in Count::ALL {
-            page[count.metric().0] = self.service.counts.get(*count).into();
+            page[count.metric().0] = self.service.shared.counts.get(*count).into();
         }
         page
     }
@@ -142,7 +146,7 @@ impl Pages {
     fn fill(&self, registry: &mut Registry, volumes: &BTreeMap<&'static str, usize>) {
         let counted = Count::ALL.iter().map(|count| {
             let (name, help) = count.metric();
-            (name, help, self.service.counts.get(*count))
+            (name, help, self.service.shared.counts.get(*count))
         });
         counters(registry, counted);
         let of = |state: VolumeState| size(volumes.get(state.name()).copied().unwrap_or_default());
@@ -161,7 +165,7 @@ impl Pages {
                 (
                     "volumes_degraded",
                     "Ready volumes whose storage VM is stopped",
-                    size(self.service.degraded().len()),
+                    size(self.service.follower.degraded().len()),
                 ),
                 (
                     "volumes_silent",

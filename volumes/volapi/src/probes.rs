@@ -197,7 +197,7 @@ impl Prober {
             }
             if let Err(error) = self.pass().await {
                 tracing::warn!(%error, "storage VMs could not be called");
-                self.service.counts.add(Count::Errors);
+                self.service.shared.counts.add(Count::Errors);
             }
         }
     }
@@ -205,9 +205,9 @@ impl Prober {
     /// Calls the storage VMs of all ready volumes once: those first that served last time, so that those
     /// which cannot be reached do not delay the news of one that fell silent.
     async fn pass(&self) -> Result<(), Refused> {
-        let stopped = self.service.degraded();
+        let stopped = self.service.follower.degraded();
         let ready = [("state", VolumeState::Ready.name())];
-        let volumes = self.service.records.volumes_with(&ready).await?;
+        let volumes = self.service.shared.records.volumes_with(&ready).await?;
         let address = |volume: &Volume| volume.filesystem_path()?.split(':').next()?.parse().ok();
         let mut called: Vec<(&Volume, IpAddr)> = volumes
             .iter()
@@ -232,9 +232,9 @@ impl Prober {
             heard.push((called[at].0, answer));
         }
         for (volume, heard) in &heard {
-            self.service.counts.add(Count::Calls);
+            self.service.shared.counts.add(Count::Calls);
             if let Heard::Fails(why) | Heard::Nothing(why) = heard {
-                self.service.counts.add(Count::CallsFailed);
+                self.service.shared.counts.add(Count::CallsFailed);
                 tracing::debug!(why, vm = volume.vm_uuid(), "a storage VM does not answer");
             }
         }

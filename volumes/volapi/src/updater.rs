@@ -139,12 +139,12 @@ impl Updater {
     async fn tidy_own(&self) {
         loop {
             self.note("ending what was left", self.service.tidy(None).await);
-            self.service.until_due(SHORT).await;
+            self.service.snapshots.until_due(SHORT).await;
         }
     }
 
     async fn find_images(&self) {
-        while !self.service.find_images().await {
+        while !self.service.creates.find_images().await {
             tokio::time::sleep(LONG).await;
         }
     }
@@ -159,7 +159,7 @@ impl Updater {
                 () = self.pass(&fence) => {}
             }
         };
-        self.service.records.store.lead(LEASE, TERM, work).await;
+        self.service.shared.records.store.lead(LEASE, TERM, work).await;
     }
 
     async fn follow(&self, fence: &Fence) {
@@ -188,13 +188,13 @@ impl Updater {
     async fn act_on(&self, heard: &Heard, fence: &Fence) -> Result<(), Trouble> {
         match heard {
             Heard::Listed(vms) => {
-                self.service.take_listing(vms, Some(fence)).await?;
+                self.service.follower.take_listing(vms, Some(fence)).await?;
                 self.state.listed();
             }
-            Heard::Changed(vm) => self.service.look(vm, Some(fence)).await?,
+            Heard::Changed(vm) => self.service.follower.look(vm, Some(fence)).await?,
             Heard::Lost(why) => {
                 tracing::warn!(why, "changes of VMs are not heard of");
-                self.service.counts.add(Count::FeedsLost);
+                self.service.shared.counts.add(Count::FeedsLost);
                 self.state.follows.store(false, Ordering::Relaxed);
                 self.state.failed(why.clone());
             }
@@ -206,16 +206,19 @@ impl Updater {
     async fn pass(&self, fence: &Fence) {
         let mut rest = Duration::ZERO;
         loop {
-            for vm in self.service.degraded() {
-                self.note("a stopped storage VM", self.service.look(&vm, Some(fence)).await);
+            for vm in self.service.follower.degraded() {
+                self.note(
+                    "a stopped storage VM",
+                    self.service.follower.look(&vm, Some(fence)).await,
+                );
             }
             self.note("ending what others left", self.service.tidy(Some(fence)).await);
-            let changed = self.service.end_network_changes(Some(fence)).await;
+            let changed = self.service.networks.end(Some(fence)).await;
             self.note("changes of networks", changed);
             if rest.is_zero() {
                 rest = LONG;
-                self.note("old failures", self.service.archive(Some(fence)).await);
-                self.note("looking at jobs", self.service.check_jobs(Some(fence)).await);
+                self.note("old failures", self.service.archive.take_old(Some(fence)).await);
+                self.note("looking at jobs", self.service.follower.check_jobs(Some(fence)).await);
             }
             rest = rest.saturating_sub(SHORT);
             tokio::time::sleep(SHORT).await;
@@ -226,7 +229,7 @@ impl Updater {
     fn note(&self, what: &str, outcome: Result<(), Trouble>) -> bool {
         let Err(error) = outcome else { return true };
         tracing::warn!(%error, what, "failed");
-        self.service.counts.add(Count::Errors);
+        self.service.shared.counts.add(Count::Errors);
         self.state.failed(format!("{what}: {error}"));
         false
     }

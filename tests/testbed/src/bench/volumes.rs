@@ -89,7 +89,7 @@ impl Volumes {
         for some in all.chunks(BATCH) {
             let mut batch = Batch::new();
             for volume in some {
-                let volumes = &service.records.volumes;
+                let volumes = &service.shared.records.volumes;
                 volumes.put_in(&mut batch, volume.uuid(), Expect::Absent, volume)?;
             }
             store.commit(batch).await?;
@@ -127,7 +127,7 @@ impl Volumes {
     /// The store's reading of the same rows.
     async fn read(&self, owner: usize) -> anyhow::Result<usize> {
         let query = Query::all().with("owner_uuid", uuid(OWNER, owner));
-        Ok(self.service.records.volumes.find(query).await?.records.len())
+        Ok(self.service.shared.records.volumes.find(query).await?.records.len())
     }
 
     /// VMAPI says this of a VM, and the service hears that it does.
@@ -135,12 +135,12 @@ impl Volumes {
         let vm_uuid = uuid(VM, vm);
         let record = json!({"uuid": vm_uuid, "owner_uuid": uuid(OWNER, vm / VMS), "brand": "lx", "state": state});
         self.data_centre.vms.put(record.as_object().cloned().unwrap_or_default());
-        Ok(self.service.look(&vm_uuid, None).await?)
+        Ok(self.service.follower.look(&vm_uuid, None).await?)
     }
 
     /// The version of each record.
     pub(super) async fn versions(&self) -> anyhow::Result<BTreeMap<String, Etag>> {
-        let all = self.service.records.volumes_with(&[]).await;
+        let all = self.service.shared.records.volumes_with(&[]).await;
         let all = all.map_err(|refused| anyhow::anyhow!("{refused}"))?;
         Ok(all.into_iter().map(|volume| (volume.key, volume.etag)).collect())
     }

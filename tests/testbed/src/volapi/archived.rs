@@ -16,18 +16,18 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// A pass an hour and a second after the failure was noted.
 async fn an_hour_later(world: &World) {
-    world.service.archive(None).await.unwrap();
-    let failures = &world.service.records.failures;
+    world.service.archive.take_old(None).await.unwrap();
+    let failures = &world.service.shared.records.failures;
     for mut noted in volapi::records::all(failures, &[]).await.unwrap() {
         noted.value.since -= 3601;
         failures.put(&noted.key, store::Expect::Etag(noted.etag), &noted.value).await.unwrap();
     }
-    world.service.archive(None).await.unwrap();
+    world.service.archive.take_old(None).await.unwrap();
 }
 
 async fn fail(world: &World, vm: &str, state: &str) {
     world.vm(vm, json!({"state": state}));
-    world.service.look(vm, None).await.unwrap();
+    world.service.follower.look(vm, None).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)] // V120
@@ -37,18 +37,18 @@ async fn a_volume_that_failed_long_ago_is_in_the_archive_only() {
     let (kept, _) = world.volume("kept", &[NETWORK]).await;
     fail(&world, &vm, "destroyed").await;
     let path = format!("/volumes/{volume}");
-    world.service.archive(None).await.unwrap();
-    world.service.archive(None).await.unwrap();
+    world.service.archive.take_old(None).await.unwrap();
+    world.service.archive.take_old(None).await.unwrap();
     let (status, shown) = world.get(&path).await;
     assert_eq!((status, &shown["state"]), (200, &json!("failed")), "not before an hour");
     an_hour_later(&world).await;
     assert_eq!(world.get(&path).await.0, 404);
     assert_eq!(world.get("/volumes").await.1[0]["uuid"], kept);
-    let records = &world.service.records;
+    let records = &world.service.shared.records;
     let archived = records.archive.get(&volume).await.unwrap().value;
     assert_eq!(archived.shown(), shown, "as it was");
     assert!(volapi::records::all(&records.failures, &[]).await.unwrap().is_empty());
-    assert_eq!(world.service.counts.get(Count::Archived), 1);
+    assert_eq!(world.service.shared.counts.get(Count::Archived), 1);
 }
 
 #[tokio::test(start_paused = true)] // V120
@@ -65,12 +65,12 @@ async fn a_volume_whose_storage_vm_may_come_back_stays() {
     assert_eq!(world.get(&path).await.1["state"], "failed", "its data is there");
     let broken = json!({"vm_get": [{"status": 500, "times": 1, "body": {}}]});
     world.data_centre.behave(broken.as_object().unwrap());
-    world.service.archive(None).await.unwrap();
+    world.service.archive.take_old(None).await.unwrap();
     // It runs again: the time begins anew with the next failure.
     fail(&world, &vm, "running").await;
-    world.service.archive(None).await.unwrap();
+    world.service.archive.take_old(None).await.unwrap();
     fail(&world, &vm, "destroyed").await;
-    world.service.archive(None).await.unwrap();
+    world.service.archive.take_old(None).await.unwrap();
     assert_eq!(world.get(&path).await.1["state"], "failed");
     an_hour_later(&world).await;
     assert_eq!(world.get(&path).await.0, 404);
@@ -82,6 +82,6 @@ async fn nothing_is_archived_unless_it_is_asked_for() {
     let (volume, vm) = world.volume("name", &[NETWORK]).await;
     fail(&world, &vm, "destroyed").await;
     an_hour_later(&world).await;
-    let found = world.service.records.volume(&volume, None).await.unwrap().unwrap();
+    let found = world.service.shared.records.volume(&volume, None).await.unwrap().unwrap();
     assert_eq!(found.value.state(), State::Failed);
 }

@@ -62,7 +62,7 @@ impl World {
     /// The process comes back over the same records.
     pub(super) async fn come_back(self) -> World {
         self.fuse.clear();
-        let rfd26 = self.service.settings.rfd26;
+        let rfd26 = self.service.shared.settings.rfd26;
         let again = start_with(&self.store, &self.data_centre, &self.fuse, |it| it.rfd26 = rfd26);
         World::of(again.await.unwrap(), self.data_centre, self.store, self.fuse)
     }
@@ -108,7 +108,7 @@ impl World {
         let (volume, vm) = (text("uuid"), text("vm_uuid"));
         let running = json!({"state": "running", "nics": nics(networks), "zonepath": "/zones/z"});
         self.vm(&vm, running);
-        self.service.look(&vm, None).await.unwrap();
+        self.service.follower.look(&vm, None).await.unwrap();
         (volume, vm)
     }
 

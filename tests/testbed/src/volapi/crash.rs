@@ -37,15 +37,15 @@ pub(super) fn data_centre() -> DataCentre {
 pub(super) async fn create(service: &Service, uuid: &str, name: &str) -> Result<Value, Refused> {
     let asked = json!({"uuid": uuid, "owner_uuid": OWNER, "type": "tritonnfs",
         "networks": [NETWORK], "name": name});
-    service.create(&requests::create(&params(asked))?).await
+    service.creates.create(&requests::create(&params(asked))?).await
 }
 
 pub(super) async fn delete(service: &Service, uuid: &str) -> Result<(), Refused> {
-    service.delete(&requests::delete(&params(json!({"uuid": uuid})))?).await
+    service.deletes.delete(&requests::delete(&params(json!({"uuid": uuid})))?).await
 }
 
 async fn rename(service: &Service, uuid: &str, name: &str) -> Result<Value, Refused> {
-    service.rename(&requests::update(&params(json!({"uuid": uuid, "name": name})))?).await
+    service.updates.rename(&requests::update(&params(json!({"uuid": uuid, "name": name})))?).await
 }
 
 /// Everything that VMAPI was asked for has happened.
@@ -61,7 +61,7 @@ pub(super) async fn settle(data_centre: &DataCentre, service: &Service) {
             vm.insert("state".to_owned(), json!("destroyed"));
         }
         data_centre.vms.put(vm);
-        service.look(&uuid, None).await.unwrap();
+        service.follower.look(&uuid, None).await.unwrap();
     }
 }
 
@@ -106,7 +106,7 @@ fn storage_vms(data_centre: &DataCentre, volume: &str) -> Vec<String> {
 }
 
 async fn state(service: &Service, volume: &str) -> Option<(State, String)> {
-    let found = service.records.volume(volume, None).await.unwrap()?;
+    let found = service.shared.records.volume(volume, None).await.unwrap()?;
     Some((found.value.state(), found.value.vm_uuid().to_owned()))
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn check_created(left: &Left) {
     let service = come_back(left).await;
     let Left { place, data_centre, .. } = left;
     assert_eq!(data_centre.tickets(), 0, "{place}: a ticket is left");
-    assert!(service.records.all_work().await.unwrap().len() <= 1, "{place}: work is left");
+    assert!(service.shared.records.all_work().await.unwrap().len() <= 1, "{place}: work is left");
     let vms = storage_vms(data_centre, VOLUME);
     assert!(vms.len() <= 1, "{place}: {vms:?}");
     match state(&service, VOLUME).await {
@@ -235,7 +235,7 @@ async fn a_rename_that_is_cut_off_anywhere_happened_or_not() {
             let service = come_back(&left).await;
             let Left { place, data_centre, .. } = &left;
             assert_eq!(data_centre.tickets(), 0, "{place}: a ticket is left");
-            let name = service.records.volume(VOLUME, None).await.unwrap().unwrap().value;
+            let name = service.shared.records.volume(VOLUME, None).await.unwrap().unwrap().value;
             let free = if name.name() == "name" { "other" } else { "name" };
             let uuid = "33333333-3333-4333-8333-333333333333";
             let taken = create(&service, uuid, name.name()).await;

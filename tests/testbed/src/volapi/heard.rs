@@ -78,7 +78,7 @@ impl World {
         let asked =
             json!({"owner_uuid": OWNER, "type": "tritonnfs", "networks": [NETWORK], "name": name});
         let asked = requests::create(asked.as_object().unwrap()).unwrap();
-        let made = self.service.create(&asked).await.unwrap();
+        let made = self.service.creates.create(&asked).await.unwrap();
         let text = |name: &str| made[name].as_str().unwrap().to_owned();
         (text("uuid"), text("vm_uuid"))
     }
@@ -96,7 +96,7 @@ impl World {
     }
 
     async fn state(&self, volume: &str) -> State {
-        self.service.records.volume(volume, None).await.unwrap().unwrap().value.state()
+        self.service.shared.records.volume(volume, None).await.unwrap().unwrap().value.state()
     }
 
     fn all(&self) -> Vec<Map<String, Value>> {
@@ -118,7 +118,7 @@ async fn a_full_listing_makes_up_for_every_event_that_was_not_heard() {
     assert_eq!(world.state(&volume).await, State::Creating);
     world.tell(Heard::Listed(world.all())).await;
     assert_eq!(world.state(&volume).await, State::Ready);
-    assert_eq!(world.service.references(&volume).await.unwrap(), json!([user]));
+    assert_eq!(world.service.references.of(&volume).await.unwrap(), json!([user]));
     assert!(world.state.follows() && world.state.has_lease());
     // The user and the storage VM go while nothing is heard.
     world.tell(Heard::Lost("the line is dead".to_owned())).await;
@@ -126,7 +126,7 @@ async fn a_full_listing_makes_up_for_every_event_that_was_not_heard() {
     world.vm(user, json!({"state": "destroyed"})).await;
     world.vm(&storage, json!({"state": "destroyed"})).await;
     world.tell(Heard::Listed(world.all())).await;
-    assert_eq!(world.service.references(&volume).await.unwrap(), json!([]));
+    assert_eq!(world.service.references.of(&volume).await.unwrap(), json!([]));
     assert_eq!(world.state(&volume).await, State::Failed);
 }
 
@@ -144,14 +144,14 @@ async fn a_released_reservation_leaves_no_reference_of_a_vm_that_never_came() {
         let asked =
             json!({"owner_uuid": OWNER, "vm_uuid": vm, "job_uuid": vm, "volume_name": "name"});
         let asked = requests::reserve(asked.as_object().unwrap()).unwrap();
-        let made = world.service.reserve(&asked).await.unwrap();
+        let made = world.service.references.reserve(&asked).await.unwrap();
         reserved.push(made["uuid"].as_str().unwrap().to_owned());
     }
-    assert_eq!(world.service.references(&volume).await.unwrap(), json!([coming, there]));
+    assert_eq!(world.service.references.of(&volume).await.unwrap(), json!([coming, there]));
     for reservation in reserved {
-        world.service.release(&reservation, OWNER).await.unwrap();
+        world.service.references.release(&reservation, OWNER).await.unwrap();
     }
-    assert_eq!(world.service.references(&volume).await.unwrap(), json!([there]));
+    assert_eq!(world.service.references.of(&volume).await.unwrap(), json!([there]));
 }
 
 /// Three volumes, four VMs that may use them, one of which has reserved one, and VMAPI's records of all, as the
@@ -183,16 +183,16 @@ async fn after_a_listing(seed: u64, disturbed: bool) -> Vec<(String, State, BTre
             let reserve =
                 json!({"owner_uuid": OWNER, "vm_uuid": vm, "job_uuid": vm, "volume_name": "aa"});
             let reserve = requests::reserve(reserve.as_object().unwrap()).unwrap();
-            world.service.reserve(&reserve).await.unwrap();
+            world.service.references.reserve(&reserve).await.unwrap();
         }
         world.vm(&vm, set).await;
         vms.push(vm);
     }
     for _ in 0..if disturbed { 12 } else { 0 } {
-        world.service.look(&vms[dice.random_range(0..vms.len())], None).await.unwrap();
+        world.service.follower.look(&vms[dice.random_range(0..vms.len())], None).await.unwrap();
     }
-    world.service.take_listing(&world.all(), None).await.unwrap();
-    let records = &world.service.records;
+    world.service.follower.take_listing(&world.all(), None).await.unwrap();
+    let records = &world.service.shared.records;
     let mut left = Vec::new();
     for volume in records.volumes_with(&[]).await.unwrap() {
         let volume = volume.value;
@@ -225,12 +225,12 @@ async fn a_stopped_storage_vm_fails_its_volume_only_after_the_grace_time() {
     world.tell(Heard::Changed(storage.clone())).await;
     world.vm(&storage, json!({"state": "stopped"})).await;
     world.tell(Heard::Changed(storage.clone())).await;
-    assert_eq!(world.service.degraded(), std::slice::from_ref(&storage));
+    assert_eq!(world.service.follower.degraded(), std::slice::from_ref(&storage));
     tokio::time::sleep(Duration::from_secs(280)).await;
     assert_eq!(world.state(&volume).await, State::Ready);
     tokio::time::sleep(Duration::from_secs(40)).await;
     assert_eq!(world.state(&volume).await, State::Failed);
-    assert!(world.service.degraded().is_empty());
+    assert!(world.service.follower.degraded().is_empty());
 }
 
 #[tokio::test(start_paused = true)] // V35

@@ -57,10 +57,13 @@ async fn a_holder_whose_renewals_are_held_up_asks_nothing_after_its_term() {
     let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
     let asked =
         json!({"owner_uuid": OWNER, "type": "tritonnfs", "networks": [NETWORK], "name": "name"});
-    let made =
-        service.create(&requests::create(asked.as_object().unwrap()).unwrap()).await.unwrap();
+    let made = service
+        .creates
+        .create(&requests::create(asked.as_object().unwrap()).unwrap())
+        .await
+        .unwrap();
     let volume = made["uuid"].as_str().unwrap().to_owned();
-    let records = &service.records;
+    let records = &service.shared.records;
     records.change(&volume, |volume| volume.set_state(State::Deleting)).await.unwrap();
     let work = Work {
         instance: "another".to_owned(),

@@ -39,12 +39,12 @@ async fn a_hundred_names_at_once_make_a_hundred_volumes() {
     let (store, data_centre) = (Store::in_memory().unwrap(), data_centre());
     let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
     let names: Vec<requests::Create> = (0..100).map(|n| asked(&format!("name-{n}"))).collect();
-    let made = join_all(names.iter().map(|name| service.create(name))).await;
+    let made = join_all(names.iter().map(|name| service.creates.create(name))).await;
     let uuids: BTreeSet<String> =
         made.into_iter().map(|it| it.unwrap()["uuid"].to_string()).collect();
     assert_eq!((uuids.len(), data_centre.tickets()), (100, 0));
     assert_eq!(data_centre.vms.all().len(), 100, "one storage VM each");
-    assert!(service.records.all_work().await.unwrap().is_empty());
+    assert!(service.shared.records.all_work().await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)] // V53
@@ -52,7 +52,7 @@ async fn of_a_hundred_creates_of_one_name_one_succeeds() {
     let (store, data_centre) = (Store::in_memory().unwrap(), data_centre());
     let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
     let one = asked("name");
-    let made = join_all((0..100).map(|_| service.create(&one))).await;
+    let made = join_all((0..100).map(|_| service.creates.create(&one))).await;
     let taken = Err(Refused::NameTaken("name".to_owned()));
     let (won, lost): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
     assert_eq!((won.len(), lost.iter().filter(|it| **it == taken).count()), (1, 99));
@@ -66,7 +66,7 @@ async fn names_are_one_volumes_also_where_tickets_let_two_in() {
     let active = json!({"ticket_wait": {"status": 204, "body": null}, "ticket_status": "active"});
     data_centre.behave(active.as_object().unwrap());
     let one = asked("name");
-    let made = join_all((0..20).map(|_| service.create(&one))).await;
+    let made = join_all((0..20).map(|_| service.creates.create(&one))).await;
     let taken = Err(Refused::NameTaken("name".to_owned()));
     let (won, lost): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
     assert_eq!((won.len(), lost.iter().filter(|it| **it == taken).count()), (1, 19));
@@ -81,16 +81,16 @@ async fn a_volume_whose_name_was_given_away_does_not_come_back_beside_the_other(
         let mut vm = data_centre.vms.get(made["vm_uuid"].as_str().unwrap()).unwrap();
         vm.insert("state".to_owned(), json!(vm_state));
         data_centre.vms.put(vm);
-        service.look(made["vm_uuid"].as_str().unwrap(), None).await.unwrap();
-        let found = service.records.volume(&text(made, "uuid"), None).await.unwrap();
+        service.follower.look(made["vm_uuid"].as_str().unwrap(), None).await.unwrap();
+        let found = service.shared.records.volume(&text(made, "uuid"), None).await.unwrap();
         found.map(|volume| volume.value.state())
     };
-    let first = service.create(&asked("name")).await.unwrap();
+    let first = service.creates.create(&asked("name")).await.unwrap();
     assert_eq!(is_now(&first, "failed").await, Some(State::Failed));
-    let second = service.create(&asked("name")).await.unwrap();
+    let second = service.creates.create(&asked("name")).await.unwrap();
     assert_eq!(is_now(&first, "running").await, Some(State::Failed));
     assert_eq!(is_now(&second, "running").await, Some(State::Ready));
-    let third = service.create(&asked("name")).await;
+    let third = service.creates.create(&asked("name")).await;
     assert_eq!(third, Err(Refused::NameTaken("name".to_owned())));
     // Once the name is free again, so is the way back.
     assert_eq!(is_now(&second, "failed").await, Some(State::Failed));
@@ -105,7 +105,8 @@ async fn references_that_are_added_at_once_are_all_kept() {
     let store = Store::embedded(&dir.path().join("volapi.redb")).await.unwrap();
     let data_centre = data_centre();
     let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
-    let volume = service.create(&asked("name")).await.unwrap()["uuid"].as_str().unwrap().to_owned();
+    let volume =
+        service.creates.create(&asked("name")).await.unwrap()["uuid"].as_str().unwrap().to_owned();
     let references: Vec<Reference> = (0..4)
         .map(|_| Reference {
             uuid: volume.clone(),
@@ -113,10 +114,10 @@ async fn references_that_are_added_at_once_are_all_kept() {
             vm_uuid: Uuid::new_v4().to_string(),
         })
         .collect();
-    for added in join_all(references.iter().map(|it| service.add_reference(it))).await {
+    for added in join_all(references.iter().map(|it| service.references.add(it))).await {
         added.unwrap();
     }
-    let kept = service.references(&volume).await.unwrap();
+    let kept = service.references.of(&volume).await.unwrap();
     let kept: BTreeSet<&str> = kept.as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert_eq!(kept, references.iter().map(|it| &*it.vm_uuid).collect::<BTreeSet<_>>());
 }

@@ -20,22 +20,22 @@ async fn change(world: &World, verb: &str, volume: &str, network: &str) -> (u16,
 /// VMAPI's job has changed the NICs, and what is heard of the VM says so.
 async fn happens(world: &World, vm: &str, networks: &[&str]) {
     world.vm(vm, json!({"nics": nics(networks)}));
-    world.service.look(vm, None).await.unwrap();
+    world.service.follower.look(vm, None).await.unwrap();
 }
 
 async fn open(world: &World) -> Vec<NetworkChange> {
-    let found = all(&world.service.records.network_changes, &[]).await.unwrap();
+    let found = all(&world.service.shared.records.network_changes, &[]).await.unwrap();
     found.into_iter().map(|it| it.value).collect()
 }
 
 /// A pass, after the changes that are open have become so much older.
 async fn pass(world: &World, seconds: i64) {
-    let changes = &world.service.records.network_changes;
+    let changes = &world.service.shared.records.network_changes;
     for mut found in all(changes, &[]).await.unwrap() {
         found.value.began -= seconds;
         changes.put(&found.key, store::Expect::Etag(found.etag), &found.value).await.unwrap();
     }
-    world.service.end_network_changes(None).await.unwrap();
+    world.service.networks.end(None).await.unwrap();
 }
 
 /// The actions that VMAPI was asked for since the last time.
@@ -64,7 +64,7 @@ async fn an_attached_network_is_there_once_the_storage_vm_was_restarted() {
     // Another one has to wait, and no restart comes before the NIC.
     let (status, said) = change(&world, "attachtonetwork", &volume, SECOND).await;
     assert_eq!((status, &said["code"]), (409, &json!("VolumeNetworksChanging")));
-    let shown = world.service.network_changes().await.unwrap();
+    let shown = world.service.networks.shown().await.unwrap();
     assert_eq!((&shown[0]["volume"], &shown[0]["way"]), (&json!(volume), &json!("attach")));
     pass(&world, 0).await;
     assert!(actions(&world).is_empty());
@@ -75,7 +75,7 @@ async fn an_attached_network_is_there_once_the_storage_vm_was_restarted() {
     // While it restarts the volume stays ready; its users stay.
     for state in ["stopped", "running"] {
         world.vm(&vm, json!({"state": state}));
-        world.service.look(&vm, None).await.unwrap();
+        world.service.follower.look(&vm, None).await.unwrap();
         let after = world.get(&path).await.1;
         assert_eq!((&after["state"], &after["refs"]), (&json!("ready"), &json!([USER])));
         assert_eq!(after["networks"], json!([NETWORK, SECOND]));
@@ -190,7 +190,7 @@ async fn a_change_that_does_not_happen_is_given_up() {
     world.vm(&vm, json!({"state": "destroyed"}));
     pass(&world, 0).await;
     assert!(open(&world).await.is_empty());
-    assert_eq!(world.service.counts.get(Count::NetworkChangesFailed), 3);
+    assert_eq!(world.service.shared.counts.get(Count::NetworkChangesFailed), 3);
     assert_eq!(world.get(&format!("/volumes/{volume}")).await.1["networks"], json!([NETWORK]));
 }
 
@@ -206,7 +206,7 @@ async fn a_restart_that_vmapi_does_not_take_is_asked_for_again() {
         pass(&world, 0).await;
         assert_eq!(open(&world).await.len() == 1, is_open);
     }
-    assert_eq!(world.service.counts.get(Count::NetworksChanged), 1);
+    assert_eq!(world.service.shared.counts.get(Count::NetworksChanged), 1);
 }
 
 #[tokio::test(start_paused = true)] // V114

@@ -53,6 +53,6 @@ pub async fn start_with(
     let store = store.with_faults(Arc::clone(fuse) as Arc<dyn Faults>);
     let records = Records::open(store).await?;
     let service = Arc::new(Service::new(records, data_centre.peers()?, settings));
-    service.find_images().await;
+    service.creates.find_images().await;
     Ok(service)
 }

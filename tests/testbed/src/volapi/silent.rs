@@ -98,16 +98,20 @@ async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothi
     let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
     let asked =
         json!({"owner_uuid": OWNER, "type": "tritonnfs", "networks": [NETWORK], "name": "name"});
-    let made =
-        service.create(&requests::create(asked.as_object().unwrap()).unwrap()).await.unwrap();
+    let made = service
+        .creates
+        .create(&requests::create(asked.as_object().unwrap()).unwrap())
+        .await
+        .unwrap();
     let (volume, vm) = (made["uuid"].as_str().unwrap(), made["vm_uuid"].as_str().unwrap());
     let is_now = async |set: Value| {
         let mut record = data_centre.vms.get(vm).unwrap();
         record.extend(set.as_object().cloned().unwrap());
         data_centre.vms.put(record);
-        service.look(vm, None).await.unwrap();
+        service.follower.look(vm, None).await.unwrap();
     };
-    let state = async || service.records.volume(volume, None).await.unwrap().unwrap().value.state();
+    let state =
+        async || service.shared.records.volume(volume, None).await.unwrap().unwrap().value.state();
     let servers =
         Servers { answer: Arc::new(Mutex::new(probes::Heard::Serves)), calls: Arc::default() };
     let (first, learnt) = instance(&service, &servers);
@@ -158,5 +162,8 @@ async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothi
     servers.answer(probes::Heard::Serves);
     is_now(json!({"state": "running"})).await;
     rest(60).await;
-    assert_eq!((servers.calls(), learnt.silent(), service.degraded()), (3, vec![], vec![]));
+    assert_eq!(
+        (servers.calls(), learnt.silent(), service.follower.degraded()),
+        (3, vec![], vec![])
+    );
 }

@@ -117,7 +117,7 @@ async fn without_a_terminal_nothing_is_done_until_it_is_confirmed() {
         assert_eq!(done.stderr.lines().count(), 1);
     }
     assert_eq!(world.orders(), []);
-    assert!(world.service.records.volume(LOGS, None).await.unwrap().is_some());
+    assert!(world.service.shared.records.volume(LOGS, None).await.unwrap().is_some());
 }
 
 #[tokio::test] // V82
@@ -127,7 +127,7 @@ async fn a_delete_goes_through_volapi() {
     let done = world.voladm(&["delete-volume-zone", "logs", "-y"]).await;
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{}", done.stdout);
     let state = async |uuid| {
-        world.service.records.volume(uuid, None).await.unwrap().map(|it| it.value.state())
+        world.service.shared.records.volume(uuid, None).await.unwrap().map(|it| it.value.state())
     };
     assert_eq!(state(LOGS).await, Some(State::Deleting));
     let done = world.voladm(&["delete-volume-zone", DATA, "-y", "--force"]).await;

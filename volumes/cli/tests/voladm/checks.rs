@@ -69,9 +69,9 @@ async fn what_check_proposes_repairs_what_it_found() {
         (done.code, done.stdout.as_str()),
         (Some(0), "3 volumes: everything fits together\n")
     );
-    let renamed = world.service.records.volume(double, None).await.unwrap().unwrap();
+    let renamed = world.service.shared.records.volume(double, None).await.unwrap().unwrap();
     assert_eq!(renamed.value.name(), "logs-66666666");
-    assert!(world.service.records.volume(LOGS, None).await.unwrap().is_some());
+    assert!(world.service.shared.records.volume(LOGS, None).await.unwrap().is_some());
 }
 
 #[tokio::test] // V84
@@ -99,10 +99,17 @@ async fn a_volume_that_cannot_be_used_is_neither_ready_nor_in_order() {
     assert_eq!(world.voladm(&args).await.code, Some(0));
     assert_eq!(world.voladm(&check).await.code, Some(0));
     // A failed one whose storage VM is there is found too.
-    let kept = world.service.records.volume(LOGS, None).await.unwrap().unwrap();
+    let kept = world.service.shared.records.volume(LOGS, None).await.unwrap().unwrap();
     let mut failed = kept.value.clone();
     failed.set_state(volumes_core::volume::State::Failed);
-    world.service.records.volumes.put(LOGS, store::Expect::Etag(kept.etag), &failed).await.unwrap();
+    world
+        .service
+        .shared
+        .records
+        .volumes
+        .put(LOGS, store::Expect::Etag(kept.etag), &failed)
+        .await
+        .unwrap();
     set(LOGS, "failed");
     let found = world.voladm(&check).await;
     let want = format!(

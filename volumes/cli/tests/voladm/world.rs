@@ -124,7 +124,7 @@ impl World {
         });
         volume.set_state(State::Ready);
         volume.set_filesystem_path("10.0.0.7:/exports/data");
-        self.service.records.volumes.put(uuid, Expect::Absent, &volume).await.unwrap();
+        self.service.shared.records.volumes.put(uuid, Expect::Absent, &volume).await.unwrap();
         self.vm(
             json!({"uuid": zone(uuid), "state": "running", "brand": "joyent", "owner_uuid": owner,
             "alias": format!("nfs-shared-volume-{uuid}"), "server_uuid": CN, "image_uuid": IMAGE,
@@ -134,7 +134,13 @@ impl World {
 
     pub async fn reserve(&self, reservation: Value) {
         let made: Reservation = serde_json::from_value(reservation).unwrap();
-        self.service.records.reservations.put(&made.uuid, Expect::Absent, &made).await.unwrap();
+        self.service
+            .shared
+            .records
+            .reservations
+            .put(&made.uuid, Expect::Absent, &made)
+            .await
+            .unwrap();
     }
 
     /// The node says how much the datasets of this volume's storage VM hold.

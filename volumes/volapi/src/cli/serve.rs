@@ -72,7 +72,7 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
     };
     tasks.spawn_dropped("probes", prober.run());
     let random = Random::new(config.basics.seed);
-    let asked = service.peers.clone();
+    let asked = service.shared.peers.clone();
     let runs = Updater {
         service,
         state: updater,

@@ -19,5 +19,5 @@ pub(super) async fn change(
     params: &Params,
 ) -> Result<Answer, Refused> {
     let asked = networks::read(params, way)?;
-    Ok(Answer::with(StatusCode::OK, service.change_network(&asked).await?))
+    Ok(Answer::with(StatusCode::OK, service.networks.change(&asked).await?))
 }

@@ -19,11 +19,11 @@ pub(super) async fn all(
     params: &Params,
 ) -> Result<Answer, Refused> {
     if method == Method::POST {
-        let made = service.add_package(&package::create(params)?).await?;
+        let made = service.packages.add(&package::create(params)?).await?;
         return Ok(Answer::with(StatusCode::CREATED, made));
     }
     let owner = package::list(params)?;
-    Ok(Answer::with(StatusCode::OK, service.packages(owner.as_deref()).await?))
+    Ok(Answer::with(StatusCode::OK, service.packages.all(owner.as_deref()).await?))
 }
 
 /// Shows a package, or activates or deactivates it.
@@ -34,9 +34,9 @@ pub(super) async fn one(
 ) -> Result<Answer, Refused> {
     let shown = if method == Method::POST {
         let (package, active) = package::update(params)?;
-        service.set_package_active(&package, active).await?
+        service.packages.set_active(&package, active).await?
     } else {
-        service.package(&package::get(params)?).await?
+        service.packages.one(&package::get(params)?).await?
     };
     Ok(Answer::with(StatusCode::OK, shown))
 }

@@ -123,7 +123,7 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response<Body
     let since = Instant::now();
     let (parts, content) = request.into_parts();
     let path = parts.uri.path();
-    let rfd26 = shared.service.settings.rfd26;
+    let rfd26 = shared.service.shared.settings.rfd26;
     let Some((route, named)) = Route::of(path, rfd26) else { return answer::no_route(path) };
     let allowed = route.methods();
     if !allowed.split(", ").any(|method| parts.method == method) {
@@ -138,7 +138,7 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response<Body
         return reply(nothing, super::accept::Type::Json);
     };
     let creates = route == Route::Volumes && parts.method == Method::POST;
-    if creates && !shared.service.has_images() {
+    if creates && !shared.service.creates.has_images() {
         return reply(Refused::NoImage.into(), kind);
     }
     let tags = rfd26 && route == Route::Volumes;
@@ -206,7 +206,7 @@ async fn act(
 ) -> Result<Answer, Refused> {
     let ok = |body: Value| Answer::with(StatusCode::OK, body);
     let is_post = method == Method::POST;
-    let rfd26 = service.settings.rfd26;
+    let rfd26 = service.shared.settings.rfd26;
     Ok(match route {
         Route::Snapshots(route) => route.act(service, method, params).await?,
         Route::Ping => {
@@ -219,39 +219,41 @@ async fn act(
         }
         Route::Volumes if is_post => {
             let asked = if rfd26 { extended::create(params) } else { requests::create(params) }?;
-            Answer::with(StatusCode::CREATED, service.create(&asked).await?)
+            Answer::with(StatusCode::CREATED, service.creates.create(&asked).await?)
         }
         Route::Volumes => ok(service.list(&list::read(params, rfd26)?).await?),
         Route::Volume if is_post => {
             let asked = if rfd26 { extended::update(params) } else { requests::update(params) }?;
-            let renamed = service.rename(&asked).await?;
+            let renamed = service.updates.rename(&asked).await?;
             ok(match &asked.tags {
-                Some(tags) => service.set_tags(&asked.uuid, tags).await?,
+                Some(tags) => service.updates.set_tags(&asked.uuid, tags).await?,
                 None => renamed,
             })
         }
         Route::Volume if method == Method::DELETE => {
-            service.delete(&requests::delete(params)?).await?;
+            service.deletes.delete(&requests::delete(params)?).await?;
             Answer::empty()
         }
         Route::Volume => ok(service.get(&requests::get(params)?).await?),
-        Route::References => ok(service.references(&requests::references(params)?).await?),
+        Route::References => ok(service.references.of(&requests::references(params)?).await?),
         Route::AddReference => {
-            service.add_reference(&requests::reference(params)?).await?;
+            service.references.add(&requests::reference(params)?).await?;
             Answer::empty()
         }
         Route::RemoveReference => {
-            service.remove_reference(&requests::reference(params)?).await?;
+            service.references.remove(&requests::reference(params)?).await?;
             Answer::empty()
         }
         Route::Reservations if is_post => {
             let asked = requests::reserve(params)?;
-            Answer::with(StatusCode::CREATED, service.reserve(&asked).await?)
+            Answer::with(StatusCode::CREATED, service.references.reserve(&asked).await?)
         }
-        Route::Reservations => ok(service.reservations(&requests::reservations(params)?).await?),
+        Route::Reservations => {
+            ok(service.references.reservations(&requests::reservations(params)?).await?)
+        }
         Route::Reservation => {
             let (uuid, owner) = requests::release(params)?;
-            service.release(&uuid, &owner).await?;
+            service.references.release(&uuid, &owner).await?;
             Answer::empty()
         }
         Route::Packages => packages::all(service, method, params).await?,
@@ -262,7 +264,7 @@ async fn act(
 
 async fn ping(service: &Service) -> Answer {
     let pid = std::process::id();
-    if service.is_healthy().await {
+    if service.shared.is_healthy().await {
         return Answer::with(StatusCode::OK, json!({"pid": pid, "status": "OK", "healthy": true}));
     }
     let body = json!({"pid": pid, "status": "the storage is away", "healthy": false});

@@ -61,14 +61,16 @@ impl Route {
         Ok(match self {
             Route::Create => {
                 let asked = snapshots::create(params)?;
-                Answer::with(StatusCode::CREATED, service.create_snapshot(&asked).await?)
+                Answer::with(StatusCode::CREATED, service.snapshots.create(&asked).await?)
             }
-            Route::All => ok(service.snapshots(&snapshots::list(params)?).await?),
+            Route::All => ok(service.snapshots.all(&snapshots::list(params)?).await?),
             Route::One if method == Method::DELETE => {
-                ok(service.delete_snapshot(&snapshots::one(params)?).await?)
+                ok(service.snapshots.delete(&snapshots::one(params)?).await?)
             }
-            Route::One => ok(service.snapshot(&snapshots::one(params)?).await?),
-            Route::RollBack => ok(service.roll_back(&snapshots::roll_back(params)?).await?),
+            Route::One => ok(service.snapshots.one(&snapshots::one(params)?).await?),
+            Route::RollBack => {
+                ok(service.snapshots.roll_back(&snapshots::roll_back(params)?).await?)
+            }
         })
     }
 }

@@ -4,43 +4,57 @@
 
 //! What failed long ago goes to the archive (RFD 26 §Reaping failed volumes).
 
+use std::sync::Arc;
+
 use store::{Batch, Expect, Fence, Versioned};
 
-use super::look::Trouble;
-use super::state::{Count, Service};
+use super::follow::Trouble;
+use super::state::{Count, Shared};
 use crate::records::{Failure, all, got, of_storage, written};
 use volumes_core::facts::{Known, VmState};
 use volumes_core::refused::Refused;
 use volumes_core::volume::{State, Volume};
 
-impl Service {
+/// Takes failed volumes to the archive.
+#[derive(Debug)]
+pub struct Archive {
+    shared: Arc<Shared>,
+}
+
+impl Archive {
+    pub(super) fn new(shared: &Arc<Shared>) -> Archive {
+        Archive { shared: Arc::clone(shared) }
+    }
+
     /// Notes since when volumes are failed, and archives those that have been for longer than `failed_keep`. One
     /// whose storage VM may come back stays: it still has its data.
     ///
     /// # Errors
     /// If the storage does not answer. A storage VM that cannot be asked about waits for the next pass.
-    pub async fn archive(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
-        let Some(keep) = self.settings.failed_keep else { return Ok(()) };
+    pub async fn take_old(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
+        let Some(keep) = self.shared.settings.failed_keep else { return Ok(()) };
         let keep = i64::try_from(keep.as_secs()).unwrap_or(i64::MAX);
         let now = daemon::wall::now().as_second();
-        for failure in all(&self.records.failures, &[]).await? {
-            let volume = self.records.volume(&failure.key, None).await?;
+        for failure in all(&self.shared.records.failures, &[]).await? {
+            let volume = self.shared.records.volume(&failure.key, None).await?;
             if volume.is_none_or(|volume| volume.value.state() != State::Failed) {
-                let gone = self.records.failures.delete(&failure.key, Expect::Etag(failure.etag));
+                let gone =
+                    self.shared.records.failures.delete(&failure.key, Expect::Etag(failure.etag));
                 written(gone.await, ())?;
             }
         }
-        for volume in self.records.volumes_with(&[("state", State::Failed.name())]).await? {
-            let Some(noted) = got(self.records.failures.get(&volume.key).await)? else {
+        for volume in self.shared.records.volumes_with(&[("state", State::Failed.name())]).await? {
+            let Some(noted) = got(self.shared.records.failures.get(&volume.key).await)? else {
                 let failure = Failure { since: now };
-                let put = self.records.failures.put(&volume.key, Expect::Absent, &failure).await;
+                let put =
+                    self.shared.records.failures.put(&volume.key, Expect::Absent, &failure).await;
                 written(put.map(drop), ())?;
                 continue;
             };
             if now - noted.value.since < keep {
                 continue;
             }
-            match self.peers.vm(volume.value.vm_uuid()).await {
+            match self.shared.peers.vm(volume.value.vm_uuid()).await {
                 Ok(known) if is_lost(&known) => self.put_away(&volume, &noted, fence).await?,
                 Ok(_) => {}
                 Err(error) => {
@@ -59,7 +73,7 @@ impl Service {
     ) -> Result<(), Refused> {
         let mut batch = Batch::new();
         fence.into_iter().for_each(|fence| batch.require(fence));
-        let records = &self.records;
+        let records = &self.shared.records;
         records.remove(&mut batch, &volume.value, volume.etag.clone()).await?;
         records
             .archive
@@ -68,7 +82,7 @@ impl Service {
         let expect = Expect::Etag(noted.etag.clone());
         records.failures.delete_in(&mut batch, &noted.key, expect).map_err(of_storage)?;
         if written(records.store.commit(batch).await.map(drop), ())?.is_some() {
-            self.counts.add(Count::Archived);
+            self.shared.counts.add(Count::Archived);
             tracing::info!(volume = volume.key, "a failed volume went to the archive");
         }
         Ok(())

@@ -2,17 +2,24 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `POST /volumes`.
+//! `POST /volumes`: the record in state `creating`, then its storage VM. What makes the volume `ready` is that VM:
+//! [`Follower`](super::follow::Follower) sees it run, in `follow`, as `volumes_core::reduce` says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sdc_clients::Error;
 use serde_json::Value;
 use store::{Batch, Expect};
 use uuid::Uuid;
 
+use super::follow::Trouble;
+use super::packages::Packages;
 use super::references::by_age;
-use super::state::{Count, Service};
-use super::tickets::NoTicket;
+use super::state::{Count, Shared};
+use super::works::{NoTicket, Works};
 use crate::records::{Doing, of_storage};
+use volumes_core::facts::Known;
 use volumes_core::refused::{Refused, Step};
 use volumes_core::requests::Create;
 use volumes_core::storage_vm::{self, Version, Wanted, payload};
@@ -27,29 +34,73 @@ pub(super) fn refused(fault: NoTicket) -> Refused {
     }
 }
 
-impl Service {
+/// Creates volumes.
+#[derive(Debug)]
+pub struct Creates {
+    shared: Arc<Shared>,
+    works: Arc<Works>,
+    packages: Arc<Packages>,
+    has_images: AtomicBool,
+}
+
+impl Creates {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        works: &Arc<Works>,
+        packages: &Arc<Packages>,
+    ) -> Creates {
+        let (shared, works) = (Arc::clone(shared), Arc::clone(works));
+        Creates {
+            shared,
+            works,
+            packages: Arc::clone(packages),
+            has_images: AtomicBool::new(false),
+        }
+    }
+
+    /// Looks for the images of storage VMs, and has missing ones imported. Returns whether all are there.
+    pub async fn find_images(&self) -> bool {
+        let mut all = true;
+        for image in self.shared.settings.images.iter().rev() {
+            match self.shared.peers.image(image, &self.shared.settings.image_source).await {
+                Ok(is_there) => all &= is_there,
+                Err(error) => {
+                    tracing::warn!(%error, image, "an image of storage VMs is not there");
+                    all = false;
+                }
+            }
+        }
+        self.has_images.store(all, Ordering::Relaxed);
+        all
+    }
+
+    /// Returns true once all images are there.
+    pub fn has_images(&self) -> bool {
+        self.has_images.load(Ordering::Relaxed)
+    }
+
     /// Creates a volume; returns it as clients see it, in state creating, once VMAPI makes its storage VM.
     ///
     /// # Errors
     /// Why it is not created. Where VMAPI does not make the VM, the record stays, in state failed.
     pub async fn create(&self, asked: &Create) -> Result<Value, Refused> {
-        self.peers.require_networks(&asked.owner_uuid, &asked.networks).await?;
+        self.shared.peers.require_networks(&asked.owner_uuid, &asked.networks).await?;
         let uuid = asked.uuid.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         // Deployed clients see all nameless creations of an owner wait for each other.
         let ticket_name = asked.name.as_deref().unwrap_or("undefined");
-        let held = self.hold(Doing::Create, &uuid, &asked.owner_uuid, ticket_name).await;
+        let held = self.works.hold(Doing::Create, &uuid, &asked.owner_uuid, ticket_name).await;
         let held = held.map_err(refused)?;
         let outcome = self.create_held(asked, uuid).await;
         // Where the storage went away it is not known how far it came.
         let is_done = !matches!(outcome, Err(Refused::StorageAway));
-        self.let_go(held, is_done).await;
+        self.works.let_go(held, is_done).await;
         outcome
     }
 
     async fn create_held(&self, asked: &Create, uuid: String) -> Result<Value, Refused> {
         let owner = &asked.owner_uuid;
         if let Some(name) = &asked.name
-            && self.records.holder_of(owner, name).await?.is_some()
+            && self.shared.records.holder_of(owner, name).await?.is_some()
         {
             return Err(Refused::NameTaken(name.clone()));
         }
@@ -57,6 +108,7 @@ impl Service {
         let nameless = || uuid.replace('-', "") + &Uuid::new_v4().simple().to_string();
         let name = asked.name.clone().unwrap_or_else(nameless);
         let reserved = self
+            .shared
             .records
             .reservations_with(&[("volume_name", &name), ("owner_uuid", owner)])
             .await?;
@@ -81,7 +133,7 @@ impl Service {
     /// Chooses the package: the volume package that is asked for, else PAPI's of the size.
     async fn choose(&self, asked: &Create) -> Result<Chosen, Refused> {
         if let Some(package) = &asked.extra.package {
-            let package = self.package_for(package, Some(&asked.owner_uuid)).await?;
+            let package = self.packages.package_for(package, Some(&asked.owner_uuid)).await?;
             #[allow(clippy::cast_precision_loss)] // MiB
             let size = package.size as f64;
             if asked.size.is_some_and(|asked| asked != size) {
@@ -91,7 +143,7 @@ impl Service {
             let (compute_package, billing_id) = (package.compute_package_uuid, Some(package.uuid));
             return Ok(Chosen { size, compute_package, billing_id });
         }
-        let packages = self.peers.packages().await.map_err(|error| {
+        let packages = self.shared.peers.packages().await.map_err(|error| {
             tracing::warn!(%error, "no packages of volumes");
             Refused::Failed(Step::Packages)
         })?;
@@ -103,12 +155,13 @@ impl Service {
     async fn record(&self, volume: &Volume) -> Result<(), Refused> {
         let (owner, name) = (volume.owner_uuid(), volume.name());
         let mut batch = Batch::new();
-        self.records.claim(&mut batch, owner, name, volume.uuid()).await?;
-        self.records
+        self.shared.records.claim(&mut batch, owner, name, volume.uuid()).await?;
+        self.shared
+            .records
             .volumes
             .put_in(&mut batch, volume.uuid(), Expect::Absent, volume)
             .map_err(of_storage)?;
-        match self.records.store.commit(batch).await {
+        match self.shared.records.store.commit(batch).await {
             Ok(_) => Ok(()),
             Err(store::Error::EtagConflict { bucket, .. }) if bucket == "volapi_volumes" => {
                 Err(Refused::Failed(Step::Record))
@@ -125,7 +178,7 @@ impl Service {
         volume: Volume,
     ) -> Result<Value, Refused> {
         let mut volume = volume;
-        let [second, first] = &self.settings.images;
+        let [second, first] = &self.shared.settings.images;
         let wanted = |image_uuid| Wanted {
             volume_uuid: volume.uuid(),
             owner_uuid: &asked.owner_uuid,
@@ -138,18 +191,19 @@ impl Service {
             ip_address: asked.extra.ip_address,
         };
         let body = payload(volume.vm_uuid(), Version::Second, &wanted(second));
-        let mut made = self.peers.create_vm(&body).await;
+        let mut made = self.shared.peers.create_vm(&body).await;
         if made.as_ref().is_err_and(|error| storage_vm::wants_first_version(error.message())) {
             let vm = Uuid::new_v4().to_string();
             let body = payload(&vm, Version::First, &wanted(first));
             // The record has the VM's uuid before VMAPI hears of it.
-            let changed = self.records.change(volume.uuid(), |volume| volume.set_vm_uuid(&vm));
+            let changed =
+                self.shared.records.change(volume.uuid(), |volume| volume.set_vm_uuid(&vm));
             volume = changed.await?.ok_or_else(|| Refused::NoVolume(volume.uuid().to_owned()))?;
-            made = self.peers.create_vm(&body).await;
+            made = self.shared.peers.create_vm(&body).await;
         }
         match made {
             Ok(()) => {
-                self.counts.add(Count::Created);
+                self.shared.counts.add(Count::Created);
                 Ok(volume.shown())
             }
             Err(error) => Err(self.not_made(&volume, &error).await?),
@@ -158,14 +212,33 @@ impl Service {
 
     async fn not_made(&self, volume: &Volume, error: &Error) -> Result<Refused, Refused> {
         tracing::warn!(%error, volume = volume.uuid(), "VMAPI did not make the storage VM");
-        self.counts.add(Count::CreateFailed);
+        self.shared.counts.add(Count::CreateFailed);
         let fail = |volume: &mut Volume| {
             if volume.state() == State::Creating {
                 volume.set_state(State::Failed);
             }
         };
-        self.records.change(volume.uuid(), fail).await?;
+        self.shared.records.change(volume.uuid(), fail).await?;
         Ok(Refused::Failed(Step::StorageVm))
+    }
+
+    /// Ends a create that was cut off: a volume whose storage VM VMAPI never heard of will not become ready.
+    pub(super) async fn end(&self, uuid: &str) -> Result<(), Trouble> {
+        let Some(volume) = self.shared.records.volume(uuid, None).await? else { return Ok(()) };
+        if volume.value.state() != State::Creating {
+            return Ok(());
+        }
+        let vm = volume.value.vm_uuid().to_owned();
+        if self.shared.peers.vm(&vm).await? != Known::Gone {
+            return Ok(());
+        }
+        let fail = |volume: &mut Volume| {
+            if volume.state() == State::Creating && volume.vm_uuid() == vm {
+                volume.set_state(State::Failed);
+            }
+        };
+        self.shared.records.change(uuid, fail).await?;
+        Ok(())
     }
 }
 

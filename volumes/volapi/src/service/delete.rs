@@ -4,12 +4,15 @@
 
 //! `DELETE /volumes/:uuid`.
 
-use sdc_clients::Error;
-use store::{Batch, Expect};
+use std::sync::Arc;
 
+use sdc_clients::Error;
+use store::{Batch, Expect, Fence};
+
+use super::follow::Trouble;
 use super::references::by_age;
-use super::state::{Count, Service, users};
-use super::tickets::NoTicket;
+use super::state::{Count, Shared, users};
+use super::works::{NoTicket, Works};
 use crate::peers::{named, status_of};
 use crate::records::{Doing, Tries, written};
 use volumes_core::facts::{Known, VmState};
@@ -23,7 +26,18 @@ pub(super) fn passed_on(error: &Error) -> Refused {
     Refused::Peer { status: status_of(error), code, message: error.message().to_owned() }
 }
 
-impl Service {
+/// Deletes volumes.
+#[derive(Debug)]
+pub struct Deletes {
+    shared: Arc<Shared>,
+    works: Arc<Works>,
+}
+
+impl Deletes {
+    pub(super) fn new(shared: &Arc<Shared>, works: &Arc<Works>) -> Deletes {
+        Deletes { shared: Arc::clone(shared), works: Arc::clone(works) }
+    }
+
     /// Deletes a volume: at once where its storage VM is gone; else when VMAPI has destroyed that VM.
     ///
     /// # Errors
@@ -31,9 +45,10 @@ impl Service {
     /// VMAPI is asked again later.
     pub async fn delete(&self, asked: &One) -> Result<(), Refused> {
         let absent = || Refused::NoVolume(asked.uuid.clone());
-        let found = self.records.volume(&asked.uuid, asked.owner_uuid.as_deref()).await?;
+        let found = self.shared.records.volume(&asked.uuid, asked.owner_uuid.as_deref()).await?;
         let volume = found.ok_or_else(absent)?.value;
-        let held = self.hold(Doing::Delete, &asked.uuid, volume.owner_uuid(), volume.name()).await;
+        let held =
+            self.works.hold(Doing::Delete, &asked.uuid, volume.owner_uuid(), volume.name()).await;
         let held = held.map_err(|fault| match fault {
             NoTicket::Error(error) => Refused::DeleteTicket(named(&error)),
             NoTicket::Status(status) => Refused::DeleteTicketStatus(status),
@@ -46,41 +61,42 @@ impl Service {
             Err(Ended::Refused(refused)) => (refused != Refused::StorageAway, Err(refused)),
             Err(Ended::Open(refused)) => (false, Err(refused)),
         };
-        self.let_go(held, is_done).await;
+        self.works.let_go(held, is_done).await;
         outcome
     }
 
     async fn delete_held(&self, asked: &One) -> Result<(), Ended> {
-        let found = self.records.volume(&asked.uuid, None).await?;
+        let found = self.shared.records.volume(&asked.uuid, None).await?;
         let Some(found) = found else { return Ok(()) };
         if !asked.force {
             self.require_unused(&found.value).await?;
         }
-        let known = self.peers.vm(found.value.vm_uuid()).await;
+        let known = self.shared.peers.vm(found.value.vm_uuid()).await;
         let known = known.map_err(|error| Ended::Refused(passed_on(&error)))?;
         if is_gone(&known) {
             self.remove_now(&asked.uuid).await?;
-            self.counts.add(Count::Deleted);
+            self.shared.counts.add(Count::Deleted);
             return Ok(());
         }
-        let marked = self.records.change(&asked.uuid, |volume| volume.set_state(State::Deleting));
+        let marked =
+            self.shared.records.change(&asked.uuid, |volume| volume.set_state(State::Deleting));
         let Some(volume) = marked.await? else { return Ok(()) };
-        let told = self.peers.delete_vm(volume.vm_uuid()).await;
+        let told = self.shared.peers.delete_vm(volume.vm_uuid()).await;
         told.map_err(|error| Ended::Open(passed_on(&error)))?;
         if asked.force {
             self.release_all(&volume).await?;
         }
-        self.counts.add(Count::Deleted);
+        self.shared.counts.add(Count::Deleted);
         Ok(())
     }
 
     /// Refuses if a live VM uses the volume, or one has reserved it.
     pub(super) async fn require_unused(&self, volume: &Volume) -> Result<(), Ended> {
-        let live = self.peers.live_among(&users(volume)).await;
+        let live = self.shared.peers.live_among(&users(volume)).await;
         let mut vms = live.map_err(|error| Ended::Refused(passed_on(&error)))?;
         let of_it = [("volume_name", volume.name()), ("owner_uuid", volume.owner_uuid())];
         if volume.state().holds_name() {
-            let reserved = self.records.reservations_with(&of_it).await?;
+            let reserved = self.shared.records.reservations_with(&of_it).await?;
             for vm in by_age(reserved) {
                 if !vms.contains(&vm) {
                     vms.push(vm);
@@ -95,14 +111,14 @@ impl Service {
     }
 
     /// Removes the record of a volume and its reservations.
-    pub(super) async fn remove_now(&self, uuid: &str) -> Result<(), Refused> {
+    async fn remove_now(&self, uuid: &str) -> Result<(), Refused> {
         let mut tries = Tries::default();
         loop {
             tries.another()?;
-            let Some(found) = self.records.volume(uuid, None).await? else { return Ok(()) };
+            let Some(found) = self.shared.records.volume(uuid, None).await? else { return Ok(()) };
             let mut batch = Batch::new();
-            self.records.remove(&mut batch, &found.value, found.etag).await?;
-            let committed = self.records.store.commit(batch).await;
+            self.shared.records.remove(&mut batch, &found.value, found.etag).await?;
+            let committed = self.shared.records.store.commit(batch).await;
             if written(committed.map(drop), ())?.is_some() {
                 return self.release_all(&found.value).await;
             }
@@ -112,15 +128,48 @@ impl Service {
     /// Removes the reservations of a name that no volume has any more.
     async fn release_all(&self, volume: &Volume) -> Result<(), Refused> {
         let (owner, name) = (volume.owner_uuid(), volume.name());
-        if self.records.holder_of(owner, name).await?.is_some() {
+        if self.shared.records.holder_of(owner, name).await?.is_some() {
             return Ok(());
         }
         let all = [("volume_name", name), ("owner_uuid", owner)];
-        for reservation in self.records.reservations_with(&all).await? {
-            let gone = self.records.reservations.delete(&reservation.key, Expect::Anything).await;
+        for reservation in self.shared.records.reservations_with(&all).await? {
+            let gone =
+                self.shared.records.reservations.delete(&reservation.key, Expect::Anything).await;
             written(gone, ())?;
         }
         Ok(())
+    }
+
+    /// Goes on with a delete that was cut off, or that VMAPI did not agree to.
+    pub(super) async fn end(&self, uuid: &str, fence: Option<&Fence>) -> Result<(), Trouble> {
+        let Some(volume) = self.shared.records.volume(uuid, None).await? else { return Ok(()) };
+        if volume.value.state() != State::Deleting {
+            return Ok(());
+        }
+        let vm = volume.value.vm_uuid();
+        if is_gone(&self.shared.peers.vm(vm).await?) {
+            return Ok(self.remove_deleting(uuid, fence).await?);
+        }
+        Ok(self.shared.peers.delete_vm(vm).await?)
+    }
+
+    /// Removes the record of a volume, if it is in state deleting.
+    async fn remove_deleting(&self, uuid: &str, fence: Option<&Fence>) -> Result<(), Refused> {
+        let mut tries = Tries::default();
+        loop {
+            tries.another()?;
+            let Some(found) = self.shared.records.volume(uuid, None).await? else { return Ok(()) };
+            if found.value.state() != State::Deleting {
+                return Ok(());
+            }
+            let mut batch = Batch::new();
+            fence.into_iter().for_each(|fence| batch.require(fence));
+            self.shared.records.remove(&mut batch, &found.value, found.etag).await?;
+            let committed = self.shared.records.store.commit(batch).await;
+            if written(committed.map(drop), ())?.is_some() {
+                return Ok(());
+            }
+        }
     }
 }
 

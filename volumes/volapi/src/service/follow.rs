@@ -2,18 +2,21 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What follows from a VM's state. The records are read first, then the VM, then they are written as they
+//! What follows from a VM's state: here a volume whose storage VM runs becomes `ready`, and one whose storage VM is gone
+//! goes. The records are read first, then the VM, then they are written as they
 //! were read: what is written never rests on an older look at the VM than the records.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use sdc_clients::workflow::Job;
 use serde_json::{Map, Value};
 use store::{Batch, Expect, Fence, Versioned};
+use tokio::time::Instant;
 
-use super::state::{Count, Service};
+use super::state::{Count, Shared};
 use crate::records::{Tries, of_storage, written};
 use volumes_core::facts::{self, Known, VmState};
 use volumes_core::jobs::{Verdict, judge};
@@ -39,7 +42,42 @@ struct Concerned {
     reservations: Vec<Versioned<Reservation>>,
 }
 
-impl Service {
+/// Follows VMs: records become what their state says.
+#[derive(Debug)]
+pub struct Follower {
+    shared: Arc<Shared>,
+    /// Since when the storage VMs of ready volumes are stopped.
+    stopped: Mutex<BTreeMap<String, Instant>>,
+}
+
+impl Follower {
+    pub(super) fn new(shared: &Arc<Shared>) -> Follower {
+        Follower { shared: Arc::clone(shared), stopped: Mutex::default() }
+    }
+
+    /// Notes whether the storage VM of a ready volume is stopped; returns whether it has been for longer
+    /// than a reboot takes.
+    fn is_patience_over(&self, vm: &str, is_degraded: bool) -> bool {
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_degraded {
+            stopped.remove(vm);
+            return false;
+        }
+        let since = *stopped.entry(vm.to_owned()).or_insert_with(Instant::now);
+        since.elapsed() >= self.shared.settings.reboot_grace
+    }
+
+    /// Returns the stopped storage VMs of ready volumes.
+    pub fn degraded(&self) -> Vec<String> {
+        self.stopped_for().into_keys().collect()
+    }
+
+    /// Returns them with how long they have been so.
+    pub fn stopped_for(&self) -> BTreeMap<String, Duration> {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        stopped.iter().map(|(vm, since)| (vm.clone(), since.elapsed())).collect()
+    }
+
     /// Looks at a VM, and writes what follows. What is written requires the lease.
     ///
     /// # Errors
@@ -59,7 +97,7 @@ impl Service {
         fence: Option<&Fence>,
     ) -> Result<(), Trouble> {
         let of_it = [("volume_name", volume.name()), ("owner_uuid", volume.owner_uuid())];
-        for reservation in self.records.reservations_with(&of_it).await? {
+        for reservation in self.shared.records.reservations_with(&of_it).await? {
             self.look_with(&reservation.value.vm_uuid, None, None, fence).await?;
         }
         Ok(())
@@ -74,7 +112,7 @@ impl Service {
         jobs: Option<Verdict>,
         fence: Option<&Fence>,
     ) -> Result<Vec<Volume>, Trouble> {
-        self.counts.add(Count::Looks);
+        self.shared.counts.add(Count::Looks);
         let mut tries = Tries::default();
         loop {
             tries.another()?;
@@ -83,7 +121,7 @@ impl Service {
             let known = match known {
                 Some(known) => known,
                 None => {
-                    read = self.peers.vm(vm).await?;
+                    read = self.shared.peers.vm(vm).await?;
                     &read
                 }
             };
@@ -95,7 +133,7 @@ impl Service {
             let is_waiting =
                 volumes.iter().any(|volume| volume.vm_uuid() == vm && is_degraded(volume, known));
             let patience_over = self.is_patience_over(vm, is_waiting);
-            let judged = Judged { patience_over, jobs, follows_nics: self.settings.rfd26 };
+            let judged = Judged { patience_over, jobs, follows_nics: self.shared.settings.rfd26 };
             let changes = of_vm(vm, known, &volumes, &reservations, judged);
             if let Some(ready) = self.apply(&concerned, changes, fence).await? {
                 return Ok(ready);
@@ -105,9 +143,9 @@ impl Service {
 
     /// Reads the records that name the VM.
     async fn concerned(&self, vm: &str) -> Result<Concerned, Refused> {
-        let mut volumes = self.records.volumes_with(&[("refs", vm)]).await?;
-        volumes.extend(self.records.volumes_with(&[("vm_uuid", vm)]).await?);
-        let reservations = self.records.reservations_with(&[("vm_uuid", vm)]).await?;
+        let mut volumes = self.shared.records.volumes_with(&[("refs", vm)]).await?;
+        volumes.extend(self.shared.records.volumes_with(&[("vm_uuid", vm)]).await?);
+        let reservations = self.shared.records.reservations_with(&[("vm_uuid", vm)]).await?;
         Ok(Concerned { volumes, reservations })
     }
 
@@ -121,7 +159,7 @@ impl Service {
             concerned.volumes.iter().map(|volume| volume.key.clone()).collect();
         for name in fact.needs.iter().flatten() {
             let of_it = [("name", name.as_str()), ("owner_uuid", &fact.owner_uuid)];
-            let found = self.records.volumes_with(&of_it).await?;
+            let found = self.shared.records.volumes_with(&of_it).await?;
             concerned.volumes.extend(found.into_iter().filter(|it| seen.insert(it.key.clone())));
         }
         Ok(())
@@ -155,27 +193,29 @@ impl Service {
                         ready.push(volume.clone());
                     }
                     let expect = Expect::Etag(was.etag.clone());
-                    self.records
+                    self.shared
+                        .records
                         .volumes
                         .put_in(&mut batch, volume.uuid(), expect, &volume)
                         .map_err(of_storage)?;
                 }
                 Change::Remove(volume) => {
                     let Some(was) = was(volume.uuid()) else { continue };
-                    self.records.remove(&mut batch, &volume, was.etag.clone()).await?;
+                    self.shared.records.remove(&mut batch, &volume, was.etag.clone()).await?;
                 }
                 Change::Release(reservation) => {
                     let of_it = |it: &&Versioned<Reservation>| it.key == reservation.uuid;
                     let Some(was) = concerned.reservations.iter().find(of_it) else { continue };
                     let expect = Expect::Etag(was.etag.clone());
-                    self.records
+                    self.shared
+                        .records
                         .reservations
                         .delete_in(&mut batch, &was.key, expect)
                         .map_err(of_storage)?;
                 }
             }
         }
-        written(self.records.store.commit(batch).await.map(drop), ready)
+        written(self.shared.records.store.commit(batch).await.map(drop), ready)
     }
 
     /// Adds to the batch that a volume which comes back has its name again. Returns false if another one got
@@ -190,7 +230,7 @@ impl Service {
             return Ok(true);
         }
         let (owner, name, uuid) = (wanted.owner_uuid(), wanted.name(), wanted.uuid());
-        match self.records.claim(batch, owner, name, uuid).await {
+        match self.shared.records.claim(batch, owner, name, uuid).await {
             Err(Refused::NameTaken(name)) => {
                 tracing::warn!(uuid, name, "stays failed: another volume has its name");
                 Ok(false)
@@ -213,11 +253,11 @@ impl Service {
         let listed: BTreeMap<String, Known> =
             vms.iter().filter_map(|vm| Some((uuid(vm)?, facts::read(vm)))).collect();
         let (mut storage, mut users) = (BTreeSet::new(), BTreeSet::new());
-        for volume in self.records.volumes_with(&[]).await? {
+        for volume in self.shared.records.volumes_with(&[]).await? {
             storage.insert(volume.value.vm_uuid().to_owned());
             users.extend(volume.value.refs().into_iter().map(str::to_owned));
         }
-        for reservation in self.records.reservations_with(&[]).await? {
+        for reservation in self.shared.records.reservations_with(&[]).await? {
             users.insert(reservation.value.vm_uuid);
         }
         let needy = |known: &Known| matches!(known, Known::Vm(fact) if fact.needs.is_some());
@@ -226,7 +266,7 @@ impl Service {
             // A VM that is not listed is asked for: it may have come since.
             self.look_with(vm, listed.get(vm), None, fence).await?;
         }
-        self.counts.add(Count::Listings);
+        self.shared.counts.add(Count::Listings);
         Ok(())
     }
 
@@ -236,7 +276,7 @@ impl Service {
     /// If the storage does not answer. A job or a VM that cannot be asked about waits for the next pass.
     pub async fn check_jobs(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
         let mut verdicts: BTreeMap<String, Verdict> = BTreeMap::new();
-        for reservation in self.records.reservations_with(&[]).await? {
+        for reservation in self.shared.records.reservations_with(&[]).await? {
             let reservation = reservation.value;
             let verdict = match self.verdict(&reservation).await {
                 Ok(verdict) => verdict,
@@ -261,34 +301,11 @@ impl Service {
     }
 
     async fn verdict(&self, reservation: &Reservation) -> Result<Verdict, sdc_clients::Error> {
-        let job = self.peers.job(&reservation.job_uuid).await?;
+        let job = self.shared.peers.job(&reservation.job_uuid).await?;
         let made = job.as_ref().and_then(Job::ordered_at).map(Timestamp::as_millisecond);
         let made = made.unwrap_or(reservation.create_timestamp);
         let age = u64::try_from(daemon::wall::now().as_millisecond() - made).unwrap_or_default();
         let age = Duration::from_millis(age);
         Ok(judge(job.as_ref().map(|job| &*job.execution), age))
-    }
-}
-
-/// What a pass over work that was left finds of a volume.
-pub(super) async fn gone_now(
-    service: &Service,
-    uuid: &str,
-    fence: Option<&Fence>,
-) -> Result<(), Refused> {
-    let mut tries = Tries::default();
-    loop {
-        tries.another()?;
-        let Some(found) = service.records.volume(uuid, None).await? else { return Ok(()) };
-        if found.value.state() != State::Deleting {
-            return Ok(());
-        }
-        let mut batch = Batch::new();
-        fence.into_iter().for_each(|fence| batch.require(fence));
-        service.records.remove(&mut batch, &found.value, found.etag).await?;
-        let committed = service.records.store.commit(batch).await;
-        if written(committed.map(drop), ())?.is_some() {
-            return Ok(());
-        }
     }
 }

@@ -4,34 +4,41 @@
 
 //! What volapi does, over its records and the other services: the requests of clients, and what follows from
 //! the state of VMs.
+//!
+//! A create ([`Creates`]) writes the record in state `creating` and has VMAPI make the storage VM; [`Follower`] sees
+//! that VM run and makes the volume `ready`. What a process leaves that dies, `tidy` ends.
 
 mod tidy; // what a process left that died, and what did not succeed
 
-mod snapshots; // snapshots and roll-backs
+mod read; // lists and single volumes
 
-mod look; // what follows from a VM's state
+mod parts; // the service: its parts, each of which owns what only it changes
 
-mod archive; // what failed long ago
+mod snapshots; // snapshots, and the beginning of a roll-back
+
+mod rollbacks; // the steps of a roll-back
 
 mod networks; // a volume gets another network, or loses one
 
-mod tags; // a volume gets other tags
-
 mod create; // POST /volumes
 
-mod packages; // volume packages
+mod update; // POST /volumes/:uuid: names and tags
 
 mod delete; // DELETE /volumes/:uuid
 
-mod rename; // POST /volumes/:uuid
+mod packages; // volume packages
+
+mod archive; // what failed long ago
 
 mod references; // references and reservations
 
-mod read; // lists and single volumes
+mod follow; // what follows from a VM's state: here a volume becomes ready
 
-mod tickets; // one at a time for each owner and name
+mod works; // the work of this process; one at a time for each owner and name
 
 mod state; // what the parts share
 
-pub use look::Trouble;
-pub use state::{Count, Counts, Service, Settings};
+pub use create::Creates;
+pub use follow::{Follower, Trouble};
+pub use parts::Service;
+pub use state::{Count, Counts, Settings, Shared};

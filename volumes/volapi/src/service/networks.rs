@@ -5,13 +5,15 @@
 //! A volume gets another network, or loses one. VMAPI changes the NICs of its storage VM, which needs a restart
 //! to see them: the change is written down first, and a pass orders the restart once the NICs are there.
 
+use std::sync::Arc;
+
 use sdc_clients::Error;
 use serde_json::{Value, json};
 use store::{Expect, Fence, Versioned};
 
 use super::delete::passed_on;
-use super::look::Trouble;
-use super::state::{Count, Service, users};
+use super::follow::Trouble;
+use super::state::{Count, Shared, users};
 use crate::records::{NetworkChange, all, of_storage, written};
 use volumes_core::facts::{Known, Nic, Vm, VmState};
 use volumes_core::networks::{ChangeNetwork, Way, cut_off, is_last, is_on};
@@ -23,30 +25,40 @@ const ASKED: i64 = 600;
 /// VMAPI's job takes at most this long, in seconds, and so do the tries to order the restart.
 const DONE: i64 = 1800;
 
-impl Service {
+/// Changes the networks of volumes.
+#[derive(Debug)]
+pub struct NetworkChanges {
+    shared: Arc<Shared>,
+}
+
+impl NetworkChanges {
+    pub(super) fn new(shared: &Arc<Shared>) -> NetworkChanges {
+        NetworkChanges { shared: Arc::clone(shared) }
+    }
+
     /// Asks VMAPI to change the networks of a volume. Returns the volume as clients see it and, as
     /// `storage_vm_restarts`, whether its storage VM will restart: not where nothing is to be changed.
     ///
     /// # Errors
     /// Why they are not changed.
-    pub async fn change_network(&self, asked: &ChangeNetwork) -> Result<Value, Refused> {
+    pub async fn change(&self, asked: &ChangeNetwork) -> Result<Value, Refused> {
         let volume = self.ready_volume(asked).await?;
-        let mut change = self.begin_change(asked, &volume).await?;
+        let mut change = self.begin(asked, &volume).await?;
         // From here on no roll-back begins; one that began just before stops the storage VM.
         if let Err(refused) = self.ready_volume(asked).await {
-            self.end_change(&change).await?;
+            self.forget(&change).await?;
             return Err(refused);
         }
         let restarts = match self.ask_for_change(asked, &volume, &mut change).await {
             Ok(restarts) => restarts,
             Err(Ended::Open(refused)) => return Err(refused),
             Err(Ended::Refused(refused)) => {
-                self.end_change(&change).await?;
+                self.forget(&change).await?;
                 return Err(refused);
             }
         };
         if !restarts {
-            self.end_change(&change).await?;
+            self.forget(&change).await?;
         }
         let mut shown = volume.shown();
         shown["storage_vm_restarts"] = restarts.into();
@@ -54,7 +66,7 @@ impl Service {
     }
 
     async fn ready_volume(&self, asked: &ChangeNetwork) -> Result<Volume, Refused> {
-        let found = self.records.volume(&asked.uuid, asked.owner_uuid.as_deref()).await?;
+        let found = self.shared.records.volume(&asked.uuid, asked.owner_uuid.as_deref()).await?;
         let volume = found.ok_or_else(|| Refused::NoVolume(asked.uuid.clone()))?.value;
         if volume.state() == State::Ready {
             return Ok(volume);
@@ -63,8 +75,8 @@ impl Service {
     }
 
     /// Returns true while the networks of a volume are being changed.
-    pub(super) async fn is_network_changing(&self, volume: &str) -> Result<bool, Refused> {
-        match self.records.network_changes.get(volume).await {
+    pub(super) async fn is_changing(&self, volume: &str) -> Result<bool, Refused> {
+        match self.shared.records.network_changes.get(volume).await {
             Ok(_) => Ok(true),
             Err(store::Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(of_storage(error)),
@@ -72,7 +84,7 @@ impl Service {
     }
 
     /// Writes the change down: from here on no other begins.
-    async fn begin_change(
+    async fn begin(
         &self,
         asked: &ChangeNetwork,
         volume: &Volume,
@@ -86,7 +98,7 @@ impl Service {
             job_uuid: None,
         };
         let key = volume.uuid().to_owned();
-        match self.records.network_changes.put(&key, Expect::Absent, &change).await {
+        match self.shared.records.network_changes.put(&key, Expect::Absent, &change).await {
             Ok(etag) => Ok(Versioned { key, etag, value: change }),
             Err(store::Error::EtagConflict { .. }) => {
                 Err(Refused::NetworksChanging(volume.name().to_owned()))
@@ -95,14 +107,14 @@ impl Service {
         }
     }
 
-    async fn end_change(&self, change: &Versioned<NetworkChange>) -> Result<(), Refused> {
+    async fn forget(&self, change: &Versioned<NetworkChange>) -> Result<(), Refused> {
         let expect = Expect::Etag(change.etag.clone());
-        written(self.records.network_changes.delete(&change.key, expect).await, ()).map(drop)
+        written(self.shared.records.network_changes.delete(&change.key, expect).await, ()).map(drop)
     }
 
     async fn rewrite(&self, change: &mut Versioned<NetworkChange>) -> Result<(), Refused> {
         let expect = Expect::Etag(change.etag.clone());
-        let put = self.records.network_changes.put(&change.key, expect, &change.value).await;
+        let put = self.shared.records.network_changes.put(&change.key, expect, &change.value).await;
         change.etag = put.map_err(of_storage)?;
         Ok(())
     }
@@ -115,7 +127,8 @@ impl Service {
         change: &mut Versioned<NetworkChange>,
     ) -> Result<bool, Ended> {
         let (network, way) = (&asked.network_uuid, asked.way);
-        let known = self.peers.vm(volume.vm_uuid()).await.map_err(|error| passed_on(&error))?;
+        let known =
+            self.shared.peers.vm(volume.vm_uuid()).await.map_err(|error| passed_on(&error))?;
         let Known::Vm(vm) = known else {
             let (name, state) = (volume.name().to_owned(), volume.state());
             return Err(Refused::NotReady { name, state }.into());
@@ -126,7 +139,7 @@ impl Service {
         match way {
             Way::Attach => {
                 let one = [network.clone()];
-                self.peers.require_networks(volume.owner_uuid(), &one).await?;
+                self.shared.peers.require_networks(volume.owner_uuid(), &one).await?;
             }
             Way::Detach if is_last(&vm.nics, network) => {
                 return Err(Refused::LastNetwork(volume.name().to_owned()).into());
@@ -140,8 +153,8 @@ impl Service {
         self.rewrite(change).await?;
         let vm = volume.vm_uuid();
         let job = match way {
-            Way::Attach => self.peers.add_nic(vm, network).await,
-            Way::Detach => self.peers.remove_nics(vm, &macs).await,
+            Way::Attach => self.shared.peers.add_nic(vm, network).await,
+            Way::Detach => self.shared.peers.remove_nics(vm, &macs).await,
         };
         change.value.job_uuid = Some(job.map_err(Ended::of)?);
         // Where this is not written, the pass learns later whether the job failed.
@@ -158,7 +171,7 @@ impl Service {
         network: &str,
         nics: &[Nic],
     ) -> Result<(), Refused> {
-        let users = self.peers.networks_of(users(volume)).await;
+        let users = self.shared.peers.networks_of(users(volume)).await;
         let users = users.map_err(|error| passed_on(&error))?;
         let vms = cut_off(network, nics, &users);
         if vms.is_empty() {
@@ -171,8 +184,8 @@ impl Service {
     ///
     /// # Errors
     /// Those of the storage.
-    pub async fn network_changes(&self) -> Result<Value, Refused> {
-        let found = all(&self.records.network_changes, &[]).await?;
+    pub async fn shown(&self) -> Result<Value, Refused> {
+        let found = all(&self.shared.records.network_changes, &[]).await?;
         let since = |second| jiff::Timestamp::from_second(second).unwrap_or_default().to_string();
         let shown = found.into_iter().map(|it| {
             let (volume, change) = (it.key, it.value);
@@ -187,8 +200,8 @@ impl Service {
     ///
     /// # Errors
     /// If the storage does not answer. What another service does not answer for is left to the next pass.
-    pub async fn end_network_changes(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
-        for change in all(&self.records.network_changes, &[]).await? {
+    pub async fn end(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
+        for change in all(&self.shared.records.network_changes, &[]).await? {
             let age = daemon::wall::now().as_second() - change.value.began;
             let outcome = match self.outcome_of(&change.value, age).await {
                 Err(error) if age > DONE => {
@@ -203,22 +216,23 @@ impl Service {
             };
             match outcome {
                 Outcome::Open => continue,
-                Outcome::Done => self.counts.add(Count::NetworksChanged),
+                Outcome::Done => self.shared.counts.add(Count::NetworksChanged),
                 Outcome::Failed => {
                     let (network, vm) = (&change.value.network_uuid, &change.value.vm_uuid);
                     let volume = &change.key;
                     tracing::warn!(volume, network, vm, "a change of networks did not happen");
-                    self.counts.add(Count::NetworkChangesFailed);
+                    self.shared.counts.add(Count::NetworkChangesFailed);
                 }
             }
             let mut batch = store::Batch::new();
             fence.into_iter().for_each(|fence| batch.require(fence));
             let expect = Expect::Etag(change.etag);
-            self.records
+            self.shared
+                .records
                 .network_changes
                 .delete_in(&mut batch, &change.key, expect)
                 .map_err(of_storage)?;
-            written(self.records.store.commit(batch).await.map(drop), ())?;
+            written(self.shared.records.store.commit(batch).await.map(drop), ())?;
         }
         Ok(())
     }
@@ -229,7 +243,7 @@ impl Service {
         if !change.asked {
             return Ok(if age > ASKED { Outcome::Failed } else { Outcome::Open });
         }
-        let vm = match self.peers.vm(&change.vm_uuid).await? {
+        let vm = match self.shared.peers.vm(&change.vm_uuid).await? {
             Known::Gone => return Ok(Outcome::Failed),
             Known::Nothing => return Ok(if age > DONE { Outcome::Failed } else { Outcome::Open }),
             Known::Vm(vm) if is_ended(&vm) => return Ok(Outcome::Failed),
@@ -238,12 +252,12 @@ impl Service {
         if is_on(&vm.nics, &change.network_uuid) == (change.way == Way::Attach) {
             // One that is stopped sees its NICs when it is started.
             if vm.state != VmState::Stopped {
-                self.peers.reboot_vm(&change.vm_uuid).await?;
+                self.shared.peers.reboot_vm(&change.vm_uuid).await?;
             }
             return Ok(Outcome::Done);
         }
         let job = match &change.job_uuid {
-            Some(job) => self.peers.job(job).await?,
+            Some(job) => self.shared.peers.job(job).await?,
             None => None,
         };
         let has_failed = job.is_some_and(|job| job.is_over() && job.execution != "succeeded");

@@ -4,24 +4,36 @@
 
 //! Volume packages: listed, made, activated and deactivated.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use store::{Expect, Versioned};
 use uuid::Uuid;
 
 use super::delete::passed_on;
-use super::state::Service;
+use super::state::Shared;
 use crate::records::{Tries, all, got, of_storage, written};
 use volumes_core::package::{NewPackage, Package, Wanted};
 use volumes_core::refused::Refused;
 use volumes_core::volume::is_uuid;
 
-impl Service {
+/// Volume packages.
+#[derive(Debug)]
+pub struct Packages {
+    shared: Arc<Shared>,
+}
+
+impl Packages {
+    pub(super) fn new(shared: &Arc<Shared>) -> Packages {
+        Packages { shared: Arc::clone(shared) }
+    }
+
     /// Returns the packages that this user may use, the smallest first; without a user, all of them.
     ///
     /// # Errors
     /// Those of the storage.
-    pub async fn packages(&self, owner: Option<&str>) -> Result<Value, Refused> {
-        let found = all(&self.records.packages, &[]).await?;
+    pub async fn all(&self, owner: Option<&str>) -> Result<Value, Refused> {
+        let found = all(&self.shared.records.packages, &[]).await?;
         let mut found: Vec<Package> = found.into_iter().map(|it| it.value).collect();
         found.retain(|package| package.is_for(owner));
         found.sort_by(|a, b| (a.size, &a.name).cmp(&(b.size, &b.name)));
@@ -32,7 +44,7 @@ impl Service {
     ///
     /// # Errors
     /// If there is none for this user, and those of the storage.
-    pub async fn package(&self, asked: &Wanted) -> Result<Value, Refused> {
+    pub async fn one(&self, asked: &Wanted) -> Result<Value, Refused> {
         let found = self.package_for(&asked.package, asked.owner_uuid.as_deref()).await?;
         Ok(found.shown())
     }
@@ -42,9 +54,10 @@ impl Service {
     /// # Errors
     /// If its name is taken, if PAPI does not have the package of its storage VMs, or has it in another size,
     /// and those of PAPI and of the storage.
-    pub async fn add_package(&self, asked: &NewPackage) -> Result<Value, Refused> {
+    pub async fn add(&self, asked: &NewPackage) -> Result<Value, Refused> {
         let uuid = &asked.compute_package_uuid;
-        let found = self.peers.compute_package(uuid).await.map_err(|error| passed_on(&error))?;
+        let found =
+            self.shared.peers.compute_package(uuid).await.map_err(|error| passed_on(&error))?;
         let Some(found) = found else {
             return Err(Refused::parameter(format!("PAPI has no package {uuid}")));
         };
@@ -55,7 +68,7 @@ impl Service {
             return Err(Refused::parameter(what));
         }
         let made = asked.made(Uuid::new_v4().to_string(), daemon::wall::now().as_millisecond());
-        match self.records.packages.put(&made.name, Expect::Absent, &made).await {
+        match self.shared.records.packages.put(&made.name, Expect::Absent, &made).await {
             Ok(_) => Ok(made.shown()),
             Err(store::Error::EtagConflict { .. }) => Err(Refused::PackageTaken(made.name)),
             Err(error) => Err(of_storage(error)),
@@ -66,14 +79,15 @@ impl Service {
     ///
     /// # Errors
     /// If there is none, and those of the storage.
-    pub async fn set_package_active(&self, package: &str, active: bool) -> Result<Value, Refused> {
+    pub async fn set_active(&self, package: &str, active: bool) -> Result<Value, Refused> {
         let mut tries = Tries::default();
         loop {
             tries.another()?;
             let found = self.find_package(package).await?;
             let found = found.ok_or_else(|| Refused::NoPackage(package.to_owned()))?;
             let wanted = Package { active, ..found.value };
-            let put = self.records.packages.put(&found.key, Expect::Etag(found.etag), &wanted);
+            let put =
+                self.shared.records.packages.put(&found.key, Expect::Etag(found.etag), &wanted);
             if written(put.await.map(drop), ())?.is_some() {
                 return Ok(wanted.shown());
             }
@@ -93,8 +107,8 @@ impl Service {
 
     async fn find_package(&self, package: &str) -> Result<Option<Versioned<Package>>, Refused> {
         if is_uuid(package) {
-            return Ok(all(&self.records.packages, &[("uuid", package)]).await?.pop());
+            return Ok(all(&self.shared.records.packages, &[("uuid", package)]).await?.pop());
         }
-        got(self.records.packages.get(package).await)
+        got(self.shared.records.packages.get(package).await)
     }
 }

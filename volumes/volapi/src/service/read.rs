@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::create::sizes;
 use super::delete::passed_on;
-use super::state::{Service, users};
+use super::parts::Service;
 use volumes_core::list::Filter;
 use volumes_core::refused::Refused;
 use volumes_core::requests::One;
@@ -20,7 +20,7 @@ impl Service {
     /// # Errors
     /// Those of the storage.
     pub async fn list(&self, filter: &Filter) -> Result<Value, Refused> {
-        let found = self.records.volumes_with(&filter.conditions()).await?;
+        let found = self.shared.records.volumes_with(&filter.conditions()).await?;
         let admitted = found.into_iter().map(|it| it.value).filter(|volume| filter.admits(volume));
         Ok(admitted.map(Volume::into_shown).collect())
     }
@@ -30,18 +30,8 @@ impl Service {
     /// # Errors
     /// If there is no such volume of this owner, and those of the storage.
     pub async fn get(&self, asked: &One) -> Result<Value, Refused> {
-        let found = self.records.volume(&asked.uuid, asked.owner_uuid.as_deref()).await?;
+        let found = self.shared.records.volume(&asked.uuid, asked.owner_uuid.as_deref()).await?;
         found.map(|it| it.value.shown()).ok_or_else(|| Refused::NoVolume(asked.uuid.clone()))
-    }
-
-    /// Returns the VMs that use a volume.
-    ///
-    /// # Errors
-    /// If there is no such volume, and those of the storage.
-    pub async fn references(&self, uuid: &str) -> Result<Value, Refused> {
-        let found = self.records.volume(uuid, None).await?;
-        let found = found.ok_or_else(|| Refused::NoVolume(uuid.to_owned()))?;
-        Ok(users(&found.value).into())
     }
 
     /// Returns the sizes that there are.
@@ -49,7 +39,7 @@ impl Service {
     /// # Errors
     /// PAPI's refusal.
     pub async fn sizes(&self) -> Result<Value, Refused> {
-        let packages = self.peers.packages().await.map_err(|error| passed_on(&error))?;
+        let packages = self.shared.peers.packages().await.map_err(|error| passed_on(&error))?;
         let size = |size: f64| json!({"size": vm_model::js::number(size), "type": TYPE});
         Ok(sizes(&packages).into_iter().map(size).collect())
     }

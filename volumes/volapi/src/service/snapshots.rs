@@ -1,40 +1,67 @@
 // This Source Code Form is subject to the terms of the Mozilla Public
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
 //! Snapshots of volumes (RFD 26 §Snapshots). A request writes down what is to be, together with the work that it makes;
 //! then it is done as far as it can be done at once. What is left, and what a process leaves that dies, a later pass
 //! ends: nothing here is done but because the record says that it is due.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use store::{Batch, Expect};
-use tokio::time::Instant;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::delete::{Ended, is_gone, passed_on};
-use super::look::Trouble;
-use super::state::{Busy, Count, Service};
+use super::delete::{Deletes, Ended, is_gone, passed_on};
+use super::follow::Trouble;
+use super::networks::NetworkChanges;
+use super::rollbacks::Rollbacks;
+use super::state::{Count, Shared};
+use super::works::{Busy, Works};
 use crate::peers::{Place, is_refusal};
 use crate::records::{Doing, Tries, Work, of_storage, written};
-use volumes_core::facts::{Known, Vm, VmState};
+use volumes_core::facts::Known;
 use volumes_core::refused::Refused;
-use volumes_core::snapshot::{Rollback, Snapshot, Stage};
-use volumes_core::snapshots::{self as rules, Asked, Due, RollBack, Step, Which};
-use volumes_core::volume::{State, Volume};
+use volumes_core::snapshot::{Snapshot, Stage};
+use volumes_core::snapshots::{self as rules, Asked, Due, RollBack, Which};
+use volumes_core::volume::Volume;
 
 /// Another instance takes over what was not done in this time, in seconds.
 const LIFE: i64 = 120;
-/// VMAPI is asked once in this time to stop or to start a storage VM.
-const AGAIN: Duration = Duration::from_secs(180);
 
-impl Service {
+/// Makes, lists and deletes snapshots, and begins roll-backs.
+#[derive(Debug)]
+pub struct Snapshots {
+    shared: Arc<Shared>,
+    works: Arc<Works>,
+    deletes: Arc<Deletes>,
+    networks: Arc<NetworkChanges>,
+    rollbacks: Rollbacks,
+    /// Wakes the pass over what is left.
+    hurry: Notify,
+}
+
+impl Snapshots {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        works: &Arc<Works>,
+        deletes: &Arc<Deletes>,
+        networks: &Arc<NetworkChanges>,
+        rollbacks: Rollbacks,
+    ) -> Snapshots {
+        let (shared, works) = (Arc::clone(shared), Arc::clone(works));
+        let (deletes, networks) = (Arc::clone(deletes), Arc::clone(networks));
+        Snapshots { shared, works, deletes, networks, rollbacks, hurry: Notify::new() }
+    }
+
     /// Makes a snapshot; returns the volume with it: created, failed, or in state creating where the node did not
     /// answer yet.
     ///
     /// # Errors
     /// Why it is not begun.
-    pub async fn create_snapshot(&self, asked: &Asked) -> Result<Value, Refused> {
+    pub async fn create(&self, asked: &Asked) -> Result<Value, Refused> {
         let uuid = Uuid::new_v4().to_string();
         let new = Snapshot {
             name: asked.name.clone().unwrap_or_else(|| uuid.clone()),
@@ -43,7 +70,7 @@ impl Service {
             state: Stage::Creating,
             reason: None,
         };
-        let most = self.settings.max_snapshots;
+        let most = self.shared.settings.max_snapshots;
         let add = |volume: &mut Volume| rules::begin_create(volume, new.clone(), most);
         let busy = self.begin(&asked.uuid, asked.owner_uuid.as_deref(), add).await?;
         self.carry(busy, &asked.uuid).await;
@@ -54,7 +81,7 @@ impl Service {
     ///
     /// # Errors
     /// If there is no such volume of this owner, and those of the storage.
-    pub async fn snapshots(&self, asked: &Asked) -> Result<Value, Refused> {
+    pub async fn all(&self, asked: &Asked) -> Result<Value, Refused> {
         let volume = self.volume_of(&asked.uuid, asked.owner_uuid.as_deref()).await?;
         let is_asked = |it: &&Snapshot| asked.name.as_ref().is_none_or(|name| *name == it.name);
         Ok(volume.snapshots().iter().filter(is_asked).map(Snapshot::shown).collect())
@@ -64,7 +91,7 @@ impl Service {
     ///
     /// # Errors
     /// If there is no such volume of this owner or no such snapshot, and those of the storage.
-    pub async fn snapshot(&self, (asked, which): &(Asked, Which)) -> Result<Value, Refused> {
+    pub async fn one(&self, (asked, which): &(Asked, Which)) -> Result<Value, Refused> {
         let volume = self.volume_of(&asked.uuid, asked.owner_uuid.as_deref()).await?;
         Ok(which.of(&volume)?.shown())
     }
@@ -74,7 +101,7 @@ impl Service {
     ///
     /// # Errors
     /// Why it is not begun.
-    pub async fn delete_snapshot(&self, (asked, which): &(Asked, Which)) -> Result<Value, Refused> {
+    pub async fn delete(&self, (asked, which): &(Asked, Which)) -> Result<Value, Refused> {
         let mark = |volume: &mut Volume| rules::begin_delete(volume, which);
         let busy = self.begin(&asked.uuid, asked.owner_uuid.as_deref(), mark).await?;
         let answer = json!({"job_uuid": busy.key(), "volume_uuid": asked.uuid});
@@ -91,11 +118,11 @@ impl Service {
         let volume = self.volume_of(&asked.uuid, owner).await?;
         let snapshot = asked.to.of(&volume)?;
         rules::begin_rollback(&mut volume.clone(), &asked.to)?;
-        if self.is_network_changing(&asked.uuid).await? {
+        if self.networks.is_changing(&asked.uuid).await? {
             return Err(Refused::NetworksChanging(volume.name().to_owned()));
         }
         if !asked.force {
-            self.require_unused(&volume).await.map_err(Ended::refused)?;
+            self.deletes.require_unused(&volume).await.map_err(Ended::refused)?;
         }
         self.require_on_node(&volume, &snapshot).await?;
         let mark = |volume: &mut Volume| rules::begin_rollback(volume, &asked.to);
@@ -110,13 +137,14 @@ impl Service {
     }
 
     async fn volume_of(&self, uuid: &str, owner: Option<&str>) -> Result<Volume, Refused> {
-        let found = self.records.volume(uuid, owner).await?;
+        let found = self.shared.records.volume(uuid, owner).await?;
         Ok(found.ok_or_else(|| Refused::NoVolume(uuid.to_owned()))?.value)
     }
 
     /// Refuses if the node cannot be asked, or does not have the snapshot: a storage VM is not stopped in vain.
     async fn require_on_node(&self, volume: &Volume, snapshot: &Snapshot) -> Result<(), Refused> {
-        let known = self.peers.vm(volume.vm_uuid()).await.map_err(|error| passed_on(&error))?;
+        let known =
+            self.shared.peers.vm(volume.vm_uuid()).await.map_err(|error| passed_on(&error))?;
         let node = match &known {
             Known::Vm(vm) => vm.server_uuid.as_deref(),
             Known::Gone | Known::Nothing => None,
@@ -125,7 +153,7 @@ impl Service {
             let why = "VMAPI does not say on which node the storage VM is";
             return Err(Refused::NotRolledBack(why.to_owned()));
         };
-        let found = self.peers.snapshots(at).await.map_err(|error| Refused::Peer {
+        let found = self.shared.peers.snapshots(at).await.map_err(|error| Refused::Peer {
             status: 503,
             code: Some("ServiceUnavailable".to_owned()),
             message: format!("the node of the storage VM: {}", error.message()),
@@ -143,9 +171,9 @@ impl Service {
         owner: Option<&str>,
         change: impl Fn(&mut Volume) -> Result<(), Refused>,
     ) -> Result<Busy<'_>, Refused> {
-        let busy = self.busy_with_new();
+        let busy = self.works.busy_with_new();
         let work = Work {
-            instance: self.settings.instance.clone(),
+            instance: self.shared.settings.instance.clone(),
             ticket_id: String::new(),
             expires_at: daemon::wall::now().as_second() + LIFE,
             doing: Doing::Snapshots,
@@ -154,18 +182,23 @@ impl Service {
         let mut tries = Tries::default();
         loop {
             tries.another()?;
-            let found = self.records.volume(uuid, owner).await?;
+            let found = self.shared.records.volume(uuid, owner).await?;
             let found = found.ok_or_else(|| Refused::NoVolume(uuid.to_owned()))?;
             let mut volume = found.value;
             change(&mut volume)?;
             let mut batch = Batch::new();
             let expect = Expect::Etag(found.etag);
-            self.records.volumes.put_in(&mut batch, uuid, expect, &volume).map_err(of_storage)?;
-            self.records
+            self.shared
+                .records
+                .volumes
+                .put_in(&mut batch, uuid, expect, &volume)
+                .map_err(of_storage)?;
+            self.shared
+                .records
                 .work
                 .put_in(&mut batch, busy.key(), Expect::Absent, &work)
                 .map_err(of_storage)?;
-            let committed = self.records.store.commit(batch).await;
+            let committed = self.shared.records.store.commit(batch).await;
             if written(committed.map(drop), ())?.is_some() {
                 return Ok(busy);
             }
@@ -175,7 +208,7 @@ impl Service {
     /// Does what can be done at once; the rest is left to a later pass, which is woken.
     async fn carry(&self, busy: Busy<'_>, volume: &str) {
         match self.settle(volume).await {
-            Ok(true) => self.forget(busy.key()).await,
+            Ok(true) => self.works.forget(busy.key()).await,
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, volume, "its snapshots are left to a later pass"),
         }
@@ -191,10 +224,10 @@ impl Service {
         let mut tries = Tries::default();
         loop {
             tries.another()?;
-            let found = self.records.volume(uuid, None).await?;
+            let found = self.shared.records.volume(uuid, None).await?;
             let due = found.as_ref().and_then(|found| rules::due(&found.value));
             let (Some(found), Some(due)) = (found, due) else {
-                self.asked().remove(uuid);
+                self.rollbacks.is_done(uuid);
                 return Ok(true);
             };
             if !self.act(&found.value, &due).await? {
@@ -209,9 +242,9 @@ impl Service {
         if *due == Due::Wait {
             return Ok(false);
         }
-        let known = self.peers.vm(volume.vm_uuid()).await?;
+        let known = self.shared.peers.vm(volume.vm_uuid()).await?;
         if is_gone(&known) {
-            self.records.change(uuid, |volume| rules::vm_is_gone(volume, due)).await?;
+            self.shared.records.change(uuid, |volume| rules::vm_is_gone(volume, due)).await?;
             return Ok(true);
         }
         let Known::Vm(vm) = known else { return Ok(false) };
@@ -221,14 +254,16 @@ impl Service {
         match due {
             Due::Make(snapshot) => self.make(uuid, at, snapshot).await?,
             Due::Destroy(snapshot) => {
-                self.peers.destroy_snapshot(at, &snapshot.uuid).await?;
+                self.shared.peers.destroy_snapshot(at, &snapshot.uuid).await?;
                 let done = |volume: &mut Volume| rules::destroyed(volume, &snapshot.uuid);
-                self.records.change(uuid, done).await?;
+                self.shared.records.change(uuid, done).await?;
             }
-            Due::RollBack(rollback) => return self.go_on(volume, at, rollback, &vm).await,
+            Due::RollBack(rollback) => {
+                return self.rollbacks.go_on(volume, at, rollback, &vm).await;
+            }
             Due::Reconcile => {
-                let left = self.peers.snapshots(at).await?;
-                self.records.change(uuid, |volume| rules::reconciled(volume, &left)).await?;
+                let left = self.shared.peers.snapshots(at).await?;
+                self.shared.records.change(uuid, |volume| rules::reconciled(volume, &left)).await?;
             }
             Due::Wait => return Ok(false),
         }
@@ -236,118 +271,28 @@ impl Service {
     }
 
     async fn make(&self, volume: &str, at: Place, snapshot: &Snapshot) -> Result<(), Trouble> {
-        match self.peers.make_snapshot(at, &snapshot.uuid).await {
+        match self.shared.peers.make_snapshot(at, &snapshot.uuid).await {
             Ok(()) => {
                 let done = |volume: &mut Volume| rules::made(volume, &snapshot.uuid);
-                self.records.change(volume, done).await?;
-                self.counts.add(Count::SnapshotsMade);
+                self.shared.records.change(volume, done).await?;
+                self.shared.counts.add(Count::SnapshotsMade);
             }
             Err(error) if is_refusal(&error) => {
                 tracing::warn!(%error, volume, "a snapshot cannot be made");
                 let why = error.message();
                 let done = |volume: &mut Volume| rules::failed(volume, &snapshot.uuid, why);
-                self.records.change(volume, done).await?;
-                self.counts.add(Count::SnapshotsFailed);
+                self.shared.records.change(volume, done).await?;
+                self.shared.counts.add(Count::SnapshotsFailed);
             }
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    /// The next step of a roll-back.
-    async fn go_on(
-        &self,
-        volume: &Volume,
-        at: Place,
-        rollback: &Rollback,
-        vm: &Vm,
-    ) -> Result<bool, Trouble> {
-        let (uuid, to) = (volume.uuid(), &*rollback.snapshot);
-        match rules::step(rollback, vm.state) {
-            Step::Wait => return Ok(false),
-            // One that began in the same moment ends with a restart of the storage VM.
-            Step::Stop if self.is_network_changing(uuid).await? => return Ok(false),
-            Step::Stop => return self.stop(volume, to).await,
-            Step::Start => {
-                if self.may_ask(uuid, true) {
-                    self.peers.start_vm(volume.vm_uuid()).await.inspect_err(|_| {
-                        self.asked().remove(uuid);
-                    })?;
-                }
-                return Ok(false);
-            }
-            Step::RollBack => match self.peers.roll_back(at, to).await {
-                Ok(left) => {
-                    let done = |volume: &mut Volume| rules::rolled_back(volume, to, &left);
-                    self.records.change(uuid, done).await?;
-                    self.counts.add(Count::RolledBack);
-                }
-                Err(error) if is_refusal(&error) => self.give_up(uuid, to, &error).await?,
-                Err(error) => return Err(error.into()),
-            },
-            Step::Ready => {
-                let changed = self.records.change(uuid, |volume| rules::ready(volume, to)).await?;
-                if let Some(volume) = changed.filter(|volume| volume.state() == State::Ready) {
-                    self.use_reserved(&volume, None).await?;
-                }
-            }
-            Step::Fail => drop(self.records.change(uuid, rules::lost).await?),
-        }
-        Ok(true)
-    }
-
-    /// Has the storage VM stopped. If VMAPI refuses and it runs on, the roll-back is given up.
-    async fn stop(&self, volume: &Volume, to: &str) -> Result<bool, Trouble> {
-        let (uuid, vm) = (volume.uuid(), volume.vm_uuid());
-        if !self.may_ask(uuid, false) {
-            return Ok(false);
-        }
-        match self.peers.stop_vm(vm).await {
-            Ok(()) => Ok(false),
-            Err(error) if is_refusal(&error) => {
-                let runs =
-                    |known: &Known| matches!(known, Known::Vm(vm) if vm.state == VmState::Running);
-                if runs(&self.peers.vm(vm).await?) {
-                    self.give_up(uuid, to, &error).await?;
-                }
-                Ok(true)
-            }
-            Err(error) => {
-                self.asked().remove(uuid);
-                Err(error.into())
-            }
-        }
-    }
-
-    async fn give_up(
-        &self,
-        volume: &str,
-        to: &str,
-        error: &sdc_clients::Error,
-    ) -> Result<(), Trouble> {
-        tracing::warn!(%error, volume, "a roll-back is given up");
-        let why = error.message();
-        self.records.change(volume, |volume| rules::gave_up(volume, to, why)).await?;
-        Ok(())
-    }
-
-    /// Returns true, once in a while, if VMAPI is to be asked to stop or to start the storage VM.
-    fn may_ask(&self, volume: &str, start: bool) -> bool {
-        let mut asked = self.asked();
-        let is_recent = |(what, at): &(bool, Instant)| *what == start && at.elapsed() < AGAIN;
-        if asked.get(volume).is_some_and(is_recent) {
-            return false;
-        }
-        asked.insert(volume.to_owned(), (start, Instant::now()));
-        true
-    }
-
     /// Waits until what is left is worth another look: a moment while storage VMs are being stopped or started, else
     /// until more is left, at most `longest`.
     pub async fn until_due(&self, longest: Duration) {
-        // Another instance may have ended what was asked for here.
-        self.asked().retain(|_, (_, at)| at.elapsed() < AGAIN);
-        let pause = if self.asked().is_empty() { longest } else { Duration::from_secs(1) };
+        let pause = if self.rollbacks.is_waiting() { Duration::from_secs(1) } else { longest };
         // Both arms are cancel-safe.
         tokio::select! {
             () = tokio::time::sleep(pause) => {}

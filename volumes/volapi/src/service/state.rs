@@ -4,14 +4,8 @@
 
 //! What the parts of the service share.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-use tokio::sync::Notify;
-use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::peers::Peers;
 use crate::records::Records;
@@ -91,134 +85,23 @@ impl Counts {
     }
 }
 
-/// The service.
+/// What every part of the service has.
 #[derive(Debug)]
-pub struct Service {
-    /// Its records.
+pub struct Shared {
+    /// The records.
     pub records: Records,
-    /// The services that it asks.
+    /// The services that are asked.
     pub peers: Peers,
     /// What an operator may set.
     pub settings: Settings,
-    /// What it counted.
+    /// What was counted.
     pub counts: Counts,
-    has_images: AtomicBool,
-    /// The keys of the work that this process does now.
-    doing: Mutex<BTreeSet<String>>,
-    /// The volumes that are being rolled back: whether VMAPI was asked to start the storage VM, not to stop it, and
-    /// when.
-    asked: Mutex<BTreeMap<String, (bool, Instant)>>,
-    /// Wakes the pass over what is left.
-    pub(super) hurry: Notify,
-    /// Since when the storage VMs of ready volumes are stopped.
-    stopped: Mutex<BTreeMap<String, Instant>>,
 }
 
-impl Service {
-    /// A service over these records.
-    pub fn new(records: Records, peers: Peers, settings: Settings) -> Service {
-        Service {
-            records,
-            peers,
-            settings,
-            counts: Counts::default(),
-            has_images: AtomicBool::new(false),
-            doing: Mutex::default(),
-            asked: Mutex::default(),
-            hurry: Notify::new(),
-            stopped: Mutex::default(),
-        }
-    }
-
-    /// Looks for the images of storage VMs, and has missing ones imported. Returns whether all are there.
-    pub async fn find_images(&self) -> bool {
-        let mut all = true;
-        for image in self.settings.images.iter().rev() {
-            match self.peers.image(image, &self.settings.image_source).await {
-                Ok(is_there) => all &= is_there,
-                Err(error) => {
-                    tracing::warn!(%error, image, "an image of storage VMs is not there");
-                    all = false;
-                }
-            }
-        }
-        self.has_images.store(all, Ordering::Relaxed);
-        all
-    }
-
-    /// Returns true once all images are there.
-    pub fn has_images(&self) -> bool {
-        self.has_images.load(Ordering::Relaxed)
-    }
-
+impl Shared {
     /// Returns true if the storage answers.
     pub async fn is_healthy(&self) -> bool {
         !self.records.volumes.get("ping").await.is_err_and(|error| error.is_away())
-    }
-
-    /// The keys of the work that this process does now.
-    pub(super) fn doing(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.doing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Marks new work as done by this process now.
-    pub(super) fn busy_with_new(&self) -> Busy<'_> {
-        let key = Uuid::new_v4().to_string();
-        self.doing().insert(key.clone());
-        Busy { service: self, key }
-    }
-
-    /// Marks work as done by this process now; none if it is already.
-    pub(super) fn busy_with(&self, key: &str) -> Option<Busy<'_>> {
-        let is_new = self.doing().insert(key.to_owned());
-        is_new.then(|| Busy { service: self, key: key.to_owned() })
-    }
-
-    pub(super) fn asked(&self) -> MutexGuard<'_, BTreeMap<String, (bool, Instant)>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes whether the storage VM of a ready volume is stopped; returns whether it has been for longer
-    /// than a reboot takes.
-    pub(super) fn is_patience_over(&self, vm: &str, is_degraded: bool) -> bool {
-        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_degraded {
-            stopped.remove(vm);
-            return false;
-        }
-        let since = *stopped.entry(vm.to_owned()).or_insert_with(Instant::now);
-        since.elapsed() >= self.settings.reboot_grace
-    }
-
-    /// Returns the stopped storage VMs of ready volumes.
-    pub fn degraded(&self) -> Vec<String> {
-        self.stopped_for().into_keys().collect()
-    }
-
-    /// Returns them with how long they have been so.
-    pub fn stopped_for(&self) -> BTreeMap<String, Duration> {
-        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        stopped.iter().map(|(vm, since)| (vm.clone(), since.elapsed())).collect()
-    }
-}
-
-/// Work that this process does now, until this is dropped.
-#[derive(Debug)]
-pub(super) struct Busy<'a> {
-    service: &'a Service,
-    key: String,
-}
-
-impl Busy<'_> {
-    /// The key of the work.
-    pub(super) fn key(&self) -> &str {
-        &self.key
-    }
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.service.doing().remove(&self.key);
     }
 }
 

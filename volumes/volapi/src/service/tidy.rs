@@ -7,12 +7,10 @@
 
 use store::{Expect, Fence};
 
-use super::delete::is_gone;
-use super::look::{Trouble, gone_now};
-use super::state::{Count, Service};
+use super::follow::Trouble;
+use super::parts::Service;
+use super::state::Count;
 use crate::records::{Doing, Work, written};
-use volumes_core::facts::Known;
-use volumes_core::volume::State;
 
 /// A request is answered or given up within this time, in seconds.
 const LATEST: i64 = 60;
@@ -24,22 +22,25 @@ impl Service {
     /// # Errors
     /// If the storage does not answer.
     pub async fn tidy(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
-        for left in self.records.all_work().await? {
-            let is_own = left.value.instance == self.settings.instance;
+        for left in self.shared.records.all_work().await? {
+            let is_own = left.value.instance == self.shared.settings.instance;
             let is_over =
                 fence.is_some() && left.value.expires_at < daemon::wall::now().as_second();
             if !(is_own || is_over) {
                 continue;
             }
-            let Some(_busy) = self.busy_with(&left.key) else { continue };
+            let Some(_busy) = self.works.busy_with(&left.key) else { continue };
             match self.end(&left.value, fence).await {
                 Ok(false) => {}
                 Ok(true) => {
-                    written(self.records.work.delete(&left.key, Expect::Etag(left.etag)).await, ())
-                        .map_err(Trouble::Storage)?;
+                    written(
+                        self.shared.records.work.delete(&left.key, Expect::Etag(left.etag)).await,
+                        (),
+                    )
+                    .map_err(Trouble::Storage)?;
                     // Snapshots and roll-backs go on here as a matter of course.
                     if left.value.doing != Doing::Snapshots {
-                        self.counts.add(Count::Recovered);
+                        self.shared.counts.add(Count::Recovered);
                         let (volume, doing) = (&left.value.volume, left.value.doing);
                         tracing::info!(volume, ?doing, "ended what another run had left");
                     }
@@ -54,55 +55,24 @@ impl Service {
     }
 
     fn is_young(&self, work: &Work) -> bool {
-        let life = i64::try_from(self.settings.ticket_life.as_secs()).unwrap_or_default();
+        let life = i64::try_from(self.shared.settings.ticket_life.as_secs()).unwrap_or_default();
         daemon::wall::now().as_second() < work.expires_at - life + LATEST
     }
 
     /// Ends it; returns whether it is over.
     async fn end(&self, work: &Work, fence: Option<&Fence>) -> Result<bool, Trouble> {
         match work.doing {
-            Doing::Snapshots => return self.settle(&work.volume).await,
-            Doing::Create => self.end_create(&work.volume).await?,
-            Doing::Delete => self.end_delete(&work.volume, fence).await?,
+            Doing::Snapshots => return self.snapshots.settle(&work.volume).await,
+            Doing::Create => self.creates.end(&work.volume).await?,
+            Doing::Delete => self.deletes.end(&work.volume, fence).await?,
             // One write did it, or none.
             Doing::Rename => {}
         }
-        let tickets = self.peers.tickets_of(&work.ticket_id, work.expires_at).await?;
+        let tickets = self.shared.peers.tickets_of(&work.ticket_id, work.expires_at).await?;
         for ticket in &tickets {
-            self.peers.release_ticket(ticket).await?;
+            self.shared.peers.release_ticket(ticket).await?;
         }
         // Its ticket may yet come: the request for it was sent shortly before the process died.
         Ok(!tickets.is_empty() || !self.is_young(work))
-    }
-
-    /// A volume whose storage VM VMAPI never heard of will not become ready.
-    async fn end_create(&self, uuid: &str) -> Result<(), Trouble> {
-        let Some(volume) = self.records.volume(uuid, None).await? else { return Ok(()) };
-        if volume.value.state() != State::Creating {
-            return Ok(());
-        }
-        let vm = volume.value.vm_uuid().to_owned();
-        if self.peers.vm(&vm).await? != Known::Gone {
-            return Ok(());
-        }
-        let fail = |volume: &mut volumes_core::volume::Volume| {
-            if volume.state() == State::Creating && volume.vm_uuid() == vm {
-                volume.set_state(State::Failed);
-            }
-        };
-        self.records.change(uuid, fail).await?;
-        Ok(())
-    }
-
-    async fn end_delete(&self, uuid: &str, fence: Option<&Fence>) -> Result<(), Trouble> {
-        let Some(volume) = self.records.volume(uuid, None).await? else { return Ok(()) };
-        if volume.value.state() != State::Deleting {
-            return Ok(());
-        }
-        let vm = volume.value.vm_uuid();
-        if is_gone(&self.peers.vm(vm).await?) {
-            return Ok(gone_now(self, uuid, fence).await?);
-        }
-        Ok(self.peers.delete_vm(vm).await?)
     }
 }

@@ -2,15 +2,18 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One at a time for each owner and name: tickets of CNAPI's waitlist, as the deployed service takes them.
-//! Work is written down before its ticket is asked for, so that a ticket is given back also where the process
-//! dies in between.
+//! The work that this process does now, and one at a time for each owner and name: tickets of CNAPI's waitlist, as the
+//! deployed service takes them. Work is written down before its ticket is asked for, so that a ticket is given back
+//! also where the process dies in between.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sdc_clients::Error;
 use store::Expect;
 use uuid::Uuid;
 
-use super::state::Service;
+use super::state::Shared;
 use crate::records::{Doing, Work, of_storage};
 use volumes_core::refused::Refused;
 
@@ -32,7 +35,56 @@ pub(super) enum NoTicket {
     Storage(Refused),
 }
 
-impl Service {
+/// The work of this process.
+#[derive(Debug)]
+pub(super) struct Works {
+    shared: Arc<Shared>,
+    /// The keys of the work that this process does now.
+    doing: Mutex<BTreeSet<String>>,
+}
+
+/// Work that this process does now, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Busy<'a> {
+    works: &'a Works,
+    key: String,
+}
+
+impl Busy<'_> {
+    /// The key of the work.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.works.doing().remove(&self.key);
+    }
+}
+
+impl Works {
+    pub(super) fn new(shared: &Arc<Shared>) -> Works {
+        Works { shared: Arc::clone(shared), doing: Mutex::default() }
+    }
+
+    fn doing(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.doing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Marks new work as done by this process now.
+    pub(super) fn busy_with_new(&self) -> Busy<'_> {
+        let key = Uuid::new_v4().to_string();
+        self.doing().insert(key.clone());
+        Busy { works: self, key }
+    }
+
+    /// Marks work as done by this process now; none if it is already.
+    pub(super) fn busy_with(&self, key: &str) -> Option<Busy<'_>> {
+        let is_new = self.doing().insert(key.to_owned());
+        is_new.then(|| Busy { works: self, key: key.to_owned() })
+    }
+
     /// Takes a ticket for this name and waits for its turn.
     pub(super) async fn hold(
         &self,
@@ -41,10 +93,10 @@ impl Service {
         owner: &str,
         name: &str,
     ) -> Result<Held, NoTicket> {
-        let life = i64::try_from(self.settings.ticket_life.as_secs()).unwrap_or_default();
+        let life = i64::try_from(self.shared.settings.ticket_life.as_secs()).unwrap_or_default();
         let expires_at = daemon::wall::now().as_second() + life;
         let work = Work {
-            instance: self.settings.instance.clone(),
+            instance: self.shared.settings.instance.clone(),
             ticket_id: format!("{owner}-{name}"),
             expires_at,
             doing,
@@ -60,9 +112,9 @@ impl Service {
     }
 
     async fn turn(&self, key: &str, work: &Work) -> Result<Held, NoTicket> {
-        let put = self.records.work.put(key, Expect::Absent, work).await;
+        let put = self.shared.records.work.put(key, Expect::Absent, work).await;
         put.map_err(|error| NoTicket::Storage(of_storage(error)))?;
-        let ticket = match self.peers.ticket(&work.ticket_id, work.expires_at).await {
+        let ticket = match self.shared.peers.ticket(&work.ticket_id, work.expires_at).await {
             Ok(ticket) => ticket,
             Err(error) => {
                 // Where CNAPI may have made it, a later pass gives it back.
@@ -73,11 +125,11 @@ impl Service {
             }
         };
         // The status counts, whatever became of the waiting.
-        if let Err(error) = self.peers.ticket_turn(&ticket).await {
+        if let Err(error) = self.shared.peers.ticket_turn(&ticket).await {
             tracing::warn!(%error, ticket, "waiting for a ticket");
         }
         let held = Held { key: key.to_owned(), ticket };
-        let fault = match self.peers.get_ticket(&held.ticket).await {
+        let fault = match self.shared.peers.get_ticket(&held.ticket).await {
             Ok(ticket) if ticket.is_active() => return Ok(held),
             Ok(ticket) => NoTicket::Status(ticket.status),
             Err(error) => NoTicket::Error(error),
@@ -89,7 +141,7 @@ impl Service {
     /// Gives a ticket back, and forgets the work if it `is_done`. What does not succeed is left to a later
     /// pass.
     pub(super) async fn let_go(&self, held: Held, is_done: bool) {
-        let released = self.peers.release_ticket(&held.ticket).await;
+        let released = self.shared.peers.release_ticket(&held.ticket).await;
         if let Err(error) = &released {
             tracing::warn!(%error, ticket = held.ticket, "a ticket could not be given back yet");
         }
@@ -100,7 +152,7 @@ impl Service {
     }
 
     pub(super) async fn forget(&self, key: &str) {
-        if let Err(error) = self.records.work.delete(key, Expect::Anything).await {
+        if let Err(error) = self.shared.records.work.delete(key, Expect::Anything).await {
             tracing::warn!(%error, key, "work that was done could not be forgotten yet");
         }
     }

@@ -35,14 +35,14 @@ pub(super) async fn change(
     match text("do") {
         "vm" if world.get("storage_vm_of").is_some() => {
             let volume = memory.ours(text("storage_vm_of"));
-            let volume = service.records.volumes.get(&volume).await.context("a volume")?;
+            let volume = service.shared.records.volumes.get(&volume).await.context("a volume")?;
             let vm = volume.value.vm_uuid().to_owned();
             put(data_centre, &vm, set);
-            service.look(&vm, None).await?;
+            service.follower.look(&vm, None).await?;
         }
         "vm" => {
             put(data_centre, text("uuid"), set);
-            service.look(text("uuid"), None).await?;
+            service.follower.look(text("uuid"), None).await?;
         }
         "job" => {
             let job = text("job");
@@ -60,7 +60,7 @@ pub(super) async fn change(
                 unread.push(text("vm").to_owned());
             }
         }
-        "wait" => service.check_jobs(None).await?,
+        "wait" => service.follower.check_jobs(None).await?,
         "peer" => {
             if let Some(conf) = world["conf"].as_object() {
                 data_centre.behave(conf);

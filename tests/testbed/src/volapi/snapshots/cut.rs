@@ -125,20 +125,20 @@ async fn what_an_instance_leaves_for_good_is_taken_over_by_the_one_with_the_leas
     }
     world.roll_back("first").await.unwrap();
     assert_eq!(world.volume().await.state(), State::RollingBack);
-    let mut settings = world.service.settings.clone();
+    let mut settings = world.service.shared.settings.clone();
     settings.instance = "another".to_owned();
     let same = start(&world.store, &world.data_centre, &Fuse::none()).await.unwrap();
-    let records = same.records.clone();
-    let other = volapi::service::Service::new(records, same.peers.clone(), settings);
+    let records = same.shared.records.clone();
+    let other = volapi::service::Service::new(records, same.shared.peers.clone(), settings);
     let lease = world.store.claim("test", "holder", Duration::from_secs(30)).await.unwrap();
     let fence = lease.unwrap();
     other.tidy(Some(&fence)).await.unwrap();
     assert_eq!(world.volume().await.state(), State::RollingBack, "it is not left yet");
     // Two minutes pass on the wall clock.
-    for left in other.records.all_work().await.unwrap() {
+    for left in other.shared.records.all_work().await.unwrap() {
         let mut work = left.value.clone();
         work.expires_at -= 121;
-        other.records.work.put(&left.key, Expect::Etag(left.etag), &work).await.unwrap();
+        other.shared.records.work.put(&left.key, Expect::Etag(left.etag), &work).await.unwrap();
     }
     for _ in 0..4 {
         other.tidy(Some(&fence)).await.unwrap();
@@ -146,9 +146,9 @@ async fn what_an_instance_leaves_for_good_is_taken_over_by_the_one_with_the_leas
     assert_eq!(world.volume().await.state(), State::Ready);
     assert!(world.cn().has(&world.vm, "first").unwrap());
     assert_eq!(world.recorded().await, [("first".to_owned(), Stage::Created)]);
-    assert!(other.records.all_work().await.unwrap().is_empty());
+    assert!(other.shared.records.all_work().await.unwrap().is_empty());
     assert_eq!(
-        other.records.volume(VOLUME, None).await.unwrap().unwrap().value.snapshots().len(),
+        other.shared.records.volume(VOLUME, None).await.unwrap().unwrap().value.snapshots().len(),
         1
     );
 }

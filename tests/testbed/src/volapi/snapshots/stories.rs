@@ -157,7 +157,7 @@ async fn a_volume_in_use_is_rolled_back_only_by_force() {
     let user = "88888888-8888-4888-8888-888888888888";
     let reference = json!({"uuid": VOLUME, "owner_uuid": OWNER, "vm_uuid": user});
     let reference = requests::reference(&params(reference)).unwrap();
-    world.service.add_reference(&reference).await.unwrap();
+    world.service.references.add(&reference).await.unwrap();
     // A user that is gone does not count.
     let gone = json!({"uuid": user, "brand": "lx", "owner_uuid": OWNER, "state": "destroyed"});
     world.data_centre.vms.put(params(gone.clone()));
@@ -247,7 +247,7 @@ fn change_of_networks(world: &World) -> NetworkChange {
 async fn a_roll_back_and_a_change_of_networks_refuse_each_other() {
     let world = World::new().await;
     world.snap("first").await.unwrap();
-    let changes = &world.service.records.network_changes;
+    let changes = &world.service.shared.records.network_changes;
     let etag = changes.put(VOLUME, Expect::Absent, &change_of_networks(&world)).await.unwrap();
     let to = json!({"name": "first"});
     let (status, error) = ask(&world, Method::POST, &at("rollbacktosnapshot"), to.clone()).await;
@@ -278,7 +278,7 @@ async fn a_roll_back_waits_for_a_change_of_networks_of_the_same_moment() {
         }
         world = begun(step).await;
     }
-    let changes = &world.service.records.network_changes;
+    let changes = &world.service.shared.records.network_changes;
     let etag = changes.put(VOLUME, Expect::Absent, &change_of_networks(&world)).await.unwrap();
     for _ in 0..4 {
         world.service.tidy(None).await.unwrap();
@@ -297,16 +297,16 @@ async fn snapshots_go_with_the_volume() {
     world.snap("second").await.unwrap();
     world.roll_back("first").await.unwrap();
     let delete = requests::delete(&params(json!({"uuid": VOLUME}))).unwrap();
-    world.service.delete(&delete).await.unwrap();
+    world.service.deletes.delete(&delete).await.unwrap();
     assert!(world.data_centre.is_deleted(&world.vm));
     world.service.tidy(None).await.unwrap();
     assert_eq!(world.volume().await.state(), State::Deleting);
     let refused = world.create("third").await.unwrap_err();
     assert_eq!(refused.code(), Some("InvalidVolumeState"));
     world.record(json!({"state": "destroyed"}));
-    world.service.look(&world.vm, None).await.unwrap();
+    world.service.follower.look(&world.vm, None).await.unwrap();
     world.pass().await;
-    assert!(world.service.records.volume(VOLUME, None).await.unwrap().is_none());
+    assert!(world.service.shared.records.volume(VOLUME, None).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)] // V134
@@ -322,14 +322,14 @@ async fn a_storage_vm_that_fails_fails_the_volume_that_is_rolled_back() {
     let data = format!("zones/{}/data", world.vm);
     world.cn().zfs(&format!("rollback -r {data}@volsnap-{}", all[0].uuid)).unwrap();
     world.record(json!({"state": "failed"}));
-    world.service.look(&world.vm, None).await.unwrap();
+    world.service.follower.look(&world.vm, None).await.unwrap();
     assert_eq!(world.volume().await.state(), State::Failed);
     world.pass().await;
     // The record has what the node has.
     assert_eq!(world.recorded().await, [("first".to_owned(), Stage::Created)]);
     assert_eq!(world.volume().await.state(), State::Failed);
     world.record(json!({"state": "running"}));
-    world.service.look(&world.vm, None).await.unwrap();
+    world.service.follower.look(&world.vm, None).await.unwrap();
     assert_eq!(world.volume().await.state(), State::Ready);
 }
 

@@ -49,14 +49,14 @@ impl World {
         let service = start(&store, &data_centre, &fuse).await.unwrap();
         let new = json!({"uuid": VOLUME, "owner_uuid": OWNER, "type": "tritonnfs",
             "networks": [NETWORK], "name": "name"});
-        let made = service.create(&requests::create(&params(new)).unwrap()).await.unwrap();
+        let made = service.creates.create(&requests::create(&params(new)).unwrap()).await.unwrap();
         let vm = made["vm_uuid"].as_str().unwrap().to_owned();
         let world = World { store, data_centre, fuse, service, vm };
         world.cn().make(&world.vm).await.unwrap();
         let nics = json!([{"ip": "10.0.0.1"}]);
         world.record(json!({"state": "running", "nics": nics, "zonepath": "/zones/z",
             "server_uuid": world.cn().uuid.to_string()}));
-        world.service.look(&world.vm, None).await.unwrap();
+        world.service.follower.look(&world.vm, None).await.unwrap();
         assert_eq!(world.volume().await.state(), State::Ready);
         world
     }
@@ -73,7 +73,7 @@ impl World {
     }
 
     pub async fn volume(&self) -> Volume {
-        self.service.records.volume(VOLUME, None).await.unwrap().unwrap().value
+        self.service.shared.records.volume(VOLUME, None).await.unwrap().unwrap().value
     }
 
     /// The snapshots of the record, by name.
@@ -89,12 +89,12 @@ impl World {
 
     pub async fn create(&self, name: &str) -> Result<Value, Refused> {
         let asked = asked::create(&params(json!({"uuid": VOLUME, "name": name})))?;
-        self.service.create_snapshot(&asked).await
+        self.service.snapshots.create(&asked).await
     }
 
     pub async fn delete(&self, name: &str) -> Result<Value, Refused> {
         let asked = asked::one(&params(json!({"uuid": VOLUME, "name": name})))?;
-        self.service.delete_snapshot(&asked).await
+        self.service.snapshots.delete(&asked).await
     }
 
     pub async fn roll_back(&self, name: &str) -> Result<Value, Refused> {
@@ -104,7 +104,7 @@ impl World {
     pub async fn roll_back_with(&self, set: Value) -> Result<Value, Refused> {
         let mut all = params(json!({"uuid": VOLUME}));
         all.extend(params(set));
-        self.service.roll_back(&asked::roll_back(&all)?).await
+        self.service.snapshots.roll_back(&asked::roll_back(&all)?).await
     }
 
     /// The passes go on until nothing is left.
@@ -112,7 +112,7 @@ impl World {
         for _ in 0..6 {
             self.service.tidy(None).await.unwrap();
         }
-        assert!(self.service.records.all_work().await.unwrap().is_empty(), "work is left");
+        assert!(self.service.shared.records.all_work().await.unwrap().is_empty(), "work is left");
     }
 
     /// The process is started again: it does not know yet where the agent is.
