@@ -53,6 +53,8 @@ pub mod workflow; // jobs
 
 pub mod napi; // the data centre's records of NICs and networks
 
+pub mod restify; // the dialect of Triton's HTTP services, for servers
+
 pub mod signed; // requests that prove who sends them
 
 pub mod http; // requests with deadlines, retries and request ids

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use crate::faults::{self, Door, Listed, bad};
 use crate::records::{Keeper, Record, Records};
-use crate::restify;
+use crate::restify::{self, Endpoint};
 use crate::router::{Answer, Router, Way};
 use crate::workflow;
 use imports::Imports;
@@ -225,10 +225,10 @@ impl Keeper for Store {
     const SERVER: &'static str = "IMGAPI/4.13.1";
 
     const ROUTER: Router = Router {
-        routes: &[
-            ("/ping", &["GET"]),
-            ("/images", &["GET", "POST"]),
-            ("/images/:uuid", &["GET", "POST", "DELETE"]),
+        endpoints: &[
+            Endpoint::new("/ping", "GET", ()),
+            Endpoint::new("/images", "GET, POST", ()),
+            Endpoint::new("/images/{uuid=uuid}", "GET, POST, DELETE", ()),
         ],
         versions: &[[1, 0, 0], [2, 0, 0]],
         not_acceptable: None,
@@ -270,8 +270,8 @@ impl Keeper for Store {
                 json!({ "ping": "pong", "version": "4.13.1", "imgapi": true, "pid": std::process::id() }),
             )),
             ("/images", "GET") => self.list(way),
-            ("/images/:uuid", "GET") => Some(self.read(way)),
-            ("/images/:uuid", "POST")
+            ("/images/{uuid=uuid}", "GET") => Some(self.read(way)),
+            ("/images/{uuid=uuid}", "POST")
                 if way.query.get("action").is_some_and(|it| it == "import-remote") =>
             {
                 let is_known = self.images.get(&way.id).is_some();

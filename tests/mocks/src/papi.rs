@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::faults::{self, Listed, glob};
 use crate::records::{Keeper, Records};
-use crate::restify::{self, Params};
+use crate::restify::{self, Endpoint, Params};
 use crate::router::{Answer, Router, Way};
 
 /// The packages of a mock, with its rules and log. Clones share all of it.
@@ -57,10 +57,10 @@ impl Keeper for Store {
     const HEADERS: &'static [(&'static str, &'static str)] = &[("api-version", "7.2.5")];
 
     const ROUTER: Router = Router {
-        routes: &[
-            ("/ping", &["GET"]),
-            ("/packages", &["GET", "HEAD", "POST"]),
-            ("/packages/:any", &["GET", "HEAD", "PUT", "DELETE"]),
+        endpoints: &[
+            Endpoint::new("/ping", "GET", ()),
+            Endpoint::new("/packages", "GET, HEAD, POST", ()),
+            Endpoint::new("/packages/{uuid?}", "GET, HEAD, PUT, DELETE", ()),
         ],
         versions: &[[7, 0, 0]],
         not_acceptable: Some(crate::restify::SERVES),
@@ -87,7 +87,7 @@ impl Keeper for Store {
             ("/packages", "GET" | "HEAD") => {
                 list(self.0.all(), &way.query).unwrap_or_else(|refused| refused)
             }
-            ("/packages/:any", "GET" | "HEAD") => {
+            ("/packages/{uuid?}", "GET" | "HEAD") => {
                 let owners = way.query.get("owner_uuids").filter(|it| !restify::falsy(it));
                 let is_shown = |package: &Map<String, Value>| {
                     owners.is_none_or(|owners| is_for(package, &values(owners)))

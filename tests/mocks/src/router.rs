@@ -9,12 +9,11 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use serde_json::{Value, json};
 
-use crate::restify::{self, BadBody, Params};
+use crate::restify::{self, BadBody, Endpoint, Endpoints, Params, Slashes};
 
 /// The routes of a service, and what its library does around them.
 pub(crate) struct Router {
-    /// A path, in which `:uuid` stands for a UUID and `:any` for any one part, also an empty one; its methods.
-    pub(crate) routes: &'static [(&'static str, &'static [&'static str])],
+    pub(crate) endpoints: &'static [Endpoint<()>],
     /// The versions that it serves.
     pub(crate) versions: &'static [[u32; 3]],
     /// What a type of answer that it does not have is answered with; nothing: an empty 406.
@@ -26,7 +25,7 @@ pub(crate) struct Router {
 /// A request that has a route.
 pub(crate) struct Way {
     pub(crate) method: Method,
-    /// The path as [`Router::routes`] has it.
+    /// The path as [`Router::endpoints`] has it.
     pub(crate) route: &'static str,
     /// What stands for the variable part of the path.
     pub(crate) id: String,
@@ -40,69 +39,45 @@ impl Router {
     /// Finds the route, or the answer of a request that has none.
     pub(crate) fn way(&self, request: &Request<Bytes>) -> Result<Way, Box<Response<Bytes>>> {
         let (method, path) = (request.method(), request.uri().path());
-        let Some((route, methods, id)) = self.find(path) else {
+        let endpoints = Endpoints { all: self.endpoints, slashes: Slashes::Folded };
+        let Some(found) = endpoints.find(path) else {
             let query = request.uri().query().filter(|_| self.names_query && !reads(method));
             let query = query.map(|query| format!("?{query}")).unwrap_or_default();
             let message = format!("{path}{query} does not exist");
-            return Err(Box::new(restify::plain(method, 404, "ResourceNotFound", &message)));
+            return Err(Box::new(restify::refusal(method, 404, "ResourceNotFound", &message)));
         };
-        if !methods.contains(&method.as_str()) {
-            return Err(Box::new(restify::not_allowed(method, methods)));
+        if !found.endpoint.allows(method) {
+            return Err(Box::new(restify::not_allowed(method, found.endpoint.methods)));
         }
-        if let Some(range) = restify::asked_version(request)
+        if let Some(range) = restify::asked_version(request.headers())
             && !self.versions.iter().any(|own| fits(range, *own))
         {
-            let message = format!("{range} is not supported by {method} {path}");
-            return Err(Box::new(restify::plain(method, 400, "InvalidVersion", &message)));
+            return Err(Box::new(restify::wrong_version(method, path, range)));
         }
         let kinds = request.headers().get(header::ACCEPT).and_then(|it| it.to_str().ok());
         if kinds.is_some_and(|kinds| !kinds.split(',').any(is_served)) {
             return Err(Box::new(match self.not_acceptable {
-                Some(message) => restify::plain(method, 406, "NotAcceptableError", message),
+                Some(message) => restify::refusal(method, 406, "NotAcceptableError", message),
                 None => restify::build(method, 406, None),
             }));
         }
         let query = restify::from_query(request.uri().query().unwrap_or_default());
         let mut given = query.clone();
-        match restify::merge_body(&mut given, request, false) {
+        match restify::merge_body(&mut given, request.headers(), request.body(), false) {
             Err(BadBody::Syntax(why)) => {
                 let message = format!("Invalid JSON: {why}");
-                return Err(Box::new(restify::plain(method, 400, "InvalidContent", &message)));
+                return Err(Box::new(restify::refusal(method, 400, "InvalidContent", &message)));
             }
             // Its routes take no such body: they see none.
             Ok(()) | Err(BadBody::List | BadBody::NotAnObject) => {}
         }
-        Ok(Way { method: method.clone(), route, id, query, given })
-    }
-
-    fn find(&self, path: &str) -> Option<(&'static str, &'static [&'static str], String)> {
-        let mut asked: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        asked.dedup_by(|part, before| part.is_empty() && before.is_empty());
-        self.routes.iter().find_map(|(route, methods)| {
-            let parts: Vec<&str> = route.trim_start_matches('/').split('/').collect();
-            let mut id = String::new();
-            let is_it = parts.len() == asked.len()
-                && parts.iter().zip(&asked).all(|(part, asked)| match *part {
-                    ":uuid" | ":any" => {
-                        id = decoded(asked);
-                        *part == ":any" || restify::is_uuid(&id)
-                    }
-                    part => part == *asked,
-                });
-            is_it.then_some((*route, *methods, id))
-        })
+        let id = found.named.into_iter().next().map(|(_, id)| id).unwrap_or_default();
+        Ok(Way { method: method.clone(), route: found.endpoint.path, id, query, given })
     }
 }
 
 fn reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
-}
-
-/// A part of a path without its percent signs.
-fn decoded(part: &str) -> String {
-    let pair = format!("_={}", part.replace('+', "%2B"));
-    let text = url::form_urlencoded::parse(pair.as_bytes()).next();
-    text.map(|(_, text)| text.into_owned()).unwrap_or_default()
 }
 
 /// Returns true if the server's version is in a range, or in one of several.

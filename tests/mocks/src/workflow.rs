@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::faults::{self, Listed};
 use crate::records::{Keeper, Records};
-use crate::restify;
+use crate::restify::{self, Endpoint};
 use crate::router::{Answer, Router, Way};
 
 /// The jobs and workflows of a mock, with its rules and log. Clones share all of it.
@@ -143,14 +143,14 @@ impl Store {
         let execution = job.get("execution").and_then(Value::as_str).unwrap_or_default();
         let conflict = |message: &str| Answer::error(409, "ConflictError", message);
         match (way.route, way.method.as_str()) {
-            ("/jobs/:any", _) => {
+            ("/jobs/{uuid?}", _) => {
                 job.remove("info");
                 return Answer::ok(Value::Object(job));
             }
-            ("/jobs/:any/info", "GET" | "HEAD") => {
+            ("/jobs/{uuid?}/info", "GET" | "HEAD") => {
                 return Answer::ok(job.remove("info").unwrap_or_else(|| json!([])));
             }
-            ("/jobs/:any/info", _) => {
+            ("/jobs/{uuid?}/info", _) => {
                 let said = json!(way.given);
                 match job.get_mut("info") {
                     Some(Value::Array(all)) => all.push(said),
@@ -159,7 +159,7 @@ impl Store {
                 self.put(job);
                 return Answer::empty(200);
             }
-            ("/jobs/:any/cancel", _) => match execution {
+            ("/jobs/{uuid?}/cancel", _) => match execution {
                 "succeeded" | "failed" => return conflict("Finished jobs cannot be canceled"),
                 _ => drop(job.insert("execution".to_owned(), json!("canceled"))),
             },
@@ -176,16 +176,16 @@ impl Keeper for Store {
     const SERVER: &'static str = "SmartDataCenter Workflow API";
 
     const ROUTER: Router = Router {
-        routes: &[
-            ("/ping", &["GET"]),
-            ("/stats", &["GET", "HEAD"]),
-            ("/workflows", &["GET", "HEAD", "POST"]),
-            ("/workflows/:any", &["GET", "HEAD", "PUT", "DELETE"]),
-            ("/jobs", &["GET", "HEAD", "POST"]),
-            ("/jobs/:any", &["GET", "HEAD"]),
-            ("/jobs/:any/info", &["GET", "HEAD", "POST"]),
-            ("/jobs/:any/cancel", &["POST"]),
-            ("/jobs/:any/resume", &["POST"]),
+        endpoints: &[
+            Endpoint::new("/ping", "GET", ()),
+            Endpoint::new("/stats", "GET, HEAD", ()),
+            Endpoint::new("/workflows", "GET, HEAD, POST", ()),
+            Endpoint::new("/workflows/{uuid?}", "GET, HEAD, PUT, DELETE", ()),
+            Endpoint::new("/jobs", "GET, HEAD, POST", ()),
+            Endpoint::new("/jobs/{uuid?}", "GET, HEAD", ()),
+            Endpoint::new("/jobs/{uuid?}/info", "GET, HEAD, POST", ()),
+            Endpoint::new("/jobs/{uuid?}/cancel", "POST", ()),
+            Endpoint::new("/jobs/{uuid?}/resume", "POST", ()),
         ],
         versions: &[[0, 1, 0]],
         not_acceptable: Some(restify::SERVES),
@@ -212,7 +212,7 @@ impl Keeper for Store {
                 });
                 Answer::ok(json!(all))
             }
-            ("/workflows/:any", "GET" | "HEAD") => match self.workflows.get(&way.id) {
+            ("/workflows/{uuid?}", "GET" | "HEAD") => match self.workflows.get(&way.id) {
                 Some(workflow) => Answer::ok(Value::Object(workflow)),
                 None => {
                     Answer::not_found(format!("Workflow with uuid '{}' does not exist", way.id))
@@ -220,7 +220,7 @@ impl Keeper for Store {
             },
             ("/jobs", "POST") => self.order(&way.given),
             ("/jobs", _) => search::found(self.jobs.all(), &way.query).unwrap_or_else(|why| why),
-            ("/jobs/:any", _) if way.id.is_empty() => Answer::storage(
+            ("/jobs/{uuid?}", _) if way.id.is_empty() => Answer::storage(
                 "getObject expects \"key\" (args[1]) to be a nonempty string: key should NOT be \
                  shorter than 1 characters",
             ),

@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 
 use super::choice::{World, allocate};
 use super::node::{Node, Parts, default_record, object};
-use super::orders::{Done, methods, posting};
+use super::orders::{Done, is_verb, posting};
 use super::refusal::{Kind, Params, Refusal, closed, is_uuid, require, word};
 use super::store::{DEFAULT, Order, Store};
 use super::{body, servers, tickets};
 use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, bad};
-use crate::restify::{self, BadBody};
+use crate::restify::{self, BadBody, Endpoint, Endpoints, Found, Slashes};
 
 /// Between the read and the write of an update.
 const UPDATE: Duration = Duration::from_millis(30);
@@ -135,50 +135,52 @@ fn parts(request: &Request<Bytes>) -> Vec<&str> {
     request.uri().path().trim_start_matches('/').split('/').collect()
 }
 
-/// The methods of a path; none if there is no such path.
-fn allowed(parts: &[&str]) -> &'static [&'static str] {
-    match parts {
-        ["ping"] | ["servers"] | ["tasks", _] | ["tasks", _, "wait"] => &["GET"],
-        ["servers", ""] => &["GET", "POST", "DELETE"],
-        ["tickets", _, "wait"] => &["GET"],
-        [.., ""] => &[],
-        ["servers", _] => &["GET", "POST", "DELETE"],
-        ["servers", _, "sysinfo"] | ["servers", _, "events", "status" | "heartbeat"] => &["POST"],
-        ["servers", _, "tickets"] => &["GET", "POST", "DELETE"],
-        ["allocate"] => &["POST"],
-        ["tickets", _] => &["GET", "DELETE"],
-        ["tickets", _, "release"] => &["PUT"],
-        ["servers", _, rest @ ..] => methods(rest),
-        _ => &[],
-    }
-}
+const ENDPOINTS: Endpoints<()> = Endpoints {
+    all: &[
+        Endpoint::new("/ping", "GET", ()),
+        Endpoint::new("/servers", "GET", ()),
+        Endpoint::new("/servers/{server?}", "GET, POST, DELETE", ()),
+        Endpoint::new("/servers/{server}/sysinfo", "POST", ()),
+        Endpoint::new("/servers/{server}/events/status", "POST", ()),
+        Endpoint::new("/servers/{server}/events/heartbeat", "POST", ()),
+        Endpoint::new("/servers/{server}/tickets", "GET, POST, DELETE", ()),
+        Endpoint::new("/servers/{server}/nop", "POST", ()),
+        Endpoint::new("/servers/{server}/vms", "POST, GET", ()),
+        Endpoint::new("/servers/{server}/vms/{vm}", "GET, DELETE", ()),
+        Endpoint::new("/servers/{server}/vms/{vm}/snapshots", "PUT", ()),
+        Endpoint::new("/servers/{server}/vms/{vm}/snapshots/{snapshot}", "DELETE", ()),
+        Endpoint::new("/servers/{server}/vms/{vm}/snapshots/{snapshot}/rollback", "PUT", ()),
+        Endpoint::new("/servers/{server}/vms/{vm}/{verb}", "POST", ()),
+        Endpoint::new("/allocate", "POST", ()),
+        Endpoint::new("/tickets/{ticket}", "GET, DELETE", ()),
+        Endpoint::new("/tickets/{ticket?}/wait", "GET", ()),
+        Endpoint::new("/tickets/{ticket}/release", "PUT", ()),
+        Endpoint::new("/tasks/{task?}", "GET", ()),
+        Endpoint::new("/tasks/{task?}/wait", "GET", ()),
+    ],
+    slashes: Slashes::Kept,
+};
 
 /// What is refused before a route is looked at.
 fn refused_by_the_router(request: &Request<Bytes>) -> Option<Response<Bytes>> {
-    let method = request.method();
-    let allowed = allowed(&parts(request));
+    let (method, path) = (request.method(), request.uri().path());
     let header = |name: header::HeaderName| {
         request.headers().get(name).and_then(|value| value.to_str().ok())
     };
-    if allowed.is_empty() {
-        let message = format!("{} does not exist", request.uri().path());
-        return Some(restify::plain(method, 404, "ResourceNotFound", &message));
-    }
-    let version = restify::asked_version(request);
-    if !allowed.contains(&method.as_str()) || version.is_some_and(|it| it != "*") {
-        return Some(restify::not_allowed(method, allowed));
+    let is_known = |found: &Found<()>| found.part("verb").is_empty() || is_verb(found.part("verb"));
+    let Some(found) = ENDPOINTS.find(path).filter(is_known) else {
+        return Some(restify::no_route(method, path));
+    };
+    let version = restify::asked_version(request.headers());
+    if !found.endpoint.allows(method) || version.is_some_and(|it| it != "*") {
+        return Some(restify::not_allowed(method, found.endpoint.methods));
     }
     let knows = |kind: &str| {
         let kinds = ["*/*", "application/", "text/plain"];
         kinds.iter().any(|known| kind.trim().starts_with(known))
     };
     match header(header::ACCEPT).filter(|accept| !accept.split(',').any(knows)) {
-        Some(_) => {
-            let kinds =
-                "application/json,text/plain,application/octet-stream,application/javascript";
-            let message = format!("Server accepts: {kinds}");
-            Some(restify::plain(method, 406, "NotAcceptableError", &message))
-        }
+        Some(_) => Some(restify::refusal(method, 406, "NotAcceptableError", restify::SERVES)),
         None => None,
     }
 }
@@ -381,6 +383,6 @@ impl Store {
 /// The parameters of the body; one of an unknown kind has none.
 fn read(request: &Request<Bytes>) -> Result<Params, BadBody> {
     let mut body = Params::new();
-    restify::merge_body(&mut body, request, false)?;
+    restify::merge_body(&mut body, request.headers(), request.body(), false)?;
     Ok(body)
 }

@@ -39,18 +39,9 @@ const OF_VM: [(&str, &str); 7] = [
     ("migrate", "machine_migrate"),
 ];
 
-/// The methods of an address below a server; none if there is no such address.
-pub(super) fn methods(rest: &[&str]) -> &'static [&'static str] {
-    match rest {
-        ["vms"] => &["POST", "GET"],
-        ["nop"] => &["POST"],
-        ["vms", _] => &["GET", "DELETE"],
-        ["vms", _, "snapshots"] => &["PUT"],
-        ["vms", _, "snapshots", _] => &["DELETE"],
-        ["vms", _, "snapshots", _, "rollback"] => &["PUT"],
-        ["vms", _, verb] if OF_VM.iter().any(|(known, _)| known == verb) => &["POST"],
-        _ => &[],
-    }
+/// Returns true for what can be asked of a VM by its name in the path.
+pub(super) fn is_verb(verb: &str) -> bool {
+    OF_VM.iter().any(|(known, _)| *known == verb)
 }
 
 fn asked<'a>(method: &str, rest: &[&'a str], body: &'a Params) -> Asked<'a> {

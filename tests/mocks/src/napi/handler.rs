@@ -13,14 +13,13 @@ use serde_json::{Value, json};
 
 use super::admin;
 use super::answers::{foreign, ping};
-use super::digest;
 use super::eras::Era;
 use super::errors::ApiError;
 use super::etag::{self, Verdict};
 use super::routes::{self, Form, Route};
 use super::store::Store;
 use crate::faults::{Action, Door, Faults, Listed, Recorder, Service};
-use crate::restify::{self, BadBody, Params};
+use crate::restify::{self, BadBody, Found, Params};
 
 /// The version of the imitated service.
 const VERSION: [u32; 3] = [1, 4, 3];
@@ -71,36 +70,25 @@ impl Store {
         let era = self.era();
         let (method, uri) = (request.method(), request.uri());
         let path = uri.path();
-        let Some(route) = routes::find(path, era) else {
-            let shown = if era == Era::Old2015 {
-                uri.path_and_query().map_or(path, |p| p.as_str())
-            } else {
-                path
-            };
-            return Ok(restify::plain(
-                method,
-                404,
-                "ResourceNotFound",
-                &format!("{shown} does not exist"),
-            ));
+        let Some(found) = routes::find(path, era) else {
+            let whole = uri.path_and_query().map_or(path, |whole| whole.as_str());
+            let shown = if era == Era::Old2015 { whole } else { path };
+            return Ok(restify::no_route(method, shown));
         };
-        if !route.methods().contains(&method.as_str()) {
-            return Ok(restify::not_allowed(method, route.methods()));
+        if !found.endpoint.allows(method) {
+            return Ok(restify::not_allowed(method, found.endpoint.methods));
         }
-        if let Some(range) = restify::asked_version(request)
+        if let Some(range) = restify::asked_version(request.headers())
             && !restify::version_fits(range, VERSION)
         {
-            let message = format!("{range} is not supported by {method} {path}");
-            return Ok(restify::plain(method, 400, "InvalidVersion", &message));
+            return Ok(restify::wrong_version(method, path, range));
         }
         let accept = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok());
         let form = routes::form(accept.unwrap_or_default());
         let done = if form == Form::Refused {
-            let served =
-                "application/json,text/plain,application/octet-stream,application/javascript";
-            Err(ApiError::Plain(406, "NotAcceptableError", format!("Server accepts: {served}")))
+            Err(ApiError::Plain(406, "NotAcceptableError", restify::SERVES.to_owned()))
         } else {
-            self.operate(request, &route, actions).await
+            self.operate(request, &found, actions).await
         };
         match done {
             Ok(Done::Json(body, etag)) => {
@@ -123,14 +111,15 @@ impl Store {
     async fn operate(
         &self,
         request: &Request<Bytes>,
-        route: &Route,
+        found: &Found<Route>,
         actions: &[Action],
     ) -> Result<Done, ApiError> {
+        let route = found.endpoint.route;
         let (initializing, era) = {
             let world = self.world();
             (world.initializing, world.era)
         };
-        if *route == Route::Ping {
+        if route == Route::Ping {
             return Ok(Done::Json(ping(era, initializing), None));
         }
         if initializing {
@@ -142,20 +131,21 @@ impl Store {
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         if !reads {
             check_digest(headers, request.body())?;
-            restify::merge_body(&mut given, request, era.old_platform()).map_err(bad_body)?;
+            restify::merge_body(&mut given, headers, request.body(), era.old_platform())
+                .map_err(bad_body)?;
         }
         match route {
-            Route::Nic(mac) => {
+            Route::Nic => {
                 given.remove("mac");
-                self.one_nic(request.method(), headers, mac, &given, actions).await
+                self.one_nic(request.method(), headers, found.part("mac"), &given, actions).await
             }
             Route::Nics | Route::SearchNics if reads => self.list(&given, actions).await,
             Route::Nics => self.create(&given),
-            Route::NetworkNics(network) => {
-                given.insert("network_uuid".to_owned(), json!(network));
+            Route::NetworkNics => {
+                given.insert("network_uuid".to_owned(), json!(found.part("uuid")));
                 self.create(&given)
             }
-            _ => self.other(request.method(), headers, route, &given),
+            _ => self.other(request.method(), headers, found, &given),
         }
     }
 
@@ -275,45 +265,48 @@ impl Store {
         &self,
         method: &Method,
         headers: &HeaderMap,
-        route: &Route,
+        found: &Found<Route>,
         given: &Params,
     ) -> Result<Done, ApiError> {
         let mut world = self.world();
+        let route = found.endpoint.route;
+        let [uuid, ip, name] = ["uuid", "ip", "name"].map(|name| found.part(name));
         let reads = matches!(*method, Method::GET | Method::HEAD);
         let (body, tagged) = match (route, method.as_str()) {
             (Route::Networks, "POST") => (world.create_network(given, None)?, true),
             (Route::Networks, _) => (world.list_networks(given)?, false),
-            (Route::Network(uuid), "DELETE") => {
+            (Route::Network, "DELETE") => {
                 world.delete_network(uuid)?;
                 return Ok(Done::NoContent);
             }
-            (Route::Network(uuid), "PUT") => (world.update_network(uuid, given)?, true),
-            (Route::Network(uuid), _) => (world.get_network(uuid, given)?, true),
-            (Route::Ips(uuid), _) => (world.list_ips(uuid, given)?, false),
-            (Route::Ip(uuid, ip), "PUT") => (world.update_ip(uuid, ip, given)?, true),
-            (Route::Ip(uuid, ip), _) => (world.get_ip(uuid, ip)?, true),
+            (Route::Network, "PUT") => (world.update_network(uuid, given)?, true),
+            (Route::Network, _) => (world.get_network(uuid, given)?, true),
+            (Route::Ips, _) => (world.list_ips(uuid, given)?, false),
+            (Route::Ip, "PUT") => (world.update_ip(uuid, ip, given)?, true),
+            (Route::Ip, _) => (world.get_ip(uuid, ip)?, true),
             (Route::Pools, "POST") => (world.create_pool(given)?, true),
             (Route::Pools, _) => (world.list_pools(given)?, false),
-            (Route::Pool(uuid), _) => (world.get_pool(uuid)?, true),
+            (Route::Pool, _) => (world.get_pool(uuid)?, true),
             (Route::Tags, "POST") => (world.create_tag(given)?, false),
             (Route::Tags, _) => (world.list_tags(given)?, false),
-            (Route::Tag(name), "DELETE") => {
+            (Route::Tag, "DELETE") => {
                 world.delete_tag(name)?;
                 return Ok(Done::NoContent);
             }
-            (Route::Tag(name), "PUT") if name == "admin" => {
+            (Route::Tag, "PUT") if name == "admin" => {
                 return Err(ApiError::invalid("name", "the admin nic tag cannot be changed"));
             }
-            (Route::Tag(name), _) => (world.get_tag(name)?, false),
+            (Route::Tag, _) => (world.get_tag(name)?, false),
             (Route::SearchIps, _) => (world.search_ips(given)?, false),
-            (Route::FabricVlans(owner), "POST") => (world.create_vlan(owner, given)?, false),
-            (Route::FabricNetworks(owner, vlan), "POST") => {
-                (world.create_network(given, Some((owner, *vlan)))?, true)
+            (Route::FabricVlans, "POST") => (world.create_vlan(found.part("owner"), given)?, false),
+            (Route::FabricNetworks, "POST") => {
+                let vlan = found.part("vlan").parse().unwrap_or_default();
+                (world.create_network(given, Some((found.part("owner"), vlan)))?, true)
             }
             _ => (json!([]), false),
         };
         let stored = match route {
-            Route::Ip(uuid, ip) => world.has_ip(uuid, ip),
+            Route::Ip => world.has_ip(uuid, ip),
             _ => tagged,
         };
         let etag = stored.then(|| etag::of(&body.to_string()));
@@ -366,12 +359,6 @@ fn bad_body(bad: BadBody) -> ApiError {
 }
 
 fn check_digest(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {
-    let Some(sent) = headers.get("content-md5").and_then(|v| v.to_str().ok()) else {
-        return Ok(());
-    };
-    let ours = digest::md5_base64(body);
-    if sent == ours {
-        return Ok(());
-    }
+    let Some((sent, ours)) = restify::wrong_digest(headers, body) else { return Ok(()) };
     Err(ApiError::Plain(400, "BadDigest", format!("Content-MD5 '{sent}' didn't match '{ours}'")))
 }

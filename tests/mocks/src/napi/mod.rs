@@ -49,8 +49,6 @@ mod errors; // error answers
 
 mod etag; // entity tags and the two conditional headers
 
-mod digest; // MD5, for content-md5
-
 mod mac; // MAC addresses as NAPI keeps them
 
 mod eras; // the ages of NAPI, and their differences

@@ -5,104 +5,69 @@
 //! The routes, and the forms of answers.
 
 use super::eras::Era;
+use crate::restify::{Endpoint, Endpoints, Found, Slashes};
 
-/// A route with the variable parts of its path, decoded.
-#[derive(Debug, Clone, PartialEq)]
+/// What a path is about.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Route {
     Ping,
     Nics,
     SearchNics,
-    Nic(String),
+    Nic,
     Networks,
-    Network(String),
-    NetworkNics(String),
-    Ips(String),
-    Ip(String, String),
+    Network,
+    NetworkNics,
+    Ips,
+    Ip,
     Pools,
-    Pool(String),
+    Pool,
     Tags,
-    Tag(String),
+    Tag,
     SearchIps,
     Aggregations,
-    FabricVlans(String),
-    FabricNetworks(String, u16),
+    FabricVlans,
+    FabricNetworks,
 }
 
-fn decode(part: &str) -> String {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let hex = tail
-            .get(..2)
-            .and_then(|h| std::str::from_utf8(h).ok())
-            .and_then(|h| u8::from_str_radix(h, 16).ok());
-        match (first, hex) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
+const ENDPOINTS: Endpoints<Route> = Endpoints {
+    all: &[
+        Endpoint::new("/ping", "GET, HEAD", Route::Ping),
+        Endpoint::new("/nics", "GET, HEAD, POST", Route::Nics),
+        Endpoint::new("/search/nics", "GET", Route::SearchNics),
+        Endpoint::new("/search/ips", "GET, HEAD", Route::SearchIps),
+        Endpoint::new("/nics/{mac?}", "GET, HEAD, PUT, DELETE", Route::Nic),
+        Endpoint::new("/networks", "GET, HEAD, POST", Route::Networks),
+        Endpoint::new("/networks/{uuid?}", "GET, HEAD, PUT, DELETE", Route::Network),
+        Endpoint::new("/networks/{uuid}/nics", "POST", Route::NetworkNics),
+        Endpoint::new("/networks/{uuid}/ips", "GET, HEAD", Route::Ips),
+        Endpoint::new("/networks/{uuid}/ips/{ip?}", "GET, HEAD, PUT", Route::Ip),
+        Endpoint::new("/network_pools", "GET, HEAD, POST", Route::Pools),
+        Endpoint::new("/network_pools/{uuid?}", "GET, HEAD", Route::Pool),
+        Endpoint::new("/nic_tags", "GET, HEAD, POST", Route::Tags),
+        Endpoint::new("/nic_tags/{name?}", "GET, HEAD, PUT, DELETE", Route::Tag),
+        Endpoint::new("/aggregations", "GET, HEAD", Route::Aggregations),
+        Endpoint::new("/fabrics/{owner}/vlans", "GET, HEAD, POST", Route::FabricVlans),
+        Endpoint::new(
+            "/fabrics/{owner}/vlans/{vlan}/networks",
+            "GET, HEAD, POST",
+            Route::FabricNetworks,
+        ),
+    ],
+    slashes: Slashes::Dropped,
+};
 
 /// The route of a path, if the era has it.
-pub(super) fn find(path: &str, era: Era) -> Option<Route> {
-    let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    if era == Era::Old2015 && parts.iter().any(|part| part.contains(':')) {
+pub(super) fn find(path: &str, era: Era) -> Option<Found<Route>> {
+    if era == Era::Old2015 && path.contains(':') {
         // The old router takes a colon for the start of a variable.
         return None;
     }
-    // What comes after the last slash is a part, too: an empty name.
-    if path.ends_with('/') && !parts.is_empty() {
-        parts.push("");
-    }
-    match *parts.as_slice() {
-        ["ping"] => Some(Route::Ping),
-        ["nics"] => Some(Route::Nics),
-        ["search", "nics"] if era.has_search_nics() => Some(Route::SearchNics),
-        ["search", "ips"] => Some(Route::SearchIps),
-        ["nics", mac] => Some(Route::Nic(decode(mac))),
-        ["networks"] => Some(Route::Networks),
-        ["networks", uuid] => Some(Route::Network(decode(uuid))),
-        ["networks", uuid, "nics"] => Some(Route::NetworkNics(decode(uuid))),
-        ["networks", uuid, "ips"] => Some(Route::Ips(decode(uuid))),
-        ["networks", uuid, "ips", ip] => Some(Route::Ip(decode(uuid), decode(ip))),
-        ["network_pools"] => Some(Route::Pools),
-        ["network_pools", uuid] => Some(Route::Pool(decode(uuid))),
-        ["nic_tags"] => Some(Route::Tags),
-        ["nic_tags", name] => Some(Route::Tag(decode(name))),
-        ["aggregations"] => Some(Route::Aggregations),
-        ["fabrics", owner, "vlans"] if era.has_fabrics() => Some(Route::FabricVlans(decode(owner))),
-        ["fabrics", owner, "vlans", vlan, "networks"] if era.has_fabrics() => {
-            Some(Route::FabricNetworks(decode(owner), vlan.parse().ok()?))
-        }
-        _ => None,
-    }
-}
-
-impl Route {
-    /// The methods of the route, in the order the router lists them.
-    pub(super) fn methods(&self) -> &'static [&'static str] {
-        match self {
-            Route::Ping | Route::SearchIps | Route::Aggregations | Route::Pool(_) => {
-                &["GET", "HEAD"]
-            }
-            Route::SearchNics => &["GET"],
-            Route::Nics | Route::Networks | Route::Pools | Route::Tags | Route::FabricVlans(_) => {
-                &["GET", "HEAD", "POST"]
-            }
-            Route::FabricNetworks(..) => &["GET", "HEAD", "POST"],
-            Route::Nic(_) | Route::Network(_) | Route::Tag(_) => &["GET", "HEAD", "PUT", "DELETE"],
-            Route::NetworkNics(_) => &["POST"],
-            Route::Ips(_) => &["GET", "HEAD"],
-            Route::Ip(..) => &["GET", "HEAD", "PUT"],
-        }
-    }
+    ENDPOINTS.find(path).filter(|found| match found.endpoint.route {
+        Route::SearchNics => era.has_search_nics(),
+        Route::FabricVlans => era.has_fabrics(),
+        Route::FabricNetworks => era.has_fabrics() && found.part("vlan").parse::<u16>().is_ok(),
+        _ => true,
+    })
 }
 
 /// What an `Accept` header is answered with.

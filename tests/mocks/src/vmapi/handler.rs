@@ -18,7 +18,7 @@ use super::record::{Record, text, with_fields};
 use super::store::{Peers, Store, find};
 use super::vm::check_uuids;
 use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, Takeover, bad};
-use crate::restify::{self, BadBody, Params, falsy};
+use crate::restify::{self, BadBody, Endpoint, Endpoints, Found, Params, Slashes, falsy};
 
 const VERSION: [u32; 3] = [9, 16, 0];
 /// What an `Accept` header may ask for; the answer is JSON in any case.
@@ -31,70 +31,42 @@ const SERVED: [&str; 6] = [
     "application/*",
 ];
 
-/// A route with the variable parts of its path.
-#[derive(Clone, Copy)]
-enum Route<'a> {
+/// What a path is about.
+#[derive(Clone, Copy, PartialEq)]
+enum Route {
     Ping,
     Statuses,
     Changefeeds,
     FeedStats,
     Vms,
-    Vm(&'a str),
+    Vm,
     /// One of a VM's maps, or its roles; and a name in it.
-    OfVm(&'a str, &'a str, Option<&'a str>),
+    OfVm,
     Migrations,
-    Migration(&'a str),
-    MigrationStep(&'a str, &'a str),
+    Migration,
+    Progress,
+    StoreMigration,
+    Move,
 }
 
-impl<'a> Route<'a> {
-    fn find(path: &'a str) -> Option<Self> {
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        let open = path.ends_with('/');
-        Some(match *parts.as_slice() {
-            ["ping"] => Route::Ping,
-            ["statuses"] => Route::Statuses,
-            ["changefeeds"] => Route::Changefeeds,
-            ["changefeeds", "stats"] => Route::FeedStats,
-            ["vms"] if open => Route::Vm(""),
-            ["vms"] => Route::Vms,
-            ["vms", uuid] if !open => Route::Vm(uuid),
-            ["vms", uuid] => Route::OfVm(uuid, "", None),
-            ["vms", uuid, what] if !open => Route::OfVm(uuid, what, None),
-            ["vms", uuid, what, name] if !open => Route::OfVm(uuid, what, Some(name)),
-            ["migrations"] if open => Route::Migration(""),
-            ["migrations"] => Route::Migrations,
-            ["migrations", uuid] => Route::Migration(uuid),
-            ["migrations", uuid, step @ ("progress" | "store" | "updateVmServerUuid")] => {
-                Route::MigrationStep(uuid, step)
-            }
-            _ => return None,
-        })
-    }
-
-    /// The same route for another VM.
-    fn of(self, uuid: &'a str) -> Self {
-        match self {
-            Route::Vm(_) => Route::Vm(uuid),
-            Route::OfVm(_, what, name) => Route::OfVm(uuid, what, name),
-            other => other,
-        }
-    }
-
-    fn methods(&self) -> &'static [&'static str] {
-        match self {
-            Route::Ping | Route::Statuses | Route::Changefeeds | Route::FeedStats => {
-                &["GET", "HEAD"]
-            }
-            Route::OfVm(_, _, None) => &["GET", "POST", "PUT", "DELETE"],
-            Route::OfVm(_, _, Some(_)) => &["GET", "DELETE"],
-            Route::Vms => &["GET", "HEAD", "POST", "PUT"],
-            Route::Vm(_) => &["GET", "HEAD", "POST", "PUT", "DELETE"],
-            Route::Migrations | Route::Migration(_) => &["GET"],
-            Route::MigrationStep(..) => &["POST"],
-        }
-    }
-}
+const ENDPOINTS: Endpoints<Route> = Endpoints {
+    all: &[
+        Endpoint::new("/ping", "GET, HEAD", Route::Ping),
+        Endpoint::new("/statuses", "GET, HEAD", Route::Statuses),
+        Endpoint::new("/changefeeds", "GET, HEAD", Route::Changefeeds),
+        Endpoint::new("/changefeeds/stats", "GET, HEAD", Route::FeedStats),
+        Endpoint::new("/vms", "GET, HEAD, POST, PUT", Route::Vms),
+        Endpoint::new("/vms/{uuid?}", "GET, HEAD, POST, PUT, DELETE", Route::Vm),
+        Endpoint::new("/vms/{uuid}/{what?}", "GET, POST, PUT, DELETE", Route::OfVm),
+        Endpoint::new("/vms/{uuid}/{what}/{name}", "GET, DELETE", Route::OfVm),
+        Endpoint::new("/migrations", "GET", Route::Migrations),
+        Endpoint::new("/migrations/{uuid?}", "GET", Route::Migration),
+        Endpoint::new("/migrations/{uuid}/progress", "POST", Route::Progress),
+        Endpoint::new("/migrations/{uuid}/store", "POST", Route::StoreMigration),
+        Endpoint::new("/migrations/{uuid}/updateVmServerUuid", "POST", Route::Move),
+    ],
+    slashes: Slashes::Dropped,
+};
 
 /// A success.
 pub(super) enum Done {
@@ -198,20 +170,18 @@ impl Store {
     /// Finds the route and runs it; nothing if the process died of it.
     fn respond(&self, request: &Request<Bytes>, actions: &[Action]) -> Option<Response<Bytes>> {
         let (method, path) = (request.method(), request.uri().path());
-        let Some(route) = Route::find(path) else {
-            let message = format!("{path} does not exist");
-            return Some(restify::plain(method, 404, "ResourceNotFound", &message));
+        let Some(found) = ENDPOINTS.find(path) else {
+            return Some(restify::no_route(method, path));
         };
-        if !route.methods().contains(&method.as_str()) {
-            return Some(restify::not_allowed(method, route.methods()));
+        if !found.endpoint.allows(method) {
+            return Some(restify::not_allowed(method, found.endpoint.methods));
         }
-        if let Some(range) = restify::asked_version(request)
+        if let Some(range) = restify::asked_version(request.headers())
             && !restify::version_fits(range, VERSION)
         {
-            let message = format!("{range} is not supported by {method} {path}");
-            return Some(restify::plain(method, 400, "InvalidVersion", &message));
+            return Some(restify::wrong_version(method, path, range));
         }
-        let done = check_accept(request).and_then(|()| self.operate(request, &route, actions));
+        let done = check_accept(request).and_then(|()| self.operate(request, &found, actions));
         let (status, body, count) = match done {
             Ok(Done::Json(body)) => (200, Some(body), None),
             Ok(Done::Page(count, body)) => (200, Some(body), Some(count)),
@@ -237,23 +207,24 @@ impl Store {
     fn operate(
         &self,
         request: &Request<Bytes>,
-        route: &Route<'_>,
+        found: &Found<Route>,
         actions: &[Action],
     ) -> Result<Done, ApiError> {
+        let (route, mut uuid) = (found.endpoint.route, found.part("uuid"));
         let query = restify::from_query(request.uri().query().unwrap_or_default());
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         // The body goes before the query, and the path before both, unless the body is a list.
-        let (mut given, mut route) = (Params::new(), *route);
+        let mut given = Params::new();
         if !reads {
-            match restify::merge_body(&mut given, request, false) {
+            match restify::merge_body(&mut given, request.headers(), request.body(), false) {
                 Ok(()) => {}
                 Err(BadBody::Syntax(why)) => {
                     let message = format!("Invalid JSON: {why}");
                     return Err(ApiError::Plain(400, "InvalidContent", message));
                 }
                 Err(BadBody::List) => {
-                    let uuid = query.get("uuid").and_then(Value::as_str);
-                    route = route.of(uuid.ok_or_else(|| ApiError::uuid("uuid"))?);
+                    let other = query.get("uuid").and_then(Value::as_str);
+                    uuid = other.ok_or_else(|| ApiError::uuid("uuid"))?;
                 }
                 Err(BadBody::NotAnObject) => return Err(ApiError::uuid("uuid")),
             }
@@ -263,7 +234,7 @@ impl Store {
                 given.insert(name.clone(), value.clone());
             }
         }
-        let needs_jobs = matches!(route, Route::Vms | Route::Vm(_) | Route::OfVm(..));
+        let needs_jobs = matches!(route, Route::Vms | Route::Vm | Route::OfVm);
         if !reads && needs_jobs && !self.peers().workflow {
             let message = "Workflow API is unavailable".to_owned();
             return Err(ApiError::Plain(503, "ServiceUnavailableError", message));
@@ -288,31 +259,30 @@ impl Store {
                 let shown = page.iter().map(|vm| with_fields(vm, fields, &roles(vm)));
                 Ok(Done::Page(count, shown.collect()))
             }
-            (Route::Vm(""), _) => Ok(Done::Empty),
-            (Route::Vm(uuid), "PUT") => {
+            (Route::Vm, _) if uuid.is_empty() => Ok(Done::Empty),
+            (Route::Vm, "PUT") => {
                 given.insert("uuid".to_owned(), json!(uuid));
                 self.put_one(&given).map(|vm| Done::Json(Value::Object(vm)))
             }
-            (Route::Vm(uuid), "GET" | "HEAD") => self.read(uuid, &given).map(Done::Json),
-            (Route::Vm(uuid), "DELETE") => self.delete(uuid, &given),
-            (Route::Vm(uuid), _) => {
+            (Route::Vm, "GET" | "HEAD") => self.read(uuid, &given).map(Done::Json),
+            (Route::Vm, "DELETE") => self.delete(uuid, &given),
+            (Route::Vm, _) => {
                 let vm = self.known(uuid, &given)?;
                 let action = check_action(&given)?;
                 self.act(uuid, action, vm, given)
             }
-            (Route::OfVm(uuid, what, name), method) => {
-                self.of_vm(method, (uuid, what, name), &query, given)
+            (Route::OfVm, method) => {
+                let name = Some(found.part("name")).filter(|name| !name.is_empty());
+                self.of_vm(method, (uuid, found.part("what"), name), &query, given)
             }
             (Route::Migrations, _) => self.records().map(|_| Done::Json(json!([]))),
-            (Route::Migration(uuid), _) => self.migration(uuid),
-            (Route::MigrationStep(_, "progress"), _) => Ok(Done::Empty),
-            (Route::MigrationStep(uuid, "updateVmServerUuid"), _) => {
-                self.move_vm(uuid, &given).map(|vm| Done::Json(Value::Object(vm)))
-            }
-            (Route::MigrationStep(..), _) if !self.peers().storage => {
+            (Route::Migration, _) => self.migration(uuid),
+            (Route::Progress, _) => Ok(Done::Empty),
+            (Route::Move, _) => self.move_vm(uuid, &given).map(|vm| Done::Json(Value::Object(vm))),
+            (Route::StoreMigration, _) if !self.peers().storage => {
                 Err(ApiError::Storage("no connections available".to_owned()))
             }
-            (Route::MigrationStep(..), _) => Err(not_kept("migrations")),
+            (Route::StoreMigration, _) => Err(not_kept("migrations")),
         }
     }
 
