@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::refused::{Cause, Refused};
 use super::script::{string, type_of};
-use super::volume::{State, TYPE, is_uuid};
+use super::volume::{State, TYPE};
+use vm_model::parse::text::is_lower_uuid;
 
 /// The longest name of a volume, in characters.
 const NAME: usize = 256;
@@ -80,7 +81,7 @@ pub(super) fn uuids(causes: &mut Causes, params: &Params, names: &[(&str, &str)]
 /// A uuid; `what` is its name in the message.
 pub(super) fn uuid(value: Option<&Value>, what: &str) -> Result<(), String> {
     match value {
-        Some(Value::String(text)) if is_uuid(text) => Ok(()),
+        Some(Value::String(text)) if is_lower_uuid(text) => Ok(()),
         value => Err(format!("{} is not a valid {what} UUID", string(value))),
     }
 }

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 use super::checks::{self, Causes, Params, given, optional, text, uuids};
 use super::refused::Refused;
 use super::script::show_time_of;
-use super::volume::{TYPE, is_uuid};
+use super::volume::TYPE;
+use vm_model::parse::text::is_lower_uuid;
 
 /// MiB in a GiB: sizes are MiB on the wire and GiB in names.
 const GIB: u64 = 1024;
@@ -101,9 +102,6 @@ pub struct Wanted {
 }
 
 /// Checks the parameters of `POST /volumepackages`.
-///
-/// # Errors
-/// What is wrong with them.
 pub fn create(params: &Params) -> Result<NewPackage, Refused> {
     let required = ["type", "size", "compute_package_uuid", "description", "active"];
     let mut causes = Causes::default();
@@ -138,9 +136,6 @@ pub fn create(params: &Params) -> Result<NewPackage, Refused> {
 }
 
 /// Checks the parameters of `POST /volumepackages/:uuid`: the package, and whether it is active from now on.
-///
-/// # Errors
-/// What is wrong with them.
 pub fn update(params: &Params) -> Result<(String, bool), Refused> {
     let mut causes = Causes::default();
     causes.names(params, &["uuid", "active"], &[]);
@@ -151,9 +146,6 @@ pub fn update(params: &Params) -> Result<(String, bool), Refused> {
 }
 
 /// Checks the parameters of `GET /volumepackages/:uuid`.
-///
-/// # Errors
-/// What is wrong with them.
 pub fn get(params: &Params) -> Result<Wanted, Refused> {
     let mut causes = Causes::default();
     causes.names(params, &["uuid"], &["owner_uuid"]);
@@ -164,9 +156,6 @@ pub fn get(params: &Params) -> Result<Wanted, Refused> {
 }
 
 /// Checks the parameters of `GET /volumepackages`; returns the user who asks.
-///
-/// # Errors
-/// What is wrong with them.
 pub fn list(params: &Params) -> Result<Option<String>, Refused> {
     let mut causes = Causes::default();
     causes.names(params, &[], &["type", "owner_uuid"]);
@@ -179,7 +168,7 @@ pub fn list(params: &Params) -> Result<Option<String>, Refused> {
 /// A package as requests name it: its uuid or its name.
 pub(super) fn reference(value: Option<&Value>) -> Result<(), String> {
     match value.and_then(Value::as_str) {
-        Some(text) if is_uuid(text) || is_name(text) => Ok(()),
+        Some(text) if is_lower_uuid(text) || is_name(text) => Ok(()),
         _ => Err("package must be the uuid or the name of a volume package".to_owned()),
     }
 }

@@ -115,9 +115,6 @@ impl Volume {
     }
 
     /// Reads a stored record.
-    ///
-    /// # Errors
-    /// The name of the field that is missing or wrong.
     pub fn read(fields: Map<String, Value>) -> Result<Volume, &'static str> {
         for name in ["uuid", "name", "owner_uuid", "type", "vm_uuid"] {
             if !fields.get(name).is_some_and(Value::is_string) {
@@ -157,17 +154,14 @@ impl Volume {
         items.filter_map(Value::as_str).collect()
     }
 
-    /// Its uuid.
     pub fn uuid(&self) -> &str {
         self.text("uuid")
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         self.text("name")
     }
 
-    /// Its owner.
     pub fn owner_uuid(&self) -> &str {
         self.text("owner_uuid")
     }
@@ -177,7 +171,6 @@ impl Volume {
         self.text("vm_uuid")
     }
 
-    /// Its type.
     pub fn kind(&self) -> &str {
         self.text("type")
     }
@@ -192,7 +185,6 @@ impl Volume {
         self.fields.get("create_timestamp").and_then(Value::as_i64).unwrap_or_default()
     }
 
-    /// Its state.
     pub fn state(&self) -> State {
         self.state
     }
@@ -346,15 +338,6 @@ impl<'de> Deserialize<'de> for Volume {
             |field| de::Error::custom(format!("field {field} of a volume is missing or wrong"));
         Volume::read(fields).map_err(what)
     }
-}
-
-/// Returns true for a uuid in lower case: no other spelling is one here.
-pub fn is_uuid(text: &str) -> bool {
-    let is_fit = |(at, byte): (usize, u8)| match at {
-        8 | 13 | 18 | 23 => byte == b'-',
-        _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
-    };
-    text.len() == 36 && text.bytes().enumerate().all(is_fit)
 }
 
 /// Returns the labels that a request gives: none for what counts as nothing there.

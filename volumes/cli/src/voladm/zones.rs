@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::args::Chosen;
 use super::services::Services;
 use super::shell::word;
-use volumes_core::volume::is_uuid;
+use sdc_clients::restify::is_uuid;
 
 const VOLUME: Kind = Kind { one: "volume", name: "name" };
 
@@ -64,9 +64,6 @@ pub(super) fn called(volume: &Volume) -> String {
 }
 
 /// Returns the uuid of an owner.
-///
-/// # Errors
-/// If it is none.
 pub(super) fn owner(typed: &str) -> Result<&str, Usage> {
     match is_uuid(typed) {
         true => Ok(typed),
@@ -75,9 +72,6 @@ pub(super) fn owner(typed: &str) -> Result<&str, Usage> {
 }
 
 /// Returns the volumes that a command line means: one, or all of an owner.
-///
-/// # Errors
-/// If there is none, or the volume is another owner's, and volapi's refusals.
 pub(super) async fn chosen(services: &Services, asked: &Chosen) -> anyhow::Result<Vec<Volume>> {
     let whose = asked.owner.as_deref().map(owner).transpose()?;
     let volapi = services.volapi()?;
@@ -124,9 +118,6 @@ fn one(volumes: &[Volume], typed: &str) -> Result<Volume, Usage> {
 }
 
 /// Reads VMAPI's records of these VMs, destroyed ones too. A VM that VMAPI does not know is absent.
-///
-/// # Errors
-/// VMAPI's refusals.
 pub(super) async fn records<'a>(
     vmapi: &Vmapi,
     uuids: impl Iterator<Item = &'a str>,

@@ -2,12 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a request takes for an answer: its version and its type.
+//! The type of answer that a request takes.
 
 use http::{HeaderMap, header};
-
-/// The version of the routes.
-const VERSION: [u32; 3] = [1, 0, 0];
 
 /// In which type an answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,23 +55,6 @@ pub(super) fn answer_type(headers: &HeaderMap) -> Option<Type> {
     })
 }
 
-/// Returns the range of versions that a request asks for, if ours is not in it.
-pub(super) fn wrong_version(headers: &HeaderMap) -> Option<&str> {
-    let range = headers.get("accept-version").or(headers.get("x-api-version"))?.to_str().ok()?;
-    (!has_version(range.trim())).then_some(range)
-}
-
-fn has_version(range: &str) -> bool {
-    if range.is_empty() || range == "*" || range.starts_with(['>', '<']) {
-        return true;
-    }
-    let digits = range.trim_start_matches(['~', '^', '=', 'v', ' ']);
-    let mut parts = digits.split('.').map(|part| part.parse::<u32>().ok());
-    parts.next().flatten() == Some(VERSION[0])
-        && parts.next().flatten().is_none_or(|minor| minor == VERSION[1])
-        && parts.next().flatten().is_none_or(|patch| patch == VERSION[2])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,7 +64,7 @@ mod tests {
     }
 
     #[test] // V10
-    fn types_and_versions_are_negotiated() {
+    fn types_are_negotiated() {
         for (accept, expected) in [
             ("*/*", Some(Type::Json)),
             ("text/*", Some(Type::Text)),
@@ -96,11 +76,5 @@ mod tests {
             assert_eq!(answer_type(&with(header::ACCEPT, accept)), expected, "{accept}");
         }
         assert_eq!(answer_type(&HeaderMap::new()), Some(Type::Json));
-        let version = header::HeaderName::from_static("accept-version");
-        for (range, is_right) in
-            [("~1", true), ("1.0.0", true), ("*", true), ("~2", false), ("2.0.0", false)]
-        {
-            assert_eq!(wrong_version(&with(version.clone(), range)).is_none(), is_right, "{range}");
-        }
     }
 }

@@ -2,11 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Answers with their headers: those of the routes, and those of the router itself.
+//! Answers of the routes, with their headers.
 
-use daemon::http::{Body, refuse};
-use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, SERVER};
-use http::{HeaderMap, Method, Response, StatusCode};
+use daemon::http::Body;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use sdc_clients::restify;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -57,36 +58,6 @@ pub(super) fn routed(
     if answer.body.is_some() {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind.name()));
     }
-    let id = request.get("request-id").or(request.get("x-request-id")).cloned();
-    let made = || uuid::Uuid::new_v4().to_string().parse().ok();
-    if let Some(id) = id.or_else(made) {
-        headers.insert(HeaderName::from_static("x-request-id"), id);
-    }
-    headers.insert(SERVER, HeaderValue::from_static("VOLAPI"));
-    let took = since.elapsed().as_millis();
-    headers.insert(
-        HeaderName::from_static("x-response-time"),
-        HeaderValue::from(u64::try_from(took).unwrap_or(u64::MAX)),
-    );
-    headers.insert(HeaderName::from_static("x-server-name"), host.clone());
+    restify::dress(headers, restify::request_id(request), "VOLAPI", since.elapsed(), host);
     response
-}
-
-/// There is no such route.
-pub(super) fn no_route(path: &str) -> Response<Body> {
-    refuse(StatusCode::NOT_FOUND, "ResourceNotFound", &format!("{path} does not exist"))
-}
-
-/// The route has other methods.
-pub(super) fn wrong_method(method: &Method, allowed: &'static str) -> Response<Body> {
-    let why = format!("{method} is not allowed");
-    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowedError", &why);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-    response
-}
-
-/// The route has another version.
-pub(super) fn wrong_version(range: &str, method: &Method, path: &str) -> Response<Body> {
-    let why = format!("{range} is not supported by {method} {path}");
-    refuse(StatusCode::BAD_REQUEST, "InvalidVersion", &why)
 }

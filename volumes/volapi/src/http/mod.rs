@@ -12,12 +12,13 @@ mod packages; // volume packages
 
 mod networks; // a volume gets another network, or loses one
 
+mod endpoints; // the table of its paths
+
 mod answer; // answers with their headers
 
 mod accept; // what a request takes for an answer
 
 mod params; // what a request asks with
 
-mod md5; // the digest of a body
-
+pub use endpoints::ENDPOINTS;
 pub use routes::router;

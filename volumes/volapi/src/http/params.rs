@@ -6,14 +6,12 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use daemon::http::{Body, collect};
 use http::{HeaderMap, header};
+use sdc_clients::restify;
 use serde_json::{Value, json};
 
-use super::md5::md5;
 use volumes_core::list::TAG;
 use volumes_core::requests::Params;
 use volumes_core::script::parse_json;
@@ -38,29 +36,17 @@ pub(super) enum BadBody {
 /// Decodes a query or a form. A name that comes twice has a list, as has `name[]`; of `name.key` and
 /// `name[key]` only the name counts, unless `tags` and it begins with `tag.`.
 pub(super) fn decoded(text: &str, tags: bool) -> Params {
-    let mut params = Params::new();
-    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-        let is_tag = tags && name.starts_with(TAG);
+    restify::gathered(text, |name, value| {
+        if tags && name.starts_with(TAG) {
+            return (name, json!(value));
+        }
         let (value, name) = match name.split_once('[') {
-            _ if is_tag => (json!(value), name.as_ref()),
             Some((name, "]" | "0]")) => (json!([value]), name),
             Some((name, _)) => (json!({}), name),
-            None => (json!(value), name.as_ref()),
+            None => (json!(value), name),
         };
-        let name = if is_tag { name } else { name.split('.').next().unwrap_or_default() };
-        if name.is_empty() {
-            continue;
-        }
-        match params.get_mut(name) {
-            None => drop(params.insert(name.to_owned(), value)),
-            Some(Value::Array(values)) => match value {
-                Value::Array(more) => values.extend(more),
-                one => values.push(one),
-            },
-            Some(first) => *first = json!([first.take(), value]),
-        }
-    }
-    params
+        (name.split('.').next().unwrap_or_default(), value)
+    })
 }
 
 /// Returns the parameters of a body: those of an object, those of a list by its positions. A body of
@@ -68,11 +54,8 @@ pub(super) fn decoded(text: &str, tags: bool) -> Params {
 pub(super) async fn body(headers: &HeaderMap, body: Body) -> Result<Content, BadBody> {
     let Some(bytes) = collect(body, BODY, BODY_TIME).await else { return Err(BadBody::Length) };
     let text = |name: header::HeaderName| headers.get(name).and_then(|it| it.to_str().ok());
-    if let Some(sent) = text(header::HeaderName::from_static("content-md5")) {
-        let found = STANDARD.encode(md5(&bytes));
-        if sent != found {
-            return Err(BadBody::Digest(sent.to_owned(), found));
-        }
+    if let Some((sent, found)) = restify::wrong_digest(headers, &bytes) {
+        return Err(BadBody::Digest(sent, found));
     }
     let whole = text(header::CONTENT_TYPE).unwrap_or_default();
     let kind = whole.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -90,7 +73,6 @@ pub(super) async fn body(headers: &HeaderMap, body: Body) -> Result<Content, Bad
 /// What a body says.
 #[derive(Debug, PartialEq)]
 pub(super) enum Content {
-    /// Parameters.
     Fields(Params),
     /// A list: its items take the place of all other parameters.
     List(Params),

@@ -11,100 +11,23 @@ use daemon::Tasks;
 use daemon::http::{Body, Router};
 use http::header::HeaderValue;
 use http::{Method, Response, StatusCode, request};
+use sdc_clients::restify::{self, Found};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::accept::{answer_type, wrong_version};
-use super::answer::{self, Answer, routed};
+use super::accept::answer_type;
+use super::answer::{Answer, routed};
+use super::endpoints::{ENDPOINTS, Route};
 use super::params::{BadBody, Content, body, decoded};
 use super::{networks, packages, snapshots};
 use crate::service::Service;
-use volumes_core::networks::Way;
 use volumes_core::refused::Refused;
 use volumes_core::requests::{self, Params};
 use volumes_core::{extended, list};
 
-/// What a request is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Route {
-    Ping,
-    Volumes,
-    Volume,
-    Sizes,
-    References,
-    AddReference,
-    RemoveReference,
-    Reservations,
-    Reservation,
-    Snapshots(snapshots::Route),
-    Packages,
-    Package,
-    Network(Way),
-}
-
-/// The parameters in a path, not checked.
-type Named = Vec<(&'static str, String)>;
-
-impl Route {
-    /// Returns the route of a path, and the parameters in it.
-    fn of(path: &str, rfd26: bool) -> Option<(Route, Named)> {
-        Route::of_any(path).filter(|(route, _)| rfd26 || !route.is_rfd26())
-    }
-
-    /// Returns true for what the deployed service does not have.
-    fn is_rfd26(self) -> bool {
-        matches!(self, Route::Packages | Route::Package | Route::Network(_) | Route::Snapshots(_))
-    }
-
-    fn of_any(path: &str) -> Option<(Route, Named)> {
-        // More than one slash at the beginning is one.
-        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        let named = |name: &'static str, part: &str| {
-            let text = url::form_urlencoded::parse(part.replace('+', "%2B").as_bytes())
-                .next()
-                .map(|(name, _)| name.into_owned());
-            text.filter(|_| !part.is_empty()).map(|text| (name, text))
-        };
-        let uuid = |part: &str| named("uuid", part).map(|uuid| vec![uuid]);
-        Some(match &parts[..] {
-            ["ping"] => (Route::Ping, vec![]),
-            ["volumes"] => (Route::Volumes, vec![]),
-            ["volumesizes"] => (Route::Sizes, vec![]),
-            ["volumepackages"] => (Route::Packages, vec![]),
-            ["volumepackages", one] => (Route::Package, uuid(one)?),
-            ["volumereservations"] => (Route::Reservations, vec![]),
-            ["volumereservations", one] => (Route::Reservation, uuid(one)?),
-            ["volumes", one] => (Route::Volume, uuid(one)?),
-            ["volumes", one, "references"] => (Route::References, uuid(one)?),
-            ["volumes", one, "addreference"] => (Route::AddReference, uuid(one)?),
-            ["volumes", one, "removereference"] => (Route::RemoveReference, uuid(one)?),
-            ["volumes", one, "attachtonetwork"] => (Route::Network(Way::Attach), uuid(one)?),
-            ["volumes", one, "detachfromnetwork"] => (Route::Network(Way::Detach), uuid(one)?),
-            ["volumes", one, rest @ ..] => {
-                let (route, name) = snapshots::Route::of(rest)?;
-                let mut all = uuid(one)?;
-                if let Some(name) = name {
-                    all.push(named("name", name)?);
-                }
-                (Route::Snapshots(route), all)
-            }
-            _ => return None,
-        })
-    }
-
-    fn methods(self) -> &'static str {
-        match self {
-            Route::Ping | Route::Sizes | Route::References => "GET",
-            Route::Volumes | Route::Reservations | Route::Packages => "POST, GET",
-            Route::Package => "GET, POST",
-            Route::Volume => "GET, DELETE, POST",
-            Route::AddReference | Route::RemoveReference | Route::Network(_) => "POST",
-            Route::Reservation => "DELETE",
-            Route::Snapshots(route) => route.methods(),
-        }
-    }
-}
+/// The version of the routes.
+const VERSION: [u32; 3] = [1, 0, 0];
 
 #[derive(Clone)]
 struct Shared {
@@ -124,13 +47,16 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response<Body
     let (parts, content) = request.into_parts();
     let path = parts.uri.path();
     let rfd26 = shared.service.shared.settings.rfd26;
-    let Some((route, named)) = Route::of(path, rfd26) else { return answer::no_route(path) };
-    let allowed = route.methods();
-    if !allowed.split(", ").any(|method| parts.method == method) {
-        return answer::wrong_method(&parts.method, allowed);
+    let found = ENDPOINTS.find(path).filter(|found| rfd26 || !found.endpoint.route.is_rfd26());
+    let Some(found) = found else { return restify::no_route(&parts.method, path).map(Body::from) };
+    let (endpoint, route) = (found.endpoint, found.endpoint.route);
+    if !endpoint.allows(&parts.method) {
+        return restify::not_allowed(&parts.method, endpoint.methods).map(Body::from);
     }
-    if let Some(range) = wrong_version(&parts.headers) {
-        return answer::wrong_version(range, &parts.method, path);
+    if let Some(range) = restify::asked_version(&parts.headers)
+        && !restify::version_fits(range, VERSION)
+    {
+        return restify::wrong_version(&parts.method, path, range).map(Body::from);
     }
     let reply = |answer, kind| routed(answer, kind, &parts.headers, since, &shared.host);
     let Some(kind) = answer_type(&parts.headers) else {
@@ -142,7 +68,7 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response<Body
         return reply(Refused::NoImage.into(), kind);
     }
     let tags = rfd26 && route == Route::Volumes;
-    let params = match params(&parts, content, (route, named), tags).await {
+    let params = match params(&parts, content, found, tags).await {
         Ok(params) => params,
         Err(bad) => return reply(bad_body(bad), kind),
     };
@@ -163,7 +89,7 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response<Body
 async fn params(
     parts: &request::Parts,
     content: Body,
-    (route, named): (Route, Named),
+    found: Found<Route>,
     tags: bool,
 ) -> Result<Params, BadBody> {
     let mut params = match parts.method {
@@ -173,10 +99,10 @@ async fn params(
         },
         _ => decoded(parts.uri.query().unwrap_or_default(), tags),
     };
-    if let Route::Snapshots(route) = route {
-        route.rename(&mut params);
+    if found.endpoint.route == Route::RollBack {
+        snapshots::rename(&mut params);
     }
-    params.extend(named.into_iter().map(|(name, text)| (name.to_owned(), text.into())));
+    params.extend(found.named.into_iter().map(|(name, text)| (name.to_owned(), text.into())));
     Ok(params)
 }
 
@@ -208,7 +134,9 @@ async fn act(
     let is_post = method == Method::POST;
     let rfd26 = service.shared.settings.rfd26;
     Ok(match route {
-        Route::Snapshots(route) => route.act(service, method, params).await?,
+        Route::MakeSnapshot | Route::Snapshots | Route::Snapshot | Route::RollBack => {
+            snapshots::act(route, service, method, params).await?
+        }
         Route::Ping => {
             requests::none(params)?;
             ping(service).await

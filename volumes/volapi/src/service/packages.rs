@@ -13,9 +13,9 @@ use uuid::Uuid;
 use super::delete::passed_on;
 use super::state::Shared;
 use crate::records::{Tries, all, got, of_storage, written};
+use sdc_clients::restify::is_uuid;
 use volumes_core::package::{NewPackage, Package, Wanted};
 use volumes_core::refused::Refused;
-use volumes_core::volume::is_uuid;
 
 /// Volume packages.
 #[derive(Debug)]
@@ -29,9 +29,6 @@ impl Packages {
     }
 
     /// Returns the packages that this user may use, the smallest first; without a user, all of them.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn all(&self, owner: Option<&str>) -> Result<Value, Refused> {
         let found = all(&self.shared.records.packages, &[]).await?;
         let mut found: Vec<Package> = found.into_iter().map(|it| it.value).collect();
@@ -76,9 +73,6 @@ impl Packages {
     }
 
     /// Activates or deactivates a package; returns it as clients see it.
-    ///
-    /// # Errors
-    /// If there is none, and those of the storage.
     pub async fn set_active(&self, package: &str, active: bool) -> Result<Value, Refused> {
         let mut tries = Tries::default();
         loop {
