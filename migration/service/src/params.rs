@@ -6,6 +6,7 @@
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
+use sdc_clients::restify;
 use serde_json::{Map, Value, json};
 
 use super::refused::Refused;
@@ -57,12 +58,7 @@ impl Params {
 
     /// Returns a parameter that is there and not what JavaScript takes for false.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.fields.get(name).filter(|value| match value {
-            Value::Null | Value::Bool(false) => false,
-            Value::String(text) => !text.is_empty(),
-            Value::Number(number) => number.as_f64() != Some(0.0),
-            _ => true,
-        })
+        self.fields.get(name).filter(|value| !restify::falsy(value))
     }
 
     /// Returns a parameter that is a text.
@@ -110,11 +106,11 @@ fn content(headers: &HeaderMap, body: &[u8]) -> Result<Content, Refused> {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     match kind.to_ascii_lowercase().as_str() {
-        "application/json" => match serde_json::from_slice(body) {
+        "application/json" => match restify::parse_json(body, false) {
             Ok(Value::Object(fields)) => Ok(Content::Fields(fields)),
             Ok(Value::Array(_)) => Ok(Content::List),
             Ok(_) => Err(Refused::argument("the body is not an object")),
-            Err(error) => Err(bad_json(&error)),
+            Err(why) => Err(Refused::coded(400, "InvalidContent", &format!("Invalid JSON: {why}"))),
         },
         "application/x-www-form-urlencoded" => {
             Ok(Content::Fields(pairs(&String::from_utf8_lossy(body))))
@@ -124,50 +120,15 @@ fn content(headers: &HeaderMap, body: &[u8]) -> Result<Content, Refused> {
     }
 }
 
-fn bad_json(error: &serde_json::Error) -> Refused {
-    let why = match error.is_eof() {
-        true => "Unexpected end of JSON input".to_owned(),
-        false => error.to_string(),
-    };
-    Refused::coded(400, "InvalidContent", &format!("Invalid JSON: {why}"))
-}
-
-/// Reads a query or a form. A name that comes twice, or has a key in brackets, has a list; `[name]` is `name`.
+/// Reads a query or a form. A name that has a key in brackets has a list; `[name]` is `name`.
 fn pairs(text: &str) -> Map<String, Value> {
-    let mut fields = Map::new();
-    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, value) = (decoded(name), decoded(value));
+    restify::gathered(text, |name, value| {
         let (name, key) = match name.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((name, key)) => (name, key),
             None => name.split_at(name.find('[').unwrap_or(name.len())),
         };
-        let value = if key.is_empty() { json!(value) } else { json!([value]) };
-        match fields.get_mut(name) {
-            None => drop(fields.insert(name.to_owned(), value)),
-            Some(first) => *first = json!([value]),
-        }
-    }
-    fields
-}
-
-/// Decodes `%XX` and `+`.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        let hex = |byte: u8| char::from(byte).to_digit(16).and_then(|it| u8::try_from(it).ok());
-        match (first, after) {
-            (b'%', [high, low, beyond @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
-                bytes.push(hex(*high).unwrap_or(0) << 4 | hex(*low).unwrap_or(0));
-                rest = beyond;
-            }
-            (b'+', _) => bytes.push(b' '),
-            (byte, _) => bytes.push(*byte),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+        (name, if key.is_empty() { json!(value) } else { json!([value]) })
+    })
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ mod upstream;
 
 mod answer;
 
+mod endpoints;
+
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
@@ -40,35 +42,40 @@ use axum::routing::{any, get, post};
 use bytes::BytesMut;
 use daemon::http::Body;
 use daemon::http::first_line::escape;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderValue, Response};
+use sdc_clients::restify::{self, REQUEST_ID};
 use tokio::time::Instant;
 
 use super::refused::Refused;
 use super::state::Service;
 use answer::respond;
+use endpoints::Route;
 use shared::Front;
 
+pub use endpoints::ENDPOINTS;
 pub use replaced::{AUDIENCE, routes as signed_routes};
 pub use upstream::Upstream;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
 /// Returns the routes.
 pub fn router(service: Service, upstream: Upstream) -> Router {
-    let own = Router::new()
-        .route("/migrations", any(migrations::all))
-        .route("/migrations/{uuid}", any(migrations::of_vm))
-        .route("/migrations/{uuid}/watch", get(watch::watch))
-        .route("/migrations/{uuid}/verify", get(migrations::verify))
-        .route("/migrations/{uuid}/adopt", post(migrations::adopt))
-        .route("/migrations/{uuid}/store", post(deployed::store))
-        .route("/migrations/{uuid}/progress", post(deployed::progress))
-        .route("/migrations/{uuid}/updateVmServerUuid", post(deployed::update_server))
-        .route("/jobs/{uuid}", get(jobs::one))
-        .route("/settings", get(settings::all).put(settings::change_all))
-        .route("/settings/{cn}", get(settings::of_cn).put(settings::change_of_cn))
-        .fallback(pass::on);
-    own.layer(from_fn(clear)).layer(from_fn(dressed)).with_state(Front { service, upstream })
+    let own = ENDPOINTS.all.iter().fold(Router::new(), |router, endpoint| {
+        let route = match endpoint.route {
+            Route::Migrations => any(migrations::all),
+            Route::Migration => any(migrations::of_vm),
+            Route::Watch => get(watch::watch),
+            Route::Verify => get(migrations::verify),
+            Route::Adopt => post(migrations::adopt),
+            Route::Store => post(deployed::store),
+            Route::Progress => post(deployed::progress),
+            Route::Move => post(deployed::update_server),
+            Route::Job => get(jobs::one),
+            Route::Settings => get(settings::all).put(settings::change_all),
+            Route::SettingsOfCn => get(settings::of_cn).put(settings::change_of_cn),
+        };
+        router.route(endpoint.path, route)
+    });
+    let own = own.fallback(pass::on).layer(from_fn(clear)).layer(from_fn(dressed));
+    own.with_state(Front { service, upstream })
 }
 
 /// Edits the first line of a connection: VMAPI takes quotes and angle brackets in a query, such as those of a
@@ -92,20 +99,13 @@ async fn clear(request: Request, next: Next) -> Response<Body> {
 /// Adds the headers that VMAPI's own answers have, unless VMAPI has added them.
 async fn dressed(mut request: Request, next: Next) -> Response<Body> {
     let began = Instant::now();
-    let sent = request.headers().get("request-id").or(request.headers().get(REQUEST_ID)).cloned();
-    let id = sent.or_else(|| uuid::Uuid::new_v4().to_string().parse().ok());
+    let id = restify::request_id(request.headers());
     if let Some(id) = &id {
         request.headers_mut().insert(REQUEST_ID, id.clone());
     }
     let mut response = next.run(request).await;
-    let headers = response.headers_mut();
-    if let Some(id) = id {
-        headers.entry(REQUEST_ID).or_insert(id);
-    }
     let server = concat!("migration-service/", env!("CARGO_PKG_VERSION"));
-    headers.entry("server").or_insert(HeaderValue::from_static(server));
-    let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    headers.entry("x-response-time").or_insert(took.into());
-    headers.entry("x-server-name").or_insert(HeaderValue::from_static("migration-service"));
+    let host = HeaderValue::from_static("migration-service");
+    restify::dress(response.headers_mut(), id, server, began.elapsed(), &host);
     response
 }

@@ -1,0 +1,52 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The table of the paths that this service answers itself.
+
+use sdc_clients::restify::{Endpoint, Endpoints, Slashes};
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Route {
+    Migrations,
+    Migration,
+    Watch,
+    Verify,
+    Adopt,
+    Store,
+    Progress,
+    Move,
+    Job,
+    Settings,
+    SettingsOfCn,
+}
+
+/// All paths. With another method, and with any other path, a request goes to VMAPI.
+pub const ENDPOINTS: Endpoints<Route> = Endpoints {
+    all: &[
+        Endpoint::new("/migrations", "GET", Route::Migrations)
+            .about("lists migrations, by any of their fields"),
+        Endpoint::new("/migrations/{uuid}", "GET, DELETE", Route::Migration)
+            .about("the migration of a VM; removes its record, the last resort"),
+        Endpoint::new("/migrations/{uuid}/watch", "GET", Route::Watch)
+            .about("the progress of a migration, a line of JSON for each step of it"),
+        Endpoint::new("/migrations/{uuid}/verify", "GET", Route::Verify)
+            .about("compares the source of a migrated VM with its target"),
+        Endpoint::new("/migrations/{uuid}/adopt", "POST", Route::Adopt)
+            .about("makes a record of a migration that the agents have open and the store lost"),
+        Endpoint::new("/migrations/{uuid}/store", "POST", Route::Store)
+            .about("stores a record, where jobs elsewhere do the steps"),
+        Endpoint::new("/migrations/{uuid}/progress", "POST", Route::Progress)
+            .about("stores progress, where jobs elsewhere do the steps"),
+        Endpoint::new("/migrations/{uuid}/updateVmServerUuid", "POST", Route::Move)
+            .about("changes the node of a VM, where jobs elsewhere do the steps"),
+        Endpoint::new("/jobs/{uuid}", "GET", Route::Job)
+            .about("an operation in the form of the workflow API"),
+        Endpoint::new("/settings", "GET, PUT", Route::Settings)
+            .about("the settings of the data centre; changes them"),
+        Endpoint::new("/settings/{cn}", "GET, PUT", Route::SettingsOfCn)
+            .about("the settings of a node; changes them"),
+    ],
+    slashes: Slashes::Kept,
+};
