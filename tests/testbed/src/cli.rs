@@ -22,6 +22,7 @@ usage: testbed COMMAND [ARGS]
   vmapi     a mock VMAPI
   conform   compare this implementation with recorded behaviour
   recordings  unpack or repack what conform compares with
+  openapi   the interface of a service as OpenAPI has it
   shadow    what two daemons on one node answer differently
   storm     thousands of mutations with listeners coming and going
   sim       the whole system under a seeded world, invariants checked after every step
@@ -79,6 +80,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         "vmapi" => mocks::cli::vmapi(rest),
         "conform" => conform::run(&rest),
         "recordings" => conform::packed::run(&rest),
+        "openapi" => crate::openapi::run(&rest),
         "shadow" => crate::shadow::run(&rest),
         "storm" => crate::storm::run(&rest),
         "sim" => crate::sim::run(&rest),

@@ -33,6 +33,8 @@ pub mod sim; // a data centre under every fault, on a simulated clock
 
 pub mod storm; // thousands of changes, in real time
 
+pub mod openapi; // the documents of interfaces
+
 pub mod shadow; // two daemons on one node, compared
 
 pub mod conform; // comparison with recordings of the real services

@@ -1,0 +1,63 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `testbed openapi NAME`: the interface of a service as OpenAPI has it, made of the table from which its router is.
+//!
+//! `docs/NAME.openapi.json` is what it prints; a test holds them equal. vminfod's is written by hand, since its
+//! parameters and schemas are no part of a table; `vminfod/tests/all/openapi.rs` holds that one to the program.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::arguments::command;
+
+/// The services whose interface is a table.
+const SERVICES: [&str; 2] = ["migration-service", "volapi"];
+
+#[derive(Debug, clap::Parser)]
+#[command(name = "testbed openapi", about = "The interface of a service as OpenAPI has it")]
+struct Options {
+    /// migration-service or volapi
+    name: String,
+}
+
+/// Runs the command with these arguments.
+pub fn run(args: &[OsString]) -> ExitCode {
+    command("testbed openapi", args, async |options: Options| {
+        let document = document(&options.name);
+        let document = document.ok_or_else(|| anyhow::anyhow!("known are {SERVICES:?}"))?;
+        println!("{document:#}");
+        Ok(true)
+    })
+}
+
+/// Returns the document of a service.
+fn document(name: &str) -> Option<Value> {
+    let version = env!("CARGO_PKG_VERSION");
+    match name {
+        "migration-service" => Some(migration_service::front::ENDPOINTS.openapi(name, version)),
+        "volapi" => Some(volapi::http::ENDPOINTS.openapi(name, version)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_are_what_the_tables_say() {
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for name in SERVICES {
+            let made = format!("{:#}\n", document(name).unwrap());
+            let file = std::fs::read_to_string(docs.join(format!("{name}.openapi.json")));
+            assert!(
+                file.unwrap() == made,
+                "run: testbed openapi {name} > docs/{name}.openapi.json"
+            );
+        }
+    }
+}
