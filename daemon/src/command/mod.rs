@@ -27,5 +27,5 @@ pub use error::CommandError;
 pub use lines::LineSink;
 pub use output::Output;
 pub use program::{Paths, Program};
-pub use seam::{Call, Commands, Input, Pipe, Pipes, Run, Running};
+pub use seam::{Call, Commands, Input, Launch, Pipe, Pipes, Run, Running};
 pub use spawned::Spawned;

@@ -20,9 +20,7 @@ pub(super) const STDERR_KEPT: u64 = 16 * 1024;
 /// A run of a program to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// The program.
     pub program: Program,
-    /// Its arguments.
     pub args: Vec<String>,
     /// What it reads from its stdin; it may be secret.
     pub input: Vec<u8>,
@@ -40,6 +38,20 @@ impl Call {
     #[must_use]
     pub fn with_input(self, input: Vec<u8>) -> Self {
         Call { input, ..self }
+    }
+}
+
+/// A run of a program that goes on until it ends or is dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    pub program: Program,
+    pub args: Vec<String>,
+    pub pipes: Pipes,
+}
+
+impl Launch {
+    pub fn new(program: Program, args: Vec<String>, pipes: Pipes) -> Self {
+        Launch { program, args, pipes }
     }
 }
 
@@ -68,17 +80,9 @@ pub trait Commands: Send + Sync {
     }
 
     /// Starts a command that runs until it ends or is dropped.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    fn start(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        pipes: Pipes,
-    ) -> Result<Running, CommandError> {
-        let none = Err(CommandError::NotHere(program));
-        self.inner().map_or(none, |inner| inner.start(program, args, pipes))
+    fn start(&self, launch: Launch) -> Result<Running, CommandError> {
+        let none = Err(CommandError::NotHere(launch.program));
+        self.inner().map_or(none, |inner| inner.start(launch))
     }
 
     /// Returns the commands that a decorator changes the runs of: they are started as they are.
@@ -92,7 +96,6 @@ pub trait Commands: Send + Sync {
 pub enum Pipes {
     /// It reads a stream.
     In,
-    /// It prints.
     Out,
     /// It reads requests and prints.
     Both,
@@ -106,11 +109,8 @@ pub type Input = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A running command; dropping it, or the future of its end, kills its whole process group.
 pub struct Running {
-    /// Its stdin.
     pub stdin: Input,
-    /// Its stdout.
     pub stdout: Pipe,
-    /// Its stderr.
     pub stderr: Pipe,
     end: BoxFuture<'static, i32>,
 }

@@ -17,7 +17,7 @@ use super::group::Group;
 use super::lines::{self, LineSink};
 use super::output::Output;
 use super::program::{Paths, Program};
-use super::seam::{Call, Commands, Input, Pipe, Pipes, Run, Running, complaints};
+use super::seam::{Call, Commands, Input, Launch, Pipe, Pipes, Run, Running, complaints};
 
 /// The most that one command may print.
 const STDOUT_CAP: u64 = 256 * 1024 * 1024;
@@ -143,13 +143,9 @@ impl Commands for Spawned {
         })
     }
 
-    fn start(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        pipes: Pipes,
-    ) -> Result<Running, CommandError> {
-        let (mut group, stdin, stdout, stderr) = self.spawn(program, &args, pipes)?;
+    fn start(&self, launch: Launch) -> Result<Running, CommandError> {
+        let (mut group, stdin, stdout, stderr) =
+            self.spawn(launch.program, &launch.args, launch.pipes)?;
         let end = Box::pin(async move { group.status().await });
         Ok(Running::new(stdout, stderr, end).with_stdin(stdin))
     }

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::command::{Pipes, Program};
+use daemon::command::{Launch, Pipes, Program};
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -53,9 +53,6 @@ fn own(vm: Uuid, datasets: &[String]) -> Result<(), Failed> {
 }
 
 /// Returns what there is.
-///
-/// # Errors
-/// [`Failed`].
 pub async fn received(parts: &Parts, asked: &Received) -> Result<Datasets, Failed> {
     parts.memory.hear(&asked.about).await?;
     own(asked.about.vm, &asked.datasets)?;
@@ -84,9 +81,6 @@ fn is_whole(entry: &mut Entry, whole: &Whole, side: &Side) {
 }
 
 /// Removes what must go before a stream.
-///
-/// # Errors
-/// [`Failed`].
 pub async fn clear(parts: &Parts, clear: &Clear) -> Result<(), Failed> {
     let (about, dataset) = (&clear.about, &clear.dataset);
     parts.memory.hear(about).await?;
@@ -119,9 +113,6 @@ async fn is_off(parts: &Parts, vm: Uuid) -> Result<(), Failed> {
 }
 
 /// Takes an offer: makes room, and returns where the stream is expected.
-///
-/// # Errors
-/// [`Failed`].
 pub async fn accept(parts: &Parts, offer: Offer) -> Result<Accepted, Failed> {
     let about = offer.about;
     parts.memory.hear(&about).await?;
@@ -216,7 +207,7 @@ async fn take(
     words.push(dataset.clone());
     let said =
         |message: String| Failed::Command { verb: "receive", dataset: dataset.clone(), message };
-    let started = parts.commands.start(Program::Zfs, words, Pipes::In);
+    let started = parts.commands.start(Launch::new(Program::Zfs, words, Pipes::In));
     let (stdin, _, ended) = started.map_err(|error| said(error.to_string()))?.split();
     let ended = ended.boxed().shared();
     let mut unset = None;

@@ -7,7 +7,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use daemon::command::{CommandError, Pipe, Pipes, Program};
+use daemon::command::{CommandError, Launch, Pipe, Pipes, Program};
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -48,9 +48,6 @@ struct Sync<'a> {
 }
 
 /// Returns the datasets of a VM that are sent.
-///
-/// # Errors
-/// If it has none, or `zfs` fails.
 pub async fn sent(parts: &Parts, vm: &sdc_clients::vminfod::VmObject) -> Result<Vec<Sent>, Failed> {
     let mut vm = vm::to_sync(vm).ok_or(Failed::NoDataset)?;
     if vm.is_docker {
@@ -119,9 +116,6 @@ pub async fn send(
 }
 
 /// Sends the snapshot of an image that the other node lacks.
-///
-/// # Errors
-/// [`Failed`].
 pub async fn send_image(
     parts: &Parts,
     about: &About,
@@ -396,7 +390,7 @@ impl Sync<'_> {
             dataset: dataset.clone(),
             message: source.to_string(),
         };
-        let started = self.parts.commands.start(Program::Zfs, words, Pipes::Out);
+        let started = self.parts.commands.start(Launch::new(Program::Zfs, words, Pipes::Out));
         let (_, stdout, ended) = started.map_err(cannot)?.split();
         let ended = ended.boxed().shared();
         let failed = |source| Failed::Stream { dataset: dataset.clone(), source };

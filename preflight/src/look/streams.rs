@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use daemon::command::{Commands, Pipes, Program};
+use daemon::command::{Commands, Launch, Pipes, Program};
 use sdc_clients::vminfod::Lines;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,7 +45,7 @@ async fn channel(
     watch: Duration,
 ) -> Finding {
     let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let mut running = match programs.0.start(Program::Sysevent, args, Pipes::Out) {
+    let mut running = match programs.0.start(Launch::new(Program::Sysevent, args, Pipes::Out)) {
         Ok(running) => running,
         Err(error) => return Finding::fails(belief, error.to_string()),
     };
@@ -83,7 +83,7 @@ async fn channel(
 /// Asks the fswatcher helper to watch the index of the zones.
 pub(super) async fn files(place: &Place, programs: &Programs) -> Finding {
     let args = ["-r", "-j"].map(String::from).to_vec();
-    let mut running = match programs.0.start(Program::Fswatcher, args, Pipes::Both) {
+    let mut running = match programs.0.start(Launch::new(Program::Fswatcher, args, Pipes::Both)) {
         Ok(running) => running,
         Err(error) => return Finding::fails("B14", error.to_string()),
     };

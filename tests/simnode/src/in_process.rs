@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
+use daemon::command::{Call, CommandError, Commands, Launch, Output, Pipes, Program, Run, Running};
 use tokio::io::AsyncReadExt as _;
 
 use crate::exec;
@@ -81,13 +81,9 @@ impl Commands for InProcess {
         })
     }
 
-    fn start(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        pipes: Pipes,
-    ) -> Result<Running, CommandError> {
-        match (program, pipes) {
+    fn start(&self, launch: Launch) -> Result<Running, CommandError> {
+        let args = launch.args;
+        match (launch.program, launch.pipes) {
             (Program::Zfs, Pipes::Out) => Ok(pipes::send(&self.node, args)),
             (Program::Zfs, _) => Ok(pipes::receive(&self.node, args)),
             (_, Pipes::Out) => Ok(self.feeds.follow(&args)),

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
+use daemon::command::{Call, CommandError, Commands, Launch, Output, Pipes, Program, Run, Running};
 
 use crate::feeds::Feeds;
 use crate::fswatcher::Told;
@@ -79,14 +79,9 @@ impl Commands for Listings {
         Box::pin(async move { Ok(self.answer(call.program, &call.args)) })
     }
 
-    fn start(
-        &self,
-        _program: Program,
-        args: Vec<String>,
-        pipes: Pipes,
-    ) -> Result<Running, CommandError> {
-        Ok(match pipes {
-            Pipes::Out => self.feeds.follow(&args),
+    fn start(&self, launch: Launch) -> Result<Running, CommandError> {
+        Ok(match launch.pipes {
+            Pipes::Out => self.feeds.follow(&launch.args),
             Pipes::In | Pipes::Both => Told::default().converse(),
         })
     }

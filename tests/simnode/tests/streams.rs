@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use daemon::command::{Call, Commands, Pipes, Program};
+use daemon::command::{Call, Commands, Launch, Pipes, Program};
 use simnode::in_process::InProcess;
 use simnode::streams::fault::{Effect, End};
 use simnode::{CreateOptions, Node};
@@ -82,7 +82,7 @@ async fn in_process(node: &Node, line: &str, stdin: &[u8]) -> Ended {
             return (output.status, output.stdout, String::from_utf8(output.stderr).unwrap());
         }
     };
-    let mut running = commands.start(Program::Zfs, args, pipes).unwrap();
+    let mut running = commands.start(Launch::new(Program::Zfs, args, pipes)).unwrap();
     let _ = running.stdin.write_all(stdin).await;
     running.stdin = Box::new(tokio::io::sink());
     let (mut stdout, mut stderr) = (Vec::new(), String::new());

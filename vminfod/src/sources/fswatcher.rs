@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::Shutdown;
-use daemon::command::{Commands, Pipes, Program};
+use daemon::command::{Commands, Launch, Pipes, Program};
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::Lines;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -82,7 +82,7 @@ impl Watcher {
     async fn follow(&self, mut zones: watch::Receiver<Zones>) -> Result<Infallible, End> {
         *self.watching.lock() = WatchList::new(self.root.clone());
         let args = ["-r", "-j"].map(String::from).to_vec();
-        let mut child = self.commands.start(Program::Fswatcher, args, Pipes::Both)?;
+        let mut child = self.commands.start(Launch::new(Program::Fswatcher, args, Pipes::Both))?;
         let (mut lines, mut chunk) = (Lines::new(LINE_CAP), vec![0; 64 << 10]);
         let mut requests = std::io::Cursor::new(Vec::new());
         let ready_by = Instant::now() + READY_LIMIT;

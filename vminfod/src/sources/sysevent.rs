@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use daemon::Shutdown;
-use daemon::command::{CommandError, Commands, Pipes, Program, Running};
+use daemon::command::{CommandError, Commands, Launch, Pipes, Program, Running};
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::Lines;
 use tokio::io::AsyncReadExt;
@@ -38,7 +38,6 @@ const LINE_CAP: usize = 1 << 20;
 pub enum Channel {
     /// Zone states, on their own channel.
     Zones,
-    /// ZFS history.
     Datasets,
 }
 
@@ -84,7 +83,7 @@ pub struct Helper {
 impl Helper {
     /// Starts one that follows this channel.
     pub fn start(commands: &dyn Commands, channel: Channel) -> Result<Self, CommandError> {
-        let child = commands.start(Program::Sysevent, channel.args(), Pipes::Out)?;
+        let child = commands.start(Launch::new(Program::Sysevent, channel.args(), Pipes::Out))?;
         let (lines, out, complaint) = (Lines::new(LINE_CAP), vec![0; 64 << 10], vec![0; 1024]);
         Ok(Self { child, lines, out, complaint, is_quiet: true })
     }
@@ -129,7 +128,6 @@ impl Helper {
 
 /// Follows one channel.
 pub struct Follower {
-    /// Which events.
     pub channel: Channel,
     /// Starts the helper.
     pub commands: Arc<dyn Commands>,

@@ -4,7 +4,7 @@
 
 //! What the fake node's commands answer, from its memory.
 
-use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
+use daemon::command::{Call, CommandError, Commands, Launch, Output, Pipes, Program, Run, Running};
 use serde_json::{Map, Value};
 use simnode::recorded::{COLUMNS, Listings};
 use tokio::io::duplex;
@@ -61,12 +61,8 @@ impl Commands for FakeNode {
         })
     }
 
-    fn start(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        pipes: Pipes,
-    ) -> Result<Running, CommandError> {
+    fn start(&self, launch: Launch) -> Result<Running, CommandError> {
+        let Launch { program, args, pipes } = launch;
         if pipes == Pipes::Both {
             self.with(|state| state.log.push((program, args)));
             if self.with(|state| state.is_deaf) {

@@ -103,7 +103,9 @@ async fn input_is_read_by_the_command_and_need_not_be() {
 
 #[tokio::test]
 async fn a_stream_has_two_ends_and_its_command_says_how_it_ended() {
-    let start = |text, pipes| shell().start(Program::Zfs, script(text), pipes).unwrap().split();
+    let start = |text, pipes| {
+        shell().start(Launch::new(Program::Zfs, script(text), pipes)).unwrap().split()
+    };
     let (_, mut stdout, ended) = start("echo stream", Pipes::Out);
     let mut text = String::new();
     stdout.read_to_string(&mut text).await.unwrap();
@@ -143,8 +145,9 @@ async fn long_stderr_neither_blocks_nor_grows() {
 
 #[tokio::test]
 async fn drop_kills_the_group_of_a_followed_command() {
-    let mut follow =
-        shell().start(Program::Sysevent, script("sleep 100 & echo $!; wait"), Pipes::Out).unwrap();
+    let mut follow = shell()
+        .start(Launch::new(Program::Sysevent, script("sleep 100 & echo $!; wait"), Pipes::Out))
+        .unwrap();
     let mut pid = Vec::new();
     while !pid.ends_with(b"\n") {
         pid.push(follow.stdout.read_u8().await.unwrap());
@@ -157,7 +160,8 @@ async fn drop_kills_the_group_of_a_followed_command() {
 
 #[tokio::test]
 async fn followed_command_returns_its_exit_status() {
-    let mut follow = shell().start(Program::Sysevent, script("exit 7"), Pipes::Out).unwrap();
+    let mut follow =
+        shell().start(Launch::new(Program::Sysevent, script("exit 7"), Pipes::Out)).unwrap();
     assert_eq!(follow.wait().await, 7);
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
+use daemon::command::{Call, CommandError, Commands, Launch, Output, Program, Run, Running};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use simnode::in_process::InProcess;
@@ -184,12 +184,7 @@ impl Commands for Programs {
         .boxed()
     }
 
-    fn start(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        pipes: Pipes,
-    ) -> Result<Running, CommandError> {
-        InProcess::new(&self.node).start(program, args, pipes)
+    fn start(&self, launch: Launch) -> Result<Running, CommandError> {
+        InProcess::new(&self.node).start(launch)
     }
 }

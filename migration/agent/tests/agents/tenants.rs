@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use daemon::command::{Commands as _, Pipes, Program};
+use daemon::command::{Commands as _, Launch, Pipes, Program};
 use migration_agent::wire::Wire as _;
 use migration_core::journal::End;
 use migration_core::protocol::{Accepted, Doing, Offer, Order, Properties, State, What};
@@ -79,8 +79,11 @@ async fn offer_and_send(world: &World, dataset: &str, properties: Properties) {
     let token = TokenKey::of(&secret()).token(&accepted.token).unwrap();
     let connection = Port::new(&world.net, "nobody").dial(&accepted.address).await.unwrap();
     let words = ["send", "-p", "-I", "@vm-migration-1", &format!("{dataset}@2")];
-    let started =
-        world.source.programs.start(Program::Zfs, words.map(str::to_owned).into(), Pipes::Out);
+    let started = world.source.programs.start(Launch::new(
+        Program::Zfs,
+        words.map(str::to_owned).into(),
+        Pipes::Out,
+    ));
     let (_, stdout, ended) = started.unwrap().split();
     let ended = async { ended.await.map_err(std::io::Error::other) };
     let (rate, meter, refusals) = (Rate::new(None), Meter::default(), Refusals::default());

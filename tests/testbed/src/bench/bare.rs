@@ -8,7 +8,7 @@
 use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
-use daemon::command::{Commands, Pipes, Program, Running, Spawned};
+use daemon::command::{Commands, Launch, Pipes, Program, Running, Spawned};
 use sdc_clients::vminfod::Lines;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -32,7 +32,7 @@ impl BareReader {
     pub(super) async fn start(cn: &Cn) -> anyhow::Result<BareReader> {
         let commands = Spawned::new(cn.commands());
         let args = ["-r", "-j"].map(str::to_owned).to_vec();
-        let mut helper = commands.start(Program::Fswatcher, args, Pipes::Both)?;
+        let mut helper = commands.start(Launch::new(Program::Fswatcher, args, Pipes::Both))?;
         let mut input = std::mem::replace(&mut helper.stdin, Box::new(tokio::io::sink()));
         let (requests, mut written) = mpsc::channel::<Vec<u8>>(1024);
         tokio::spawn(async move {

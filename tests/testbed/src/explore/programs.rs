@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
+use daemon::command::{Call, CommandError, Commands, Launch, Output, Program, Run, Running};
 use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use net_agent::holds::HoldsFile;
@@ -25,11 +25,9 @@ use crate::moving::judge::Judge;
 /// The programs of one life of an agent.
 #[derive(Clone)]
 pub struct Programs {
-    /// The node.
     pub node: Node,
     /// Where its net-agent keeps its holds.
     pub holds: PathBuf,
-    /// The agent.
     pub seat: Seat,
     /// Who looks at what is done.
     pub judge: Arc<Judge>,
@@ -174,15 +172,10 @@ impl Commands for Programs {
         .boxed()
     }
 
-    fn start(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        pipes: Pipes,
-    ) -> Result<Running, CommandError> {
+    fn start(&self, launch: Launch) -> Result<Running, CommandError> {
         match &self.disk {
-            Some(disk) => disk.commands.start(program, args, pipes),
-            None => InProcess::new(&self.node).start(program, args, pipes),
+            Some(disk) => disk.commands.start(launch),
+            None => InProcess::new(&self.node).start(launch),
         }
     }
 }

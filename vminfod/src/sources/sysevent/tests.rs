@@ -17,13 +17,8 @@ impl Commands for Children {
         Box::pin(std::future::pending())
     }
 
-    fn start(
-        &self,
-        program: Program,
-        _: Vec<String>,
-        pipes: Pipes,
-    ) -> Result<Running, CommandError> {
-        assert_eq!((program, pipes), (Program::Sysevent, Pipes::Out));
+    fn start(&self, launch: Launch) -> Result<Running, CommandError> {
+        assert_eq!((launch.program, launch.pipes), (Program::Sysevent, Pipes::Out));
         let (out, err) = self.0.lock().unwrap().pop().expect("no more children prepared");
         Ok(Running::new(Box::new(out), Box::new(err), Box::pin(async { 0 })))
     }

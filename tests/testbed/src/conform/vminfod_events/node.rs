@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail, ensure};
 use daemon::Shutdown;
-use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
+use daemon::command::{Call, CommandError, Commands, Launch, Output, Pipes, Program, Run, Running};
 use sdc_clients::{Http, Jitter};
 use serde_json::{Map, Value, json};
 use simnode::recorded::{COLUMNS, Listings};
@@ -243,14 +243,10 @@ impl Commands for RecordedNode {
         })
     }
 
-    fn start(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        pipes: Pipes,
-    ) -> Result<Running, CommandError> {
-        if pipes == Pipes::Out {
-            return self.commands.start(program, args, pipes);
+    fn start(&self, launch: Launch) -> Result<Running, CommandError> {
+        let program = launch.program;
+        if launch.pipes == Pipes::Out {
+            return self.commands.start(launch);
         }
         let helper = simnode::fswatcher::in_thread();
         let helper = helper.map_err(|error| CommandError::Io { program, error: error.into() })?;
