@@ -57,9 +57,6 @@ impl Config {
     }
 
     /// Reads the settings. Also returns the keys that are not known.
-    ///
-    /// # Errors
-    /// Wrong values: all of them, each with its key.
     pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
         let default = Self::beside(local(HUB_PORT));
         let config = Self {

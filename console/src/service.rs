@@ -31,9 +31,6 @@ pub enum ServeError {
 }
 
 /// Starts the server; returns its address and its tasks.
-///
-/// # Errors
-/// The address is not a loopback address, or cannot be bound.
 pub async fn serve(config: Config, shutdown: Shutdown) -> Result<(SocketAddr, Tasks), ServeError> {
     if !config.listen.ip().is_loopback() {
         return Err(ServeError::Beyond(config.listen));
@@ -52,9 +49,6 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<(SocketAddr, Ta
 
 /// Serves the page with its defaults beside the vminfod at `hub`, until the shutdown. `listen` is
 /// the address of the page if it is not the default.
-///
-/// # Errors
-/// As [`serve`].
 pub async fn beside(
     hub: SocketAddr,
     listen: Option<SocketAddr>,

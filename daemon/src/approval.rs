@@ -18,7 +18,6 @@ const OFFERS: usize = 16;
 /// A list of records that the brake blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer<K> {
-    /// Its name.
     pub id: String,
     /// When it was made, on the agent's clock.
     pub made: Duration,
@@ -45,7 +44,6 @@ pub struct Approvals<K> {
 /// What an operator approved last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
-    /// Who.
     pub by: String,
     /// When, on the agent's clock.
     pub at: Duration,
@@ -83,9 +81,6 @@ impl<K: Ord + Clone + Display> Approvals<K> {
     }
 
     /// Approves an offer. Returns the number of records.
-    ///
-    /// # Errors
-    /// If it is unknown or too old.
     pub fn approve(&mut self, id: &str, by: &str, now: Duration) -> Result<usize, Refused> {
         let young = |offer: &&Offer<K>| now.saturating_sub(offer.made) < VALID;
         let offer = self.offers.iter().filter(young).find(|offer| offer.id == id);

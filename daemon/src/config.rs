@@ -65,9 +65,7 @@ pub enum ConfigError {
 /// Bounds of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Shortest.
     pub min: Duration,
-    /// Longest.
     pub max: Duration,
 }
 
@@ -389,9 +387,6 @@ impl Fields {
 }
 
 /// Checks a base URL, `http://host[:port]`, and returns it without a slash at its end.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn http_url(text: &str) -> Result<String, String> {
     let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
     if parsed.scheme() == "https" {
@@ -404,9 +399,6 @@ pub fn http_url(text: &str) -> Result<String, String> {
 }
 
 /// Checks a uuid and returns it in lower case.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn lower_uuid(text: &str) -> Result<String, String> {
     let parsed = uuid::Uuid::try_parse(text).map_err(|err| format!("{text:?}: {err}"))?;
     Ok(parsed.hyphenated().to_string())

@@ -12,9 +12,6 @@ use serde::Serialize;
 
 /// Reads a regular file of at most `most` bytes. Never waits for another process, as the opening of
 /// a FIFO does.
-///
-/// # Errors
-/// Returns the error of the file system, or says that the file is of another kind or too large.
 pub fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -66,17 +63,11 @@ pub mod stamp {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     /// Writes the text.
-    ///
-    /// # Errors
-    /// Those of the serializer.
     pub fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(at)
     }
 
     /// Reads the text.
-    ///
-    /// # Errors
-    /// If it is no timestamp.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
@@ -87,9 +78,6 @@ pub mod stamp {
         use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
         /// Writes the text, or null.
-        ///
-        /// # Errors
-        /// Those of the serializer.
         pub fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
             match at {
                 Some(at) => to.collect_str(at),
@@ -98,9 +86,6 @@ pub mod stamp {
         }
 
         /// Reads the text, or null.
-        ///
-        /// # Errors
-        /// If it is no timestamp.
         pub fn deserialize<'de, D: Deserializer<'de>>(
             from: D,
         ) -> Result<Option<Timestamp>, D::Error> {

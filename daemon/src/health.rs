@@ -42,7 +42,6 @@ pub struct Trouble {
     pub at: Timestamp,
     /// The same on the monotonic clock.
     pub seen: Instant,
-    /// What failed.
     pub text: String,
 }
 

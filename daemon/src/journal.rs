@@ -48,7 +48,6 @@ impl From<Bytes> for Entry {
 pub enum Read {
     /// The next events, oldest first, and the cursor after them.
     Lines {
-        /// The events.
         lines: Vec<Entry>,
         /// The sequence number of the last of them.
         cursor: u64,

@@ -90,7 +90,6 @@ pub fn counters(registry: &mut Registry, all: impl IntoIterator<Item = Number<u6
     }
 }
 
-/// Adds gauges.
 pub fn gauges(registry: &mut Registry, all: impl IntoIterator<Item = Number<f64>>) {
     for (name, help, value) in all {
         registry.register(name, help, ConstGauge::new(value));

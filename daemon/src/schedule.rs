@@ -28,7 +28,6 @@ pub trait Work: Copy + std::fmt::Debug {
     fn and(self, other: Self) -> Self;
 }
 
-/// Nothing besides.
 impl Work for () {
     fn and(self, (): Self) -> Self {}
 }

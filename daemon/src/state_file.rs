@@ -77,7 +77,6 @@ pub enum Damage {
     /// The file system refused.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -85,29 +84,16 @@ pub enum Damage {
     /// It is not a state file.
     #[error("{}: {source}", path.display())]
     Syntax {
-        /// The file.
         path: PathBuf,
         /// Line and column.
         source: serde_json::Error,
     },
     /// Another layout.
     #[error("{}: version {found}, not {wanted}", path.display())]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u64,
-        /// This program's.
-        wanted: u32,
-    },
+    Version { path: PathBuf, found: u64, wanted: u32 },
     /// Another node's.
     #[error("{}: it is the file of node {found}", path.display())]
-    Node {
-        /// The file.
-        path: PathBuf,
-        /// Its node.
-        found: String,
-    },
+    Node { path: PathBuf, found: String },
 }
 
 /// The file and its condition. The lock is held for a few instructions and never over an await.
@@ -139,9 +125,6 @@ impl StateFile {
     }
 
     /// Reads the file; none before the first run.
-    ///
-    /// # Errors
-    /// If it exists and cannot be used.
     pub async fn read<K: State>(&self, cn_uuid: &str) -> Result<Option<K>, Damage> {
         let (path, node) = (self.path.clone(), cn_uuid.to_owned());
         let failed = || {
@@ -152,9 +135,6 @@ impl StateFile {
     }
 
     /// Replaces the file.
-    ///
-    /// # Errors
-    /// If it cannot be written; the old file is then unchanged.
     pub async fn write<K: State>(&self, kept: K) -> Result<(), Unwritten> {
         let path = self.path.clone();
         match disk::blocking(move || disk::write_atomically(&path, &kept, LONGEST)).await {

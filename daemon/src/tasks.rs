@@ -44,9 +44,6 @@ impl Shutdown {
     }
 
     /// Makes SIGTERM and SIGINT give this signal.
-    ///
-    /// # Errors
-    /// The handlers cannot be installed.
     pub fn on_signals(&self) -> std::io::Result<()> {
         let mut term = signal(SignalKind::terminate())?;
         let mut int = signal(SignalKind::interrupt())?;

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use crate::config::Window;
 
-/// An hour.
 pub const HOUR: Duration = Duration::from_secs(3600);
 /// After this many failures in a row a task retries only at the long interval.
 const PATIENCE: u32 = 30;

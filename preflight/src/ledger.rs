@@ -4,7 +4,6 @@
 
 //! The beliefs: rows of the ledger's tables that a look may cite.
 
-/// The ledger.
 const LEDGER: &str = include_str!("../../docs/contract/beliefs.md");
 
 /// A belief that is looked at.

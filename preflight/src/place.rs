@@ -62,11 +62,9 @@ pub enum Service {
 pub struct Place {
     /// The node's `/`.
     pub root: PathBuf,
-    /// Its programs.
     pub commands: Paths,
     /// Those of them that must be there: on a node all, below another root those that a configuration names.
     pub wanted: Vec<Program>,
-    /// vminfod's port.
     pub hub: String,
     /// vminfod's unix socket, if it has one.
     pub socket: Option<PathBuf>,
@@ -76,9 +74,6 @@ pub struct Place {
 
 impl Place {
     /// Reads it from these files. Of values that several files have, the first counts.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
     pub fn read(files: &[PathBuf]) -> Result<Place, ConfigError> {
         let mut all = files.iter().map(|file| Fields::load(file)).collect::<Result<Vec<_>, _>>()?;
         let mut text = |key: &str| all.iter_mut().find_map(|fields| fields.optional_text(key));

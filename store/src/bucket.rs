@@ -35,9 +35,7 @@ impl<T> Clone for Bucket<T> {
 /// A record as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versioned<T> {
-    /// Its key.
     pub key: String,
-    /// Its version.
     pub etag: Etag,
     /// What it says.
     pub value: T,
@@ -69,9 +67,6 @@ impl<T: Serialize + DeserializeOwned> Bucket<T> {
     }
 
     /// Returns the record.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], [`Error::Corrupt`], and those of the storage.
     pub async fn get(&self, key: &str) -> Result<Versioned<T>, Error> {
         schema::key(key)?;
         match self.store.engine().get(self.schema.bucket, key).await? {
@@ -83,9 +78,6 @@ impl<T: Serialize + DeserializeOwned> Bucket<T> {
     }
 
     /// Writes the record and returns its new etag.
-    ///
-    /// # Errors
-    /// [`Error::EtagConflict`], [`Error::TooLarge`], and those of the storage.
     pub async fn put(&self, key: &str, expect: Expect, value: &T) -> Result<Etag, Error> {
         let mut batch = Batch::new();
         self.put_in(&mut batch, key, expect, value)?;
@@ -105,9 +97,6 @@ impl<T: Serialize + DeserializeOwned> Bucket<T> {
     }
 
     /// Adds the writing of a record to a batch.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`] and [`Error::Invalid`].
     pub fn put_in(
         &self,
         batch: &mut Batch,
@@ -133,9 +122,6 @@ impl<T: Serialize + DeserializeOwned> Bucket<T> {
     }
 
     /// Adds the deletion of a record to a batch.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`] and [`Error::Invalid`].
     pub fn delete_in(&self, batch: &mut Batch, key: &str, expect: Expect) -> Result<(), Error> {
         self.add(batch, key, expect, None)
     }

@@ -39,7 +39,6 @@ impl Fence {
         &self.lease
     }
 
-    /// The number.
     pub fn number(&self) -> i64 {
         self.number
     }
@@ -105,7 +104,6 @@ pub(crate) struct Writes {
     pub(crate) fence: Option<Fence>,
 }
 
-/// A storage.
 pub(crate) trait Engine: Debug + Send + Sync {
     /// Makes the bucket, or brings its indices up to this version.
     fn declare(&self, schema: Schema) -> BoxFuture<'_, Result<(), Error>>;

@@ -11,21 +11,14 @@ use crate::etag::Etag;
 pub enum Error {
     /// There is no such record.
     #[error("bucket {bucket} has no record {key}")]
-    NotFound {
-        /// The bucket.
-        bucket: String,
-        /// The key.
-        key: String,
-    },
+    NotFound { bucket: String, key: String },
     /// Another version of the record is there than the write expects, or none.
     #[error("record {key} of bucket {bucket} is not as expected: {}", match found {
         Some(etag) => format!("its etag is {etag}"),
         None => "it is not there".to_owned(),
     })]
     EtagConflict {
-        /// The bucket.
         bucket: String,
-        /// The key.
         key: String,
         /// What is there.
         found: Option<Etag>,
@@ -33,7 +26,6 @@ pub enum Error {
     /// The lease that the write requires is not held any more, or by another.
     #[error("lease {lease} is not held under number {number} any more")]
     Fenced {
-        /// The lease.
         lease: String,
         /// The number that the write requires.
         number: i64,
@@ -53,9 +45,7 @@ pub enum Error {
     /// What is stored is no record of this type.
     #[error("record {key} of bucket {bucket} cannot be read: {why}")]
     Corrupt {
-        /// The bucket.
         bucket: String,
-        /// The key.
         key: String,
         /// Where it does not parse.
         why: String,
@@ -97,18 +87,10 @@ impl Error {
 pub enum Thing {
     /// A record, in bytes of JSON.
     #[error("record {key} of bucket {bucket}, in bytes,")]
-    Record {
-        /// The bucket.
-        bucket: String,
-        /// The key.
-        key: String,
-    },
+    Record { bucket: String, key: String },
     /// A string in an indexed field, in bytes.
     #[error("indexed field {field}, in bytes,")]
-    Field {
-        /// The field.
-        field: String,
-    },
+    Field { field: String },
     /// The values in all indexed fields of one record.
     #[error("the number of indexed values")]
     Entries,
@@ -135,18 +117,11 @@ pub enum Invalid {
     Key(String),
     /// A record that is no JSON object.
     #[error("record {key} of bucket {bucket} is no object")]
-    NoObject {
-        /// The bucket.
-        bucket: String,
-        /// The key.
-        key: String,
-    },
+    NoObject { bucket: String, key: String },
     /// A record that cannot be written as JSON.
     #[error("record {key} of bucket {bucket} is no JSON: {why}")]
     NoJson {
-        /// The bucket.
         bucket: String,
-        /// The key.
         key: String,
         /// What the serializer said.
         why: String,
@@ -156,28 +131,13 @@ pub enum Invalid {
     Value(String),
     /// A search by a field that the schema does not name, or ordered by a list.
     #[error("bucket {bucket} has no index on {field} for this")]
-    NotIndexed {
-        /// The bucket.
-        bucket: String,
-        /// The field.
-        field: String,
-    },
+    NotIndexed { bucket: String, field: String },
     /// Two writes of a batch to one record.
     #[error("a batch writes record {key} of bucket {bucket} twice")]
-    Twice {
-        /// The bucket.
-        bucket: String,
-        /// The key.
-        key: String,
-    },
+    Twice { bucket: String, key: String },
     /// Other fields than the store knows of this version of the bucket: a new version is needed.
     #[error("bucket {bucket} has other fields in its version {version}")]
-    Fields {
-        /// The bucket.
-        bucket: String,
-        /// The version.
-        version: u32,
-    },
+    Fields { bucket: String, version: u32 },
     /// A text that no search gave as its marker.
     #[error("{0:?} is no marker")]
     Marker(String),

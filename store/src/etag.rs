@@ -27,7 +27,6 @@ impl Etag {
         i64::from_str_radix(&self.0, 16).ok().filter(|number| Etag::of(*number) == *self)
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -6,7 +6,6 @@
 
 /// A record as JSON text.
 pub const RECORD: usize = 1 << 20;
-/// A key.
 pub const KEY: usize = 256;
 /// The name of a bucket, a field, a lease or its holder.
 pub const NAME: usize = 64;

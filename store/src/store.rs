@@ -33,18 +33,12 @@ impl Store {
     }
 
     /// An empty store in memory, with the code of the embedded one.
-    ///
-    /// # Errors
-    /// Those of the engine; none is known.
     pub fn in_memory() -> Result<Store, Error> {
         Ok(Store { engine: Arc::new(Embedded::in_memory()?) })
     }
 
     /// The store on a PostgreSQL server, such as `postgresql://user:password@host/database`. Nothing
     /// is asked of the server yet.
-    ///
-    /// # Errors
-    /// [`Invalid::Address`].
     pub fn postgres(address: &str) -> Result<Store, Error> {
         Ok(Store { engine: Arc::new(Postgres::new(address)?) })
     }
@@ -98,9 +92,6 @@ impl Store {
     }
 
     /// Gives the lease back, so that another need not wait. Does nothing where it is no more held.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn release(&self, fence: Fence) -> Result<(), Error> {
         self.engine.release(fence).await
     }

@@ -20,7 +20,6 @@ pub struct Datasets {
     rows: HashMap<Arc<str>, Row>,
     /// The datasets with each mountpoint, by name as in a listing. The last one is mounted.
     mounted: HashMap<Box<str>, Vec<Arc<str>>>,
-    /// By dataset.
     snapshots: HashMap<Arc<str>, Arc<Snapshots>>,
 }
 

@@ -30,7 +30,6 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// All sources.
     pub const ALL: [Origin; 9] = [
         Origin::Zoneadm,
         Origin::ZoneXml,
@@ -63,7 +62,6 @@ impl Origin {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {fault}", origin.name())]
 pub struct ParseError {
-    /// The source.
     pub origin: Origin,
     /// The reason.
     #[source]

@@ -19,7 +19,6 @@ use crate::parse::zoneadm::ZoneRow;
 /// All that one VM object is composed of. Equal parts give equal objects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts {
-    /// zoneadm's row.
     pub zone: Arc<ZoneRow>,
     /// The zone's configuration.
     pub xml: Arc<ZoneXml>,

@@ -23,7 +23,6 @@ pub struct Trace {
 /// What to do with a new reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Show it.
     Plain,
     /// The zone was down in between: show this state first.
     Show(String),

@@ -23,7 +23,6 @@ bitflags! {
     /// A set of parts of one VM.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Stale: u16 {
-        /// zoneadm's row.
         const ZONEADM = 1;
         /// The zone's XML.
         const XML = 1 << 1;
@@ -46,7 +45,6 @@ bitflags! {
         const FILES = Self::XML.bits() | Self::CONFIG.bits() | Self::LAST_EXITED.bits();
         /// Everything but the datasets.
         const ALL = Self::DATASETS.bits() - 1;
-        /// Everything.
         const FRESH = Self::ALL.bits() | Self::DATASETS.bits();
         /// The parts that a zone sysevent makes stale.
         const ON_ZONE_EVENT = Self::ZONEADM.bits() | Self::XML.bits() | Self::KSTAT.bits() | Self::TIMES.bits();

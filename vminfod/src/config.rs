@@ -164,7 +164,6 @@ impl Config {
 pub struct Socket {
     /// Where it is below the root; elsewhere if this is absolute.
     pub path: PathBuf,
-    /// Its mode.
     pub mode: u32,
 }
 

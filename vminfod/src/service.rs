@@ -42,7 +42,6 @@ pub enum ServeError {
     /// The root cannot be read.
     #[error("root directory {}: {source}", path.display())]
     Root {
-        /// As configured.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -56,7 +55,6 @@ pub enum ServeError {
     /// The unix socket cannot be served on.
     #[error("cannot listen on {}: {source}", path.display())]
     Socket {
-        /// As configured.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -71,7 +69,6 @@ pub enum ServeError {
 
 /// A daemon that serves.
 pub struct Running {
-    /// Where.
     pub address: SocketAddr,
     /// The routes, for a client in the same process.
     pub api: Api,

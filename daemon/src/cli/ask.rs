@@ -12,9 +12,6 @@ pub fn is_answered() -> bool {
 }
 
 /// Says what would be done, and asks whether to go on. A no is acknowledged.
-///
-/// # Errors
-/// If the terminal fails.
 pub fn goes_on(text: &str) -> io::Result<bool> {
     let mut err = io::stderr().lock();
     write!(err, "{text}\nDo you wish to continue y/n? ")?;

@@ -23,7 +23,6 @@ pub enum ControlError {
     /// Nothing listens.
     #[error("nothing answers on {}: {source}", path.display())]
     Absent {
-        /// The socket.
         path: std::path::PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -33,10 +32,7 @@ pub enum ControlError {
     Broken(String),
     /// Something else listens there.
     #[error("another program answers on {}", path.display())]
-    Another {
-        /// The socket.
-        path: std::path::PathBuf,
-    },
+    Another { path: std::path::PathBuf },
     /// The agent refused.
     #[error("{0}")]
     Refused(String),
@@ -44,9 +40,6 @@ pub enum ControlError {
 
 /// Sends a request to the agent and returns its answer, which always has the field `mark`: without it, another program
 /// answers.
-///
-/// # Errors
-/// If nothing listens, the exchange fails or the agent refuses.
 pub async fn ask(
     socket: &Path,
     method: &str,

@@ -67,9 +67,6 @@ pub enum Generated {
 
 impl Generated {
     /// Returns what is printed.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub fn text<C: Parser>(&self) -> io::Result<String> {
         match self {
             Generated::Completions { shell } => Ok(completions::<C>(*shell)),
@@ -171,9 +168,6 @@ pub fn completions<C: Parser>(shell: Shell) -> String {
 
 /// Returns the program's manual page (section 8); with a directory, writes the pages of all commands
 /// there.
-///
-/// # Errors
-/// What the file system says.
 pub fn man<C: Parser>(dir: Option<&Path>) -> io::Result<String> {
     let page = |command: Command, title: &str| {
         let mut page = Vec::new();

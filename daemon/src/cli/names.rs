@@ -23,16 +23,12 @@ const SHOWN: usize = 5;
 /// A VM that was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedVm {
-    /// Its uuid.
     pub uuid: String,
     /// Whether the node has it; none if vminfod does not answer.
     pub is_here: Option<bool>,
 }
 
 /// Finds a VM by what was typed. A whole uuid need not be here, nor need vminfod answer.
-///
-/// # Errors
-/// If no VM or several have that name.
 pub async fn vm(vminfod: &str, program: &str, typed: &str) -> Result<NamedVm, Usage> {
     let whole = uuid::Uuid::try_parse(typed).ok().map(|_| uuid_value(typed));
     let asked = async { Vminfod::new(vminfod, &format!("{program}-cli"))?.vms(false).await };
@@ -73,7 +69,6 @@ pub async fn vm(vminfod: &str, program: &str, typed: &str) -> Result<NamedVm, Us
 pub struct Kind {
     /// One of them.
     pub one: &'static str,
-    /// Its name.
     pub name: &'static str,
 }
 
@@ -81,9 +76,6 @@ pub struct Kind {
 const VM: Kind = Kind { one: "VM", name: "alias" };
 
 /// Finds the one VM, as [`find_kind`] does.
-///
-/// # Errors
-/// If there is none, or several.
 pub fn find(known: &[(&str, &str)], typed: &str) -> Result<String, Usage> {
     find_kind(VM, known, typed)
 }
@@ -91,9 +83,6 @@ pub fn find(known: &[(&str, &str)], typed: &str) -> Result<String, Usage> {
 /// Finds the one thing, among uuids and names, with this name, or with a uuid that begins so; one that has
 /// several names stands there as often. Tenants choose names: one that is the
 /// beginning of another thing's uuid makes what was typed ambiguous, and never means theirs instead.
-///
-/// # Errors
-/// If there is none, or several.
 pub fn find_kind(kind: Kind, known: &[(&str, &str)], typed: &str) -> Result<String, Usage> {
     let Kind { one, name } = kind;
     let lower = typed.to_ascii_lowercase();

@@ -22,38 +22,20 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 pub enum NoPage {
     /// Nothing listens.
     #[error("{program} is not running: nothing answers on {base}")]
-    Absent {
-        /// Who should.
-        program: &'static str,
-        /// Where.
-        base: String,
-    },
+    Absent { program: &'static str, base: String },
     /// Something listens, and says nothing.
     #[error("{program} does not answer: nothing came within {} from {base}", span(PATIENCE))]
-    Late {
-        /// Who should.
-        program: &'static str,
-        /// Where.
-        base: String,
-    },
+    Late { program: &'static str, base: String },
     /// It does not answer as it should.
     #[error("no answer from {0}")]
     Broken(String, #[source] sdc_clients::Error),
     /// Something else listens there.
     #[error("another program than {program} answers on {base}")]
-    Another {
-        /// Who should.
-        program: &'static str,
-        /// Where.
-        base: String,
-    },
+    Another { program: &'static str, base: String },
 }
 
 /// Reads a page, such as `status`, of `program` at this base URL. The page always has the field `mark`:
 /// without it, another program answers.
-///
-/// # Errors
-/// If there is none.
 pub async fn page(
     program: &'static str,
     base: &str,
@@ -76,9 +58,6 @@ pub async fn page(
 }
 
 /// Asks `program` whether it is there. Returns what is printed.
-///
-/// # Errors
-/// If it is not.
 pub async fn ping(
     program: &'static str,
     base: &str,

@@ -32,9 +32,6 @@ pub fn run(program: &str, work: impl Future<Output = ExitCode>) -> ExitCode {
 
 /// Begins a daemon: opens its log, names the unknown keys of its configuration there, and returns the
 /// signal that SIGTERM and SIGINT give.
-///
-/// # Errors
-/// The signal handlers cannot be installed.
 pub fn begin(program: &'static str, log_level: &str, unknown: &[String]) -> io::Result<Shutdown> {
     log::init(program, log_level);
     for key in unknown {
@@ -47,9 +44,6 @@ pub fn begin(program: &'static str, log_level: &str, unknown: &[String]) -> io::
 
 /// Loads a configuration whose file config-agent writes late on a fresh node: looks for it every ten
 /// seconds, as the shipped agents do. Returns none on shutdown.
-///
-/// # Errors
-/// If the file is there and wrong.
 pub async fn late_config<C: Send + 'static>(
     program: &'static str,
     load: impl Fn() -> Result<C, ConfigError> + Clone + Send + 'static,

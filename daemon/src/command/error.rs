@@ -17,7 +17,6 @@ pub enum CommandError {
     /// It could not be started.
     #[error("cannot start {path:?}: {error}", path = path.display())]
     Spawn {
-        /// The program.
         path: PathBuf,
         /// The error of the system.
         #[source]
@@ -29,7 +28,6 @@ pub enum CommandError {
     /// It was killed because it took too long.
     #[error("{program} still ran after {} ms and was killed", after.as_millis())]
     Deadline {
-        /// The program.
         program: Program,
         /// The time it had.
         after: Duration,
@@ -37,7 +35,6 @@ pub enum CommandError {
     /// It was killed because it printed too much.
     #[error("{program} printed more than {cap} bytes and was killed")]
     TooMuch {
-        /// The program.
         program: Program,
         /// The most that is accepted.
         cap: u64,
@@ -45,7 +42,6 @@ pub enum CommandError {
     /// Its output could not be read.
     #[error("cannot read from {program}: {error}")]
     Io {
-        /// The program.
         program: Program,
         /// The error of the system.
         #[source]

@@ -43,7 +43,6 @@ pub struct Gone {
     pub epoch: String,
     /// Oldest event still kept.
     pub oldest: u64,
-    /// Newest event.
     pub newest: u64,
 }
 
@@ -57,9 +56,6 @@ impl IntoResponse for Gone {
 
 impl Start {
     /// Reads `?epoch=E&since=N`; without both of them a stream begins with a snapshot.
-    ///
-    /// # Errors
-    /// The epoch is another one, or event N + 1 is not kept any more or is not the next one yet.
     pub fn of(text: Option<&str>, epoch: &str, journal: &Journal) -> Result<Self, Gone> {
         let (Some(asked), Some(since)) = (query::value(text, "epoch"), query::value(text, "since"))
         else {
@@ -89,7 +85,6 @@ pub type Rewrite = Box<dyn FnMut(Entry) -> Option<Bytes> + Send>;
 
 /// What a stream is made of.
 pub struct Follow<K> {
-    /// The events.
     pub journal: Arc<Journal>,
     /// The last event that the lead contains.
     pub cursor: u64,

@@ -45,7 +45,6 @@ impl Default for Limits {
 pub struct Counts {
     /// Requests answered, refusals included.
     pub requests: AtomicU64,
-    /// Connections accepted.
     pub connections: AtomicU64,
     /// Connections open now.
     pub open: AtomicU64,

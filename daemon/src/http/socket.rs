@@ -76,7 +76,6 @@ impl Progress {
     }
 }
 
-/// The socket.
 pub(super) struct Socket<T> {
     inner: T,
     limits: Limits,

@@ -103,7 +103,6 @@ pub struct Ask {
 }
 
 impl Strain {
-    /// No strain.
     pub fn new(jitter: Jitter) -> Self {
         let state = State { ceiling: Duration::ZERO, closed_until: Instant::now(), jitter };
         Self { state: Mutex::new(state), refused: REFUSED, alone: Arc::new(Semaphore::new(1)) }

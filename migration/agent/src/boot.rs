@@ -29,7 +29,6 @@ const PAUSE: Duration = Duration::from_secs(10);
 const ASKED: u32 = 3;
 /// The service is asked when nothing of an open migration was heard for so long, and between two questions.
 const QUIET: Duration = Duration::from_secs(60);
-/// For zonecfg.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Why a node's zones may boot though they were not looked at.
@@ -38,7 +37,6 @@ pub enum BootError {
     /// zonecfg.
     #[error("zonecfg of {vm}: {source}")]
     Zonecfg {
-        /// The VM.
         vm: Uuid,
         /// What it said.
         source: CommandError,
@@ -46,7 +44,6 @@ pub enum BootError {
     /// zoneadm.
     #[error("zoneadm of {vm}: {source}")]
     Zoneadm {
-        /// The VM.
         vm: Uuid,
         /// What it said.
         source: CommandError,
@@ -74,9 +71,6 @@ async fn replaced(
 
 /// Before the zones boot: hides what was replaced and keeps it down, and so what nobody answers for, until somebody
 /// does. Returns what was done, for the start method's log.
-///
-/// # Errors
-/// If a zone cannot be changed or the journal not written.
 pub async fn before_zones(
     memory: &Memory,
     commands: &dyn Commands,
@@ -245,9 +239,6 @@ async fn give_back(parts: &Parts, migration: Uuid, vm: Uuid, taken: Taken) -> Re
 }
 
 /// Shows and boots a VM that waits, by an operator's word. Returns false if it does not wait.
-///
-/// # Errors
-/// If it is not shown, or does not boot.
 pub async fn release(parts: &Parts, vm: Uuid) -> Result<bool, Failed> {
     let mut open = parts.memory.open().into_iter().filter(|(_, entry)| entry.vm == vm);
     let Some((migration, taken)) = open.find_map(|(id, entry)| Some((id, entry.waits?))) else {

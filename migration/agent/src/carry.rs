@@ -26,9 +26,6 @@ use migration_core::sync_plan::Side;
 const WAITS: Duration = Duration::from_secs(20);
 
 /// Takes an order, and waits for its end as long as it says.
-///
-/// # Errors
-/// If the order is old, or the journal cannot be written.
 pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, Unheard> {
     let Order { about, wait_ms, order: what } = order;
     let id = about.migration;

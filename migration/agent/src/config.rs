@@ -45,7 +45,6 @@ pub struct Config {
     pub cn: Uuid,
     /// migration-service's base URL.
     pub service: String,
-    /// vminfod's.
     pub vminfod: String,
     /// The file with the data centre's secret.
     pub secret: PathBuf,
@@ -69,17 +68,11 @@ impl AsRef<Basics> for Config {
 
 impl Config {
     /// Reads JSON text (one file that holds everything).
-    ///
-    /// # Errors
-    /// As [`Config::read`].
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         Self::read(Files::from_json(text)?)
     }
 
     /// Reads the two files.
-    ///
-    /// # Errors
-    /// All faults at once, each with its key.
     pub fn read(mut files: Files) -> Result<Self, ConfigError> {
         let shipped = files.shipped();
         let service = shipped.required("service_url", http_url);

@@ -49,18 +49,12 @@ pub enum Failed {
     },
     /// The stream did not end well.
     #[error("the stream of {dataset}: {}", chain(source))]
-    Stream {
-        /// The dataset.
-        dataset: String,
-        /// Why.
-        source: StreamError,
-    },
+    Stream { dataset: String, source: StreamError },
     /// `zfs send` or `zfs receive`.
     #[error("{verb} of {dataset}: {message}")]
     Command {
         /// send or receive.
         verb: &'static str,
-        /// The dataset.
         dataset: String,
         /// What it said.
         message: String,
@@ -85,7 +79,6 @@ pub enum Failed {
         "the name of {dataset} is too long for a sync snapshot: at most {room} bytes are left for it"
     )]
     LongName {
-        /// The dataset.
         dataset: String,
         /// How long it may be.
         room: usize,
@@ -99,11 +92,8 @@ pub enum Failed {
     /// A property does not have the value that was set.
     #[error("{property} of {dataset} is {found} and not {wanted}")]
     Property {
-        /// The dataset.
         dataset: String,
-        /// The property.
         property: String,
-        /// Its value.
         found: String,
         /// What was set.
         wanted: String,

@@ -38,7 +38,6 @@ const LONGEST: usize = 32 << 20;
 /// What is known of an open migration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The VM.
     pub vm: Uuid,
     /// Which copy is here.
     pub end: End,
@@ -143,7 +142,6 @@ pub enum Unheard {
     /// A higher revision of the record was heard.
     #[error("revision {asked} of migration {migration} is old: {heard} was heard")]
     Old {
-        /// The migration.
         migration: Uuid,
         /// The revision of the request.
         asked: u64,
@@ -187,9 +185,6 @@ struct Now {
 
 impl Memory {
     /// Reads the journal of this node.
-    ///
-    /// # Errors
-    /// If it is there and cannot be used: without it old orders could be obeyed.
     pub async fn read(dir: &Path, cn: Uuid) -> Result<Memory, Damage> {
         let file = StateFile::new(dir, Arc::new(Notify::new()));
         let cn_uuid = cn.to_string();
@@ -234,9 +229,6 @@ impl Memory {
     }
 
     /// Takes note of a request's revision, on the disk, so that older ones are refused from now on.
-    ///
-    /// # Errors
-    /// [`Unheard`].
     pub async fn hear(&self, about: &About) -> Result<(), Unheard> {
         let id = about.migration;
         self.write(|now| {
@@ -268,9 +260,6 @@ impl Memory {
     }
 
     /// Refuses what has become old since it was heard.
-    ///
-    /// # Errors
-    /// [`Unheard::Old`], [`Unheard::Over`].
     pub fn is_newest(&self, about: &About) -> Result<(), Unheard> {
         match self.now().kept.open.get(&about.migration) {
             Some(entry) => check(about, entry.revision),
@@ -279,9 +268,6 @@ impl Memory {
     }
 
     /// Changes what is known of an open migration, on the disk before this returns.
-    ///
-    /// # Errors
-    /// [`Unheard::Over`], [`Unheard::Unwritten`].
     pub async fn change(
         &self,
         migration: Uuid,
@@ -297,9 +283,6 @@ impl Memory {
     }
 
     /// Remembers of a migration that it is over, and nothing else.
-    ///
-    /// # Errors
-    /// [`Unheard::Unwritten`].
     pub async fn end(&self, about: &About) -> Result<(), Unheard> {
         let line = Line { migration: about.migration, revision: about.revision };
         let path = self.over_file.clone();

@@ -43,9 +43,6 @@ async fn is_in_its_place(parts: &Parts, name: &str) -> Result<bool, Failed> {
 
 /// Mounts the file systems of a tree: those that are the node's and in their place. A delegated dataset is the zone's
 /// to mount, also where it arrived a moment ago and does not say so yet.
-///
-/// # Errors
-/// If `zfs` fails.
 pub async fn mount(parts: &Parts, root: &str, delegated: &[String]) -> Result<(), Failed> {
     for (name, is_mounted) in file_systems(parts, root).await? {
         let is_zones = delegated.iter().any(|it| vm::is_in(&name, it));
@@ -65,9 +62,6 @@ pub async fn mount(parts: &Parts, root: &str, delegated: &[String]) -> Result<()
 }
 
 /// Unmounts the file systems of a tree.
-///
-/// # Errors
-/// If `zfs` fails.
 pub async fn unmount(parts: &Parts, root: &str) -> Result<(), Failed> {
     for (name, is_mounted) in file_systems(parts, root).await?.into_iter().rev() {
         if is_mounted {

@@ -61,15 +61,11 @@ impl Node {
         Node { commands, vminfod }
     }
 
-    /// vminfod.
     pub fn vminfod(&self) -> &Vminfod {
         &self.vminfod
     }
 
     /// Returns the VM's object by a reading that begins now; none if there is no such VM.
-    ///
-    /// # Errors
-    /// If vminfod does not answer.
     pub async fn vm(&self, uuid: Uuid) -> Result<Option<VmObject>, NodeError> {
         match self.vminfod.vm(&uuid.to_string(), true).await {
             Ok(vm) => Ok(Some(vm)),
@@ -79,17 +75,10 @@ impl Node {
     }
 
     /// Returns the VM's object.
-    ///
-    /// # Errors
-    /// As [`Node::vm`], and [`NodeError::NoVm`].
     pub async fn existing(&self, uuid: Uuid) -> Result<VmObject, NodeError> {
         self.vm(uuid).await?.ok_or(NodeError::NoVm(uuid))
     }
 
-    /// Sets autoboot.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn set_autoboot(&self, uuid: Uuid, on: bool) -> Result<(), NodeError> {
         let vm = self.existing(uuid).await?;
         if vm::has_autoboot(&vm) == on {
@@ -101,9 +90,6 @@ impl Node {
     }
 
     /// Sets `do_not_inventory`.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn set_hidden(&self, uuid: Uuid, hidden: bool) -> Result<(), NodeError> {
         let vm = self.existing(uuid).await?;
         if vm.is_hidden() == hidden {
@@ -115,18 +101,12 @@ impl Node {
     }
 
     /// Stops the VM: it is asked to shut down, and halted if it does not.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn stop(&self, uuid: Uuid) -> Result<(), NodeError> {
         let id = uuid.to_string();
         self.end(uuid, &[(&["stop", &id], SHUTDOWN), (&["stop", &id, "-F"], DEADLINE)]).await
     }
 
     /// Stops the VM at once.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn halt(&self, uuid: Uuid) -> Result<(), NodeError> {
         self.end(uuid, &[(&["stop", &uuid.to_string(), "-F"], DEADLINE)]).await
     }
@@ -147,9 +127,6 @@ impl Node {
     }
 
     /// Boots the VM. vmadm sets autoboot when it does: it is put back.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn boot(&self, uuid: Uuid) -> Result<(), NodeError> {
         let before = self.existing(uuid).await?;
         if vm::is_running(&before) {
@@ -162,9 +139,6 @@ impl Node {
     }
 
     /// Deletes the VM, its protection against deletion first. What `zfs` still has of it stays.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn delete(&self, uuid: Uuid) -> Result<(), NodeError> {
         let Some(vm) = self.vm(uuid).await? else { return Ok(()) };
         let on = PROTECTIONS.into_iter().filter(|key| vm.flag(key) == Some(true));
@@ -178,9 +152,6 @@ impl Node {
     }
 
     /// Protects datasets of the VM against deletion.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn protect(&self, uuid: Uuid, of: Protection) -> Result<(), NodeError> {
         let vm = self.existing(uuid).await?;
         let lacks = of.without(vm::protection(&vm));
@@ -196,9 +167,6 @@ impl Node {
     }
 
     /// Sets when the VM was created, as only zonecfg does.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn set_created(&self, uuid: Uuid, created: &str) -> Result<(), NodeError> {
         let is_so = |vm: &VmObject| vm.text("create_timestamp") == Some(created);
         if is_so(&self.existing(uuid).await?) {
@@ -228,9 +196,6 @@ impl Node {
     }
 
     /// Changes the VM by a payload of `vmadm update`. What each update has to name is added as it is.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn change(
         &self,
         vm: &VmObject,
@@ -247,9 +212,6 @@ impl Node {
     }
 
     /// Holds net-agent for the VM, or renews the hold.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn hold(&self, uuid: Uuid, migration: Uuid) -> Result<(), NodeError> {
         let (id, reason) = (uuid.to_string(), format!("migration {migration}"));
         let words = ["hold", "--vm", &id, "--for", HOLD, "--reason", &reason];
@@ -257,9 +219,6 @@ impl Node {
     }
 
     /// Releases net-agent for the VM.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn release(&self, uuid: Uuid) -> Result<(), NodeError> {
         if !self.is_held(uuid).await? {
             return Ok(());
@@ -269,9 +228,6 @@ impl Node {
     }
 
     /// Returns true if net-agent has a hold on the VM.
-    ///
-    /// # Errors
-    /// [`NodeError`].
     pub async fn is_held(&self, uuid: Uuid) -> Result<bool, NodeError> {
         let text = self.run(Program::NetAgent, &["holds", "-j"], Vec::new(), DEADLINE).await?;
         let holds: Vec<Value> = serde_json::from_slice(&text).map_err(|_| NodeError::NoHolds)?;

@@ -27,9 +27,6 @@ pub const PROTOCOL: u32 = 3;
 const MOST_RANGES: usize = 1000;
 
 /// Observes a copy.
-///
-/// # Errors
-/// If the request is old, or something cannot be read: an answer is never a guess.
 pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed> {
     let about = &asked.about;
     if !parts.memory.is_over(about.migration) {
@@ -96,9 +93,6 @@ fn is_partial(roots: &[String], side: &Side) -> bool {
 }
 
 /// Returns what a VM uses.
-///
-/// # Errors
-/// If there is no such VM, or it cannot be read.
 pub async fn size(parts: &Parts, uuid: Uuid) -> Result<Size, Failed> {
     let vm = parts.node.existing(uuid).await?;
     let sent = sync::sent(parts, &vm).await?;
@@ -112,9 +106,6 @@ async fn used(parts: &Parts, datasets: &[String]) -> Result<u64, Failed> {
 }
 
 /// Returns the datasets of a VM.
-///
-/// # Errors
-/// As [`size`].
 pub async fn datasets(parts: &Parts, uuid: Uuid) -> Result<Datasets, Failed> {
     let vm = parts.node.existing(uuid).await?;
     let sent = sync::sent(parts, &vm).await?;
@@ -124,9 +115,6 @@ pub async fn datasets(parts: &Parts, uuid: Uuid) -> Result<Datasets, Failed> {
 }
 
 /// Returns the node.
-///
-/// # Errors
-/// If something cannot be read.
 pub async fn node(parts: &Parts) -> Result<Node, Failed> {
     let answer = parts.node.vminfod().sysinfo().await.map_err(NodeError::from)?;
     let sysinfo = answer.get("sysinfo").unwrap_or(&answer);
@@ -172,9 +160,6 @@ pub fn open(parts: &Parts) -> Vec<Open> {
 }
 
 /// Returns what migrations left on the node: hidden VMs, and what the journal has.
-///
-/// # Errors
-/// If something cannot be read.
 pub async fn copies(parts: &Parts) -> Result<Vec<Rest>, Failed> {
     let view = parts.node.vminfod().vms(false).await.map_err(NodeError::from)?;
     let hidden = view.vms.iter().filter(|vm| vm.is_hidden());

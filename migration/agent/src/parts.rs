@@ -38,7 +38,6 @@ pub struct Expected {
 
 /// What the streams of a node share.
 pub struct Streams {
-    /// Their connections.
     pub wire: Arc<dyn Wire>,
     /// Makes tokens of their ids.
     pub key: TokenKey,
@@ -54,31 +53,21 @@ pub struct Streams {
     pub refusals: Refusals,
 }
 
-/// The parts.
 pub struct Parts {
-    /// This node.
     pub cn: Uuid,
-    /// Its programs.
     pub commands: Arc<dyn Commands>,
-    /// Its VMs.
     pub node: Node,
-    /// Its datasets.
     pub zfs: Zfs,
-    /// Other agents.
     pub peers: Peers,
     /// What outlives the agent.
     pub memory: Memory,
-    /// The streams.
     pub streams: Streams,
-    /// The orders.
     pub works: Works,
     /// One change of the snapshots of volumes, or snapshot of a sync, at a time.
     pub snapshots: tokio::sync::Mutex<()>,
     /// What is counted.
     pub counts: Counts,
-    /// The tasks.
     pub tasks: Tasks,
-    /// Their end.
     pub shutdown: Shutdown,
 }
 
@@ -89,9 +78,6 @@ impl Parts {
     }
 
     /// Lists datasets of a VM, with the sync snapshots of its migration numbered.
-    ///
-    /// # Errors
-    /// As [`Zfs::list`].
     pub async fn list(
         &self,
         vm: Uuid,

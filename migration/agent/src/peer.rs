@@ -34,17 +34,11 @@ impl Peers {
     }
 
     /// The agent of another node.
-    ///
-    /// # Errors
-    /// If its address is none.
     pub fn to(&self, peer: &Peer) -> Result<Other, Error> {
         self.signed(&peer.url, &peer.cn.to_string()).map(Other)
     }
 
     /// A server of this name at this address.
-    ///
-    /// # Errors
-    /// If the address is none.
     pub fn signed(&self, url: &str, audience: &str) -> Result<Http, Error> {
         let (inner, secret) = (Arc::clone(&self.transport), self.secret.clone());
         let name = self.cn.to_string();
@@ -59,25 +53,16 @@ pub struct Other(Http);
 
 impl Other {
     /// Asks what there is.
-    ///
-    /// # Errors
-    /// If it does not say.
     pub async fn received(&self, asked: &Received) -> Result<Datasets, Error> {
         self.post("received", asked, "the datasets of a copy").await
     }
 
     /// Tells what must go.
-    ///
-    /// # Errors
-    /// If it is not done.
     pub async fn clear(&self, clear: &Clear) -> Result<(), Error> {
         self.send("clear", clear).await.map(drop)
     }
 
     /// Offers a stream.
-    ///
-    /// # Errors
-    /// If it is not taken.
     pub async fn offer(&self, offer: &Offer) -> Result<Accepted, Error> {
         self.post("streams", offer, "an address and a token").await
     }

@@ -24,9 +24,6 @@ fn is_none(value: &str) -> bool {
 }
 
 /// Lifts all limits of a dataset and what is below it: of a copy that nobody uses.
-///
-/// # Errors
-/// If `zfs` or the journal fails.
 pub async fn lift_all(parts: &Parts, migration: Uuid, dataset: &str) -> Result<(), Failed> {
     let rows = parts.zfs.get(&LIFTED, &[dataset.to_owned()], true).await?;
     let rows: Vec<Property> = rows.into_iter().filter(|row| !is_none(&row.value)).collect();
@@ -42,9 +39,6 @@ pub async fn lift_all(parts: &Parts, migration: Uuid, dataset: &str) -> Result<(
 
 /// Lifts the quotas of a dataset and what is below it that would make a snapshot or the other node's receive fail:
 /// those that are nearly used up, and those that a reservation takes up.
-///
-/// # Errors
-/// If `zfs` or the journal fails.
 pub async fn lift_tight(parts: &Parts, migration: Uuid, dataset: &str) -> Result<(), Failed> {
     let wanted = ["quota", "used", "reservation", "refreservation"];
     let rows = parts.zfs.get(&wanted, &[dataset.to_owned()], true).await?;
@@ -83,9 +77,6 @@ async fn lift(parts: &Parts, rows: Vec<Property>) -> Result<(), Failed> {
 }
 
 /// Returns what is set on a dataset and those below it, with the quotas that they are to have again.
-///
-/// # Errors
-/// If `zfs` fails.
 pub async fn with_quotas(parts: &Parts, migration: Uuid, dataset: &str) -> Result<Set, Failed> {
     let mut all = parts.zfs.set_by_people(dataset).await?;
     let Some(entry) = parts.memory.get(migration) else { return Ok(all) };
@@ -104,9 +95,6 @@ pub async fn with_quotas(parts: &Parts, migration: Uuid, dataset: &str) -> Resul
 }
 
 /// Takes over what quotas the receiver's datasets are to have when they are restored: those of the sender.
-///
-/// # Errors
-/// If the journal cannot be written.
 pub async fn expect(
     parts: &Parts,
     migration: Uuid,
@@ -137,9 +125,6 @@ pub async fn expect(
 }
 
 /// Sets the limits as they were, or as the sender has them. What is gone needs none.
-///
-/// # Errors
-/// If `zfs` or the journal fails; what is left stays in the journal.
 pub async fn restore(parts: &Parts, migration: Uuid) -> Result<(), Failed> {
     let Some(entry) = parts.memory.get(migration) else { return Ok(()) };
     for (dataset, quotas) in &entry.quotas {

@@ -38,9 +38,7 @@ const STREAMS: usize = 64;
 
 /// What an agent is made of.
 pub struct Setup {
-    /// The node.
     pub cn: Uuid,
-    /// Its pool.
     pub pool: String,
     /// Where the journal is.
     pub state_dir: PathBuf,
@@ -60,7 +58,6 @@ pub struct Setup {
     pub transport: Arc<dyn Transport>,
 }
 
-/// One agent.
 pub struct Agent {
     parts: Arc<Parts>,
     verifier: Arc<Verifier>,
@@ -68,9 +65,6 @@ pub struct Agent {
 
 impl Agent {
     /// Makes an agent, with what it remembers. It runs until the shutdown.
-    ///
-    /// # Errors
-    /// If its journal cannot be used.
     pub async fn new(setup: Setup, shutdown: &Shutdown) -> Result<Agent, Damage> {
         let Setup { cn, pool, state_dir, secret, seed, mbps, .. } = setup;
         let memory = Memory::read(&state_dir, cn).await?;
@@ -121,9 +115,6 @@ impl Agent {
     }
 
     /// Boots a VM that waits, by an operator's word. Returns false if it does not wait.
-    ///
-    /// # Errors
-    /// Why it does not boot.
     pub async fn release(&self, vm: Uuid) -> Result<bool, String> {
         boot::release(&self.parts, vm).await.map_err(|failed| failed.to_string())
     }
@@ -150,9 +141,6 @@ impl Agent {
 }
 
 /// What the journal in `dir` says of this node's zones, done before they boot. Returns what was done.
-///
-/// # Errors
-/// If the journal cannot be used, or a zone not be changed.
 pub async fn boot(
     dir: &Path,
     commands: &dyn Commands,

@@ -16,9 +16,6 @@ use migration_core::protocol::Properties;
 
 /// Sets what differs of these properties, but for quotas, and checks what it has set. Datasets that are delegated to
 /// the VM, or say that they are a zone's, are treated as zoned.
-///
-/// # Errors
-/// If `zfs` fails, or a value does not stay.
 pub async fn set_again(
     parts: &Parts,
     root: &str,

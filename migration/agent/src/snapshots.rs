@@ -76,9 +76,6 @@ impl NotDone {
 }
 
 /// Returns the snapshots, the oldest first.
-///
-/// # Errors
-/// Why not.
 pub async fn list(parts: &Parts, vm: Uuid) -> Result<Vec<Snapshot>, NotDone> {
     let (dataset, _) = delegated(parts, vm).await?;
     let all = all(parts, &dataset).await?;
@@ -86,9 +83,6 @@ pub async fn list(parts: &Parts, vm: Uuid) -> Result<Vec<Snapshot>, NotDone> {
 }
 
 /// Makes a snapshot, if it is not there; returns it.
-///
-/// # Errors
-/// Why not.
 pub async fn create(parts: &Parts, vm: Uuid, name: &str) -> Result<Snapshot, NotDone> {
     check(name)?;
     let _turn = parts.snapshots.lock().await;
@@ -107,9 +101,6 @@ pub async fn create(parts: &Parts, vm: Uuid, name: &str) -> Result<Snapshot, Not
 }
 
 /// Destroys a snapshot, if it is there.
-///
-/// # Errors
-/// Why not.
 pub async fn destroy(parts: &Parts, vm: Uuid, name: &str) -> Result<(), NotDone> {
     check(name)?;
     let _turn = parts.snapshots.lock().await;
@@ -121,9 +112,6 @@ pub async fn destroy(parts: &Parts, vm: Uuid, name: &str) -> Result<(), NotDone>
 
 /// Makes the dataset of a stopped VM as it was. Later snapshots of the volume go first, one by one; where there is any
 /// other, nothing is done.
-///
-/// # Errors
-/// Why not; some of the later snapshots may be gone then.
 pub async fn roll_back(parts: &Parts, vm: Uuid, name: &str) -> Result<RolledBack, NotDone> {
     check(name)?;
     let _turn = parts.snapshots.lock().await;

@@ -19,7 +19,6 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// A connection.
 pub type Connection = Box<dyn Duplex>;
 
 /// How agents reach each other for data.
@@ -43,9 +42,6 @@ pub struct Tcp {
 
 impl Tcp {
     /// Listens at this address.
-    ///
-    /// # Errors
-    /// If it cannot be bound.
     pub async fn bind(address: SocketAddr) -> io::Result<Tcp> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;

@@ -68,7 +68,6 @@ impl Stream {
         self.cut.cancelled().await;
     }
 
-    /// The order.
     pub fn work(&self) -> &Work {
         &self.work
     }
@@ -228,9 +227,6 @@ impl Works {
 
     /// Joins the order if it is the same and runs, or has ended and is asked about again; else stops it, waits for its
     /// end, and returns a new one with true. `is_newest` is asked after each wait.
-    ///
-    /// # Errors
-    /// Those of `is_newest`.
     pub async fn join<E>(
         &self,
         migration: Uuid,

@@ -87,13 +87,11 @@ impl Act<'_> {
         say("The migration is no longer scheduled")
     }
 
-    /// Syncs.
     pub(super) async fn sync(&self, vm: &str) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
         self.order(&vm, "sync", &Options::default()).await
     }
 
-    /// Pauses.
     pub(super) async fn pause(&self, vm: &str) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
         self.order(&vm, "pause", &Options::default()).await
@@ -124,7 +122,6 @@ impl Act<'_> {
         self.ordered(&vm, "switch", &text, stake, consent, &options).await
     }
 
-    /// Aborts.
     pub(super) async fn abort(
         &self,
         vm: &str,

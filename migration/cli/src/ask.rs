@@ -29,9 +29,6 @@ pub(super) fn is_asked(consent: Consent) -> bool {
 }
 
 /// Asks whether to go on. Returns true without asking if -y is given.
-///
-/// # Errors
-/// If there is nobody to ask, and it must be asked.
 pub(super) fn confirm(text: &str, stake: Stake, consent: Consent) -> anyhow::Result<bool> {
     if consent.yes {
         return Ok(true);

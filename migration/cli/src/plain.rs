@@ -32,7 +32,6 @@ fn running(progress: &Progress) -> String {
 /// How a watch ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ending {
-    /// The sentence.
     pub text: String,
     /// It goes to stderr, and the program fails.
     pub is_failure: bool,

@@ -40,9 +40,6 @@ pub(super) struct Services {
 
 impl Services {
     /// Finds the services.
-    ///
-    /// # Errors
-    /// If no address is known, or it is none.
     pub(super) fn find(reach: &Reach) -> anyhow::Result<Services> {
         let mut file = Fields::find(reach.config.as_deref(), Some(VARIABLE), INSTALLED)?;
         let (url, cnapi) = (file.text("vmapi_url", ""), file.text("cnapi_url", ""));
@@ -68,9 +65,6 @@ impl Services {
     }
 
     /// Returns the client of CNAPI.
-    ///
-    /// # Errors
-    /// If no address is known, or it is none.
     pub(super) fn cnapi(&self) -> anyhow::Result<Cnapi> {
         if self.cnapi.is_empty() {
             let what = "where is CNAPI? Give --cnapi, $CNAPI_URL, or cnapi_url in";
@@ -80,9 +74,6 @@ impl Services {
     }
 
     /// Finds a VM by what was typed: its uuid, its alias, or the beginning of the uuid of one that migrates.
-    ///
-    /// # Errors
-    /// If no VM or several have that name.
     pub(super) async fn vm(&self, typed: &str) -> anyhow::Result<String> {
         if uuid::Uuid::try_parse(typed).is_ok() {
             return Ok(uuid_value(typed));
@@ -107,9 +98,6 @@ impl Services {
 }
 
 /// Returns a node's uuid.
-///
-/// # Errors
-/// If it is none.
 pub(super) fn node(typed: &str) -> Result<String, Usage> {
     match uuid::Uuid::try_parse(typed) {
         Ok(_) => Ok(uuid_value(typed)),

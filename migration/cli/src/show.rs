@@ -17,7 +17,6 @@ use migration_core::time::Time;
 pub(super) struct Style {
     /// Marks, colours and lines that are rewritten; `--no-ansi` has none of them.
     pub ansi: bool,
-    /// The terminal.
     pub screen: Screen,
 }
 

@@ -104,14 +104,7 @@ pub enum Obstacle {
     #[error(
         "The {end}'s node keeps its instances in the pool {pool}, and the instance is in {own}"
     )]
-    Pool {
-        /// Which node.
-        end: End,
-        /// Its pool.
-        pool: String,
-        /// The VM's.
-        own: String,
-    },
+    Pool { end: End, pool: String, own: String },
     /// Nobody there sends or receives.
     #[error("migration-agent does not answer on the {0}'s node")]
     NoAgent(End),
@@ -143,16 +136,10 @@ pub enum Obstacle {
     },
     /// What has to be compared is not known.
     #[error("The {what} of the {end}'s node is not known")]
-    Unknown {
-        /// Which node.
-        end: End,
-        /// What.
-        what: &'static str,
-    },
+    Unknown { end: End, what: &'static str },
     /// The times in the VM would jump.
     #[error("The clock of the {end}'s node is {seconds} s off")]
     Clock {
-        /// Which node.
         end: End,
         /// How much, to the next second.
         seconds: i64,
@@ -162,12 +149,7 @@ pub enum Obstacle {
     PlainTarget,
     /// The copy does not fit.
     #[error("The target's pool has {free} bytes free, and the instance uses {used}")]
-    Room {
-        /// Free bytes.
-        free: u64,
-        /// Used bytes.
-        used: u64,
-    },
+    Room { free: u64, used: u64 },
     /// The target could not have the VM's NICs.
     #[error("The target's node lacks the NIC tags {0}")]
     NicTags(String),

@@ -83,7 +83,6 @@ pub enum Due {
     Wait(Time),
     /// The sync that ends shortly before the switch.
     Sync,
-    /// The switch.
     Switch,
     /// It is too late: it does not start by itself, and a person is told.
     Late,

@@ -24,9 +24,6 @@ pub const DOCKER_MOUNTS: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resol
 
 /// Returns the payload. The uuid, the MACs and so the addresses are the source's; the target is hidden, does
 /// not boot, and can be deleted.
-///
-/// # Errors
-/// Everything that `vmadm create` would refuse.
 pub fn target_payload(source: &Map<String, Value>) -> Result<Map<String, Value>, Vec<Unfit>> {
     let (payload, unfit) = made_of(source);
     if unfit.is_empty() { Ok(payload) } else { Err(unfit) }

@@ -40,9 +40,6 @@ impl Agents {
     }
 
     /// Returns where the agent of a node is.
-    ///
-    /// # Errors
-    /// If CNAPI does not say.
     pub async fn peer(&self, cn: Uuid) -> Result<Peer, Error> {
         Ok(Peer { cn, url: self.0.url(cn).await? })
     }
@@ -54,17 +51,11 @@ impl Agents {
     }
 
     /// Asks what is true of a copy.
-    ///
-    /// # Errors
-    /// If the agent does not answer, or has heard a later revision.
     pub async fn observe(&self, cn: Uuid, asked: &Observe) -> Result<Observed, Error> {
         self.post(cn, "observe", asked, PATIENCE, "an observation").await
     }
 
     /// Gives an order, and waits for its end as long as it says.
-    ///
-    /// # Errors
-    /// As [`Agents::observe`].
     pub async fn order(&self, cn: Uuid, order: &Order) -> Result<Doing, Error> {
         let within = PATIENCE + Duration::from_millis(order.wait_ms);
         self.post(cn, "orders", order, within, "how an order goes").await
@@ -80,41 +71,26 @@ impl Agents {
     }
 
     /// Asks what a node is.
-    ///
-    /// # Errors
-    /// If the agent does not answer.
     pub async fn node(&self, cn: Uuid) -> Result<Node, Error> {
         self.get(cn, &["node"], "a node").await
     }
 
     /// Asks for the VM's object, read now.
-    ///
-    /// # Errors
-    /// As [`Agents::size`].
     pub async fn object(&self, cn: Uuid, vm: Uuid) -> Result<Map<String, Value>, Error> {
         self.get(cn, &["vms", &vm.to_string()], "a VM's object").await
     }
 
     /// Asks what a VM uses.
-    ///
-    /// # Errors
-    /// If the agent does not answer, or the node has no such VM.
     pub async fn size(&self, cn: Uuid, vm: Uuid) -> Result<Size, Error> {
         self.get(cn, &["vms", &vm.to_string(), "size"], "a size").await
     }
 
     /// Asks for the datasets of a copy.
-    ///
-    /// # Errors
-    /// As [`Agents::size`].
     pub async fn datasets(&self, cn: Uuid, vm: Uuid) -> Result<Datasets, Error> {
         self.get(cn, &["vms", &vm.to_string(), "datasets"], "the datasets of a VM").await
     }
 
     /// Sets the limit of all streams of a node.
-    ///
-    /// # Errors
-    /// If the agent does not answer.
     pub async fn rate(&self, cn: Uuid, mbps: u32) -> Result<(), Error> {
         let call = Call::new(Method::PUT, &["rate"]).json(&Rate { mbps: Some(mbps) });
         self.0.execute(cn, call).await.map(drop)

@@ -17,7 +17,6 @@ use migration_core::permit::Caller;
 pub struct Asked {
     /// The action; none is known by the name that was given.
     pub action: Option<Action>,
-    /// Who calls.
     pub caller: Caller,
     /// One action does all phases.
     pub automatic: bool,

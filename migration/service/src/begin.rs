@@ -23,7 +23,6 @@ const SYNC_SECONDS: u64 = 60;
 /// A VM as VMAPI has it, with what every action needs.
 #[derive(Clone, Debug)]
 pub struct Vm {
-    /// The VM.
     pub uuid: Uuid,
     /// The whole record.
     pub object: Map<String, Value>,
@@ -60,9 +59,6 @@ impl Vm {
 
 impl Service {
     /// Returns a VM.
-    ///
-    /// # Errors
-    /// What VMAPI answers.
     pub async fn vm(&self, uuid: Uuid) -> Result<Vm, Refused> {
         let object = self.peers.vmapi.record(&uuid.to_string()).await?;
         let server = object.get("server_uuid").and_then(Value::as_str);
@@ -70,9 +66,6 @@ impl Service {
     }
 
     /// Returns all that stands against a begin, or against an estimate, which asks no other service.
-    ///
-    /// # Errors
-    /// If a service does not answer, or PAPI does not have the package.
     pub async fn check(
         &self,
         vm: &Vm,
@@ -148,9 +141,6 @@ impl Service {
     }
 
     /// Returns what an estimate is made from, and the bytes that the VM uses.
-    ///
-    /// # Errors
-    /// If the source's agent does not answer.
     pub async fn basis(&self, vm: &Vm) -> Result<(Basis, u64), Refused> {
         let kept = self.records.of_vm(vm.uuid).await?;
         let record = kept.map(|kept| kept.record);

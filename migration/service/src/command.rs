@@ -26,7 +26,6 @@ pub enum Done {
     Started {
         /// The operation's id.
         job: Uuid,
-        /// The record.
         record: Box<Record>,
         /// What is not as it was on the new node, or has to be seen to.
         warnings: Vec<Warning>,
@@ -47,9 +46,6 @@ const TRIES: usize = 8;
 
 impl Service {
     /// Does an action on a VM, whose target may be named.
-    ///
-    /// # Errors
-    /// The reasons why it is refused.
     pub async fn command(
         &self,
         vm: &Vm,

@@ -72,9 +72,6 @@ impl Config {
     }
 
     /// Reads the settings. Also returns the keys that are not known.
-    ///
-    /// # Errors
-    /// Wrong values: all of them, each with its key.
     pub fn read(mut fields: Fields) -> Result<(Config, Vec<String>), ConfigError> {
         let f = &mut fields;
         let s = Duration::from_secs;

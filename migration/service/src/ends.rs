@@ -20,11 +20,9 @@ const ENDS: Schema =
 /// An end that was replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
-    /// The migration.
     pub migration: Uuid,
     /// Which of its ends.
     pub end: End,
-    /// The VM.
     pub vm_uuid: Uuid,
     /// The node that was declared dead.
     pub cn_uuid: Uuid,
@@ -53,7 +51,6 @@ pub enum Sight {
     Off,
     /// It does not run, but it is shown or boots with its node.
     Shown,
-    /// It runs.
     Runs,
     /// It is not there any more.
     Gone,
@@ -91,7 +88,6 @@ impl Replaced {
 /// A row and the version that was read.
 #[derive(Clone, Debug)]
 pub struct KeptEnd {
-    /// The row.
     pub row: Replaced,
     etag: Etag,
 }
@@ -102,41 +98,26 @@ pub struct Ends(Store, Bucket<Replaced>);
 
 impl Ends {
     /// Opens the bucket.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn open(store: &Store) -> Result<Ends, Error> {
         Ok(Ends(store.clone(), Bucket::open(store, ENDS).await?))
     }
 
     /// Returns all rows.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn all(&self) -> Result<Vec<KeptEnd>, Error> {
         self.found(Query::all()).await
     }
 
     /// Returns those of a node.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn of_cn(&self, cn: Uuid) -> Result<Vec<KeptEnd>, Error> {
         self.found(Query::all().with("cn_uuid", cn.to_string())).await
     }
 
     /// Returns those of a VM.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn of_vm(&self, vm: Uuid) -> Result<Vec<KeptEnd>, Error> {
         self.found(Query::all().with("vm_uuid", vm.to_string())).await
     }
 
     /// Returns the rows that a record needs and that are not there.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn lacking(&self, record: &Record) -> Result<Vec<Replaced>, Error> {
         let mut lacking = Vec::new();
         for row in Replaced::of(record) {
@@ -149,9 +130,6 @@ impl Ends {
     }
 
     /// Adds to a batch the rows that a record needs and that are not there.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn need_in(&self, batch: &mut Batch, record: &Record) -> Result<(), Error> {
         for row in self.lacking(record).await? {
             self.1.put_in(batch, &row.key(), Expect::Absent, &row)?;
@@ -160,9 +138,6 @@ impl Ends {
     }
 
     /// Adds to a batch, in which a record goes, the rows that stay behind.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn stay_in(&self, batch: &mut Batch, record: &Record) -> Result<(), Error> {
         for mut row in Replaced::of(record) {
             let (key, mut expect) = (row.key(), Expect::Absent);
@@ -181,9 +156,6 @@ impl Ends {
     }
 
     /// Adds to a batch that the rows of a record go: nothing is left of its copies.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn go_in(&self, batch: &mut Batch, record: &Record) -> Result<(), Error> {
         for row in Replaced::of(record) {
             match self.1.get(&row.key()).await {
@@ -196,9 +168,6 @@ impl Ends {
     }
 
     /// Writes a row that was changed, if nobody else has changed it since it was read.
-    ///
-    /// # Errors
-    /// [`Error::EtagConflict`], [`Error::Fenced`], and those of the store.
     pub async fn write(&self, kept: &mut KeptEnd, fence: Option<&Fence>) -> Result<(), Error> {
         let mut batch = Batch::new();
         if let Some(fence) = fence {
@@ -212,9 +181,6 @@ impl Ends {
     }
 
     /// Ends a row: its copy is gone.
-    ///
-    /// # Errors
-    /// As [`Ends::write`].
     pub async fn end(&self, kept: &KeptEnd, fence: &Fence) -> Result<(), Error> {
         let mut batch = Batch::new();
         batch.require(fence);

@@ -43,9 +43,6 @@ pub struct Mode {
 ///
 /// A running migration stays where it is, unless `mode` says otherwise: two services that work on one migration
 /// could boot both copies of its VM.
-///
-/// # Errors
-/// If VMAPI does not answer.
 pub async fn import(
     records: &Records,
     from: &Http,

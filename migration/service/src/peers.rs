@@ -51,9 +51,6 @@ pub struct Peers {
 
 impl Peers {
     /// Returns clients that speak through `transport`.
-    ///
-    /// # Errors
-    /// For an address that is none.
     pub fn new(addresses: &Addresses, transport: &Arc<dyn Transport>) -> Result<Peers, Error> {
         let agent = concat!("migration-service/", env!("CARGO_PKG_VERSION"));
         let http = |url: &str| {
@@ -71,9 +68,6 @@ impl Peers {
     }
 
     /// Checks that NAPI has the network of each NIC, and that the VM's owner may use it.
-    ///
-    /// # Errors
-    /// In the sentences of VMAPI.
     pub async fn check_networks(&self, vm: &Map<String, Value>) -> Result<(), Refused> {
         let owner = vm.get("owner_uuid").and_then(Value::as_str).unwrap_or_default();
         let mut seen = Vec::new();
@@ -108,9 +102,6 @@ impl Peers {
     }
 
     /// Returns the VM's image, if IMGAPI has it.
-    ///
-    /// # Errors
-    /// If IMGAPI does not say.
     pub async fn image(
         &self,
         vm: &Map<String, Value>,
@@ -143,9 +134,6 @@ impl Peers {
     }
 
     /// Moves VMAPI's record of a VM to another node, and leaves all else as it is. Returns the record.
-    ///
-    /// # Errors
-    /// If VMAPI does not have it, or does not answer.
     pub async fn set_server(&self, vm: Uuid, server: Uuid) -> Result<Map<String, Value>, Error> {
         let mut record = self.vmapi.record(&vm.to_string()).await?;
         record.insert("server_uuid".into(), json!(server));
@@ -168,9 +156,6 @@ fn found(
 /// Tasks of the deployed nodes (`steps = external`): what the deployed service orders through CNAPI itself.
 impl Peers {
     /// Returns the bytes that the VM's datasets use.
-    ///
-    /// # Errors
-    /// In the sentences of the deployed service.
     pub async fn estimate_task(&self, vm: &Map<String, Value>) -> Result<u64, Refused> {
         let body = json!({
             "action": "estimate", "migrationTask": {"action": "estimate", "record": {}}, "vm": vm,
@@ -188,9 +173,6 @@ impl Peers {
     }
 
     /// Deletes the hidden copy of a VM on a node; one that is not there is no failure.
-    ///
-    /// # Errors
-    /// In the sentences of the deployed service.
     pub async fn delete_task(&self, server: Uuid, vm: Uuid) -> Result<(), Refused> {
         let (server, vm) = (server.to_string(), vm.to_string());
         let call = Call::new(Method::DELETE, &["servers", &server, "vms", &vm]);

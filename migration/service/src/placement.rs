@@ -64,9 +64,6 @@ impl From<Unplaced> for Refused {
 
 impl Service {
     /// Returns the node on which a migration of this VM has, or would have, its target. Changes nothing.
-    ///
-    /// # Errors
-    /// All that stands against a begin.
     pub async fn destination(
         &self,
         vm: &Vm,
@@ -88,9 +85,6 @@ impl Service {
     }
 
     /// Has CNAPI choose a node other than the VM's, against which nothing stands.
-    ///
-    /// # Errors
-    /// If none fits.
     pub async fn choose(&self, vm: &Vm, affinity: &[String]) -> Result<Uuid, Unplaced> {
         let mut placement = self.placement(vm, affinity).await?;
         let here = vm.server.ok_or(Unplaced::NoSource)?;
@@ -123,9 +117,6 @@ impl Service {
 
     /// Returns the manifest of the VM's image as CNAPI needs it: with the files that a node would fetch. Of an image that
     /// IMGAPI lacks, which the source's node sends, it has no more than the node knows.
-    ///
-    /// # Errors
-    /// If IMGAPI does not say, or has an image without files: CNAPI ends its process on one.
     pub async fn manifest(&self, vm: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced> {
         let found = self.peers.image(vm).await?;
         manifest(found, vm)
@@ -160,9 +151,6 @@ impl Service {
 }
 
 /// Returns what CNAPI wants to know of a VM, in the types on which it insists: it ends its process on others.
-///
-/// # Errors
-/// If the object lacks what a choice depends on.
 pub fn sizes(object: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced> {
     let mut vm = Map::new();
     let number = |name: &str| object.get(name).filter(|it| it.is_number()).cloned();

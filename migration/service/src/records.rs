@@ -56,7 +56,6 @@ const SEEN: &str = "seen";
 /// A record and the version that was read.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// The record.
     pub record: Record,
     etag: Etag,
     /// An earlier version stored it, without the fields by which it is found.
@@ -92,9 +91,6 @@ pub struct Records {
 
 impl Records {
     /// Opens the buckets.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn open(store: &Store) -> Result<Records, Error> {
         Ok(Records {
             ends: Ends::open(store).await?,
@@ -109,9 +105,6 @@ impl Records {
     }
 
     /// Returns the newest record of a VM that is not over.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn of_vm(&self, vm: Uuid) -> Result<Option<Kept>, Error> {
         let all = self.found(Query::all().with("vm_uuid", vm.to_string())).await?;
         let of_vm = all.into_iter().filter(|kept| is_of_vm(&kept.record, vm));
@@ -119,9 +112,6 @@ impl Records {
     }
 
     /// Returns the newest records that a filter admits, the newest first, at most so many of those that are over.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<Kept>, Error> {
         let is_over = filter.state.as_deref() == Some(State::Aborted.name());
         let mut query = match is_over {
@@ -142,9 +132,6 @@ impl Records {
     }
 
     /// Returns the records that are not over.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn open_ones(&self) -> Result<Vec<Kept>, Error> {
         let mut found = self.found(open()).await?;
         found.retain(|kept| !is_over(&kept.record));
@@ -152,17 +139,11 @@ impl Records {
     }
 
     /// Returns all records, also those that are over: no round reads them.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn all(&self) -> Result<Vec<Kept>, Error> {
         self.found(Query::all()).await
     }
 
     /// Returns the record that an operation belongs to, also if it was the VM's last one and has gone.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn of_job(&self, job: Uuid) -> Result<Option<Record>, Error> {
         let of_job = || Query::all().with(JOBS, job.to_string()).limit(1);
         if let Some(kept) = self.found(of_job()).await?.into_iter().next() {
@@ -174,9 +155,6 @@ impl Records {
     }
 
     /// Returns true if somebody else has changed the record, or removed it.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn is_changed(&self, kept: &Kept) -> Result<bool, Error> {
         match self.records.get(&kept.record.id.to_string()).await {
             Ok(found) => Ok(found.etag != kept.etag),
@@ -186,9 +164,6 @@ impl Records {
     }
 
     /// Returns the record with this id.
-    ///
-    /// # Errors
-    /// Those of the store; a record that cannot be read is [`Error::Corrupt`].
     pub async fn get(&self, id: Uuid) -> Result<Option<Kept>, Error> {
         match self.records.get(&id.to_string()).await {
             Ok(found) => {
@@ -202,9 +177,6 @@ impl Records {
     }
 
     /// Returns which of these ids a record has, or one that has gone had.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn known(&self, among: &[Uuid]) -> Result<Vec<Uuid>, Error> {
         let mut known = Vec::new();
         for id in among {
@@ -224,9 +196,6 @@ impl Records {
 
     /// Returns true if the record was stored by a version that did not know all fields by which it is found, or that
     /// kept no rows of its ends.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn is_untidy(&self, kept: &Kept) -> Result<bool, Error> {
         Ok(kept.is_of_old || !self.ends.lacking(&kept.record).await?.is_empty())
     }
@@ -250,9 +219,6 @@ impl Records {
     }
 
     /// Reads what [`Records::create`] compares with. To be read before the VM's records are.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn lock(&self, vm: Uuid) -> Result<Lock, Error> {
         match self.locks.get(&vm.to_string()).await {
             Ok(found) => Ok(Lock(Expect::Etag(found.etag), ids(&found.value))),
@@ -263,9 +229,6 @@ impl Records {
 
     /// Writes a record that was changed, if nobody else has changed it since it was read, and if the lease
     /// is held under `fence` where one is given.
-    ///
-    /// # Errors
-    /// [`Error::EtagConflict`], [`Error::Fenced`], and those of the store.
     pub async fn write(&self, kept: &mut Kept, fence: Option<&Fence>) -> Result<(), Error> {
         let mut batch = Batch::new();
         if let Some(fence) = fence {
@@ -280,9 +243,6 @@ impl Records {
     }
 
     /// Stores a record whatever is there, as the jobs of the deployed service do.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn overwrite(&self, record: &Record) -> Result<(), Error> {
         let id = record.id.to_string();
         self.records.put(&id, Expect::Anything, &stored_form(record)).await.map(drop)
@@ -304,9 +264,6 @@ impl Records {
 
     /// Removes a record, if nobody has changed it since it was read. Its operations are remembered until
     /// another record of the VM goes, and its replaced ends for as long as something may be left of them.
-    ///
-    /// # Errors
-    /// As [`Records::write`].
     pub async fn remove(
         &self,
         kept: &Kept,
@@ -336,9 +293,6 @@ impl Records {
     }
 
     /// Returns when the service that does the rounds was last heard of.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn seen(&self) -> Result<Option<Time>, Error> {
         match self.leader.get(SEEN).await {
             Ok(found) => Ok(serde_json::from_value(found.value["at"].clone()).ok()),
@@ -348,17 +302,11 @@ impl Records {
     }
 
     /// Says that this service does the rounds.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn put_seen(&self, now: Time) -> Result<(), Error> {
         self.leader.put(SEEN, Expect::Anything, &json!({ "at": now })).await.map(drop)
     }
 
     /// Returns the latest event of bytes of a VM.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn event(&self, vm: Uuid) -> Result<Option<Latest>, Error> {
         match self.events.get(&vm.to_string()).await {
             Ok(found) => {
@@ -371,18 +319,12 @@ impl Records {
     }
 
     /// Stores the latest event of bytes of a VM.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn put_event(&self, vm: Uuid, latest: &Latest) -> Result<(), Error> {
         let row = json!({"of": latest.of, "event": latest.event});
         self.events.put(&vm.to_string(), Expect::Anything, &row).await.map(drop)
     }
 
     /// Removes the latest event of bytes of a VM.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn forget_event(&self, vm: Uuid) -> Result<(), Error> {
         match self.events.delete(&vm.to_string(), Expect::Anything).await {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -448,7 +390,6 @@ impl Records {
 /// What is left on the nodes of a migration whose record goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// Nothing.
     Gone,
     /// Copies that were replaced may be.
     Stays,

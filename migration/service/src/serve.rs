@@ -40,7 +40,6 @@ pub enum ServeError {
     /// The folder of the store cannot be made.
     #[error("store.file: cannot make {}: {source}", path.display())]
     Folder {
-        /// The folder.
         path: PathBuf,
         /// The error of the system.
         source: std::io::Error,
@@ -57,9 +56,6 @@ pub enum ServeError {
 }
 
 /// Opens the store; the folder of its file is made where there is none.
-///
-/// # Errors
-/// The folder cannot be made, or the store cannot be opened.
 pub async fn open(storage: &Storage) -> Result<Store, ServeError> {
     let path = match storage {
         Storage::Postgres(address) => return Ok(Store::postgres(address)?),
@@ -73,9 +69,6 @@ pub async fn open(storage: &Storage) -> Result<Store, ServeError> {
 }
 
 /// Runs until the shutdown.
-///
-/// # Errors
-/// If it cannot start.
 pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeError> {
     let path = config.secret_file.clone();
     let secret = disk::blocking(move || Secret::read(&path)).await.ok_or(ServeError::Aborted)??;

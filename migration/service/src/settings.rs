@@ -24,17 +24,11 @@ pub struct Kept {
 
 impl Kept {
     /// Opens the bucket.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn open(store: &Store) -> Result<Kept, Error> {
         Ok(Kept { bucket: Bucket::open(store, SETTINGS).await? })
     }
 
     /// Returns all settings.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn read(&self) -> Result<Settings, Error> {
         let mut settings = Settings::default();
         let mut query = store::Query::all();

@@ -28,9 +28,7 @@ pub enum Steps {
 /// A service; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// The records.
     pub records: Records,
-    /// The settings.
     pub settings: settings::Kept,
     /// The other services.
     pub peers: Peers,
@@ -50,9 +48,6 @@ pub struct Service {
 
 impl Service {
     /// Opens the buckets of the store.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn open(
         store: &Store,
         peers: Peers,

@@ -14,9 +14,6 @@ use migration_core::protocol::Datasets;
 use migration_core::record::Record;
 
 /// Asks both agents, and compares what they say.
-///
-/// # Errors
-/// If one of them does not answer.
 pub async fn verify(service: &Service, record: &Record) -> Result<Value, Error> {
     let vm = record.vm_uuid;
     let source = service.agents.datasets(record.source_server_uuid, vm).await?;

@@ -18,7 +18,6 @@ impl Connection {
         Connection(Some(object))
     }
 
-    /// The client.
     pub(super) fn client(&mut self) -> &mut ClientWrapper {
         self.0.as_mut().expect("invariant: only the end of its life takes it")
     }

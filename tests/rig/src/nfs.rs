@@ -45,9 +45,6 @@ pub fn why_not() -> Option<&'static str> {
 
 impl Server {
     /// Serves a directory as `ADDRESS:NAME`. Returns when it answers.
-    ///
-    /// # Errors
-    /// If it does not start; what it logged.
     pub fn start(address: Ipv4Addr, directory: &Path, name: &str) -> io::Result<Server> {
         let dir = TempDir::new()?;
         let path = |name: &str| dir.path().join(name);
@@ -79,17 +76,11 @@ impl Server {
     }
 
     /// Stops it in its tracks: connections are made, and nothing is answered.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn pause(&self) -> io::Result<()> {
         self.signal(Signal::STOP)
     }
 
     /// It goes on.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn go_on(&self) -> io::Result<()> {
         self.signal(Signal::CONT)
     }
@@ -128,9 +119,6 @@ fn config(address: Ipv4Addr, directory: &Path, name: &str, recovery: &Path) -> S
 }
 
 /// Writes a file below what `ADDRESS:PATH` exports.
-///
-/// # Errors
-/// What the client says.
 pub fn write(exported: &str, file: &str, bytes: &[u8]) -> io::Result<()> {
     let mut from = NamedTempFile::new()?;
     from.write_all(bytes)?;
@@ -138,9 +126,6 @@ pub fn write(exported: &str, file: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Reads a file below what `ADDRESS:PATH` exports.
-///
-/// # Errors
-/// What the client says.
 pub fn read(exported: &str, file: &str) -> io::Result<Vec<u8>> {
     let mut to = NamedTempFile::new()?;
     told(Command::new("nfs-cat").arg(url(exported, file)?).stdout(to.reopen()?).output()?)?;

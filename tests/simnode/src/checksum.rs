@@ -18,13 +18,11 @@ impl Default for Checksum {
 }
 
 impl Checksum {
-    /// Adds bytes.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.0 =
             bytes.iter().fold(self.0, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(PRIME));
     }
 
-    /// Its value.
     pub(crate) fn value(self) -> u64 {
         self.0
     }

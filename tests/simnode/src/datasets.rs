@@ -15,7 +15,6 @@ pub const NO_LIMIT: &str = "18446744073709551615";
 /// One internal history record, which becomes one sysevent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
-    /// The dataset.
     pub dsname: String,
     /// The action, such as `set` or `clone swap`.
     pub action: &'static str,

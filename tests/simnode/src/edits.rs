@@ -113,7 +113,6 @@ impl Verbs {
         self.wait().key(&zone.zonename, map.key(), &after).await
     }
 
-    /// vmadm update.
     pub async fn update(&self, name: &str, given: &Payload) -> Result<(), NodeError> {
         let zone = self.resolve(name)?;
         let (z, payload, whole) = (zone.zonename.clone(), given.clone(), zone.clone());

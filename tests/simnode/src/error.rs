@@ -12,9 +12,7 @@ pub enum NodeError {
     /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// The operation.
         action: &'static str,
-        /// The file.
         path: PathBuf,
         /// The error of the system.
         source: std::io::Error,
@@ -22,7 +20,6 @@ pub enum NodeError {
     /// The directory is not a node.
     #[error("{} is no simulated compute node: it has no {missing}", dir.display())]
     NotANode {
-        /// The directory.
         dir: PathBuf,
         /// The first part that is missing.
         missing: &'static str,
@@ -30,7 +27,6 @@ pub enum NodeError {
     /// A file of the node does not have its format.
     #[error("{}: {reason}", path.display())]
     Malformed {
-        /// The file.
         path: PathBuf,
         /// What is wrong, and where.
         reason: String,
@@ -64,7 +60,6 @@ pub enum NodeError {
     /// vminfod did not show the change in time.
     #[error("vminfod did not show {what} of {vm} within {} s", limit.as_secs())]
     NotSeen {
-        /// The VM.
         vm: String,
         /// The expected state.
         what: String,
@@ -74,11 +69,9 @@ pub enum NodeError {
     /// vminfod answered with an error.
     #[error("vminfod failed while waiting for {what} of {vm}: {reason}")]
     Vminfod {
-        /// The VM.
         vm: String,
         /// The expected state.
         what: String,
-        /// The error.
         reason: String,
     },
 }

@@ -28,9 +28,6 @@ pub use watcher::{Fault, serve};
 pub use told::Told;
 
 /// The helper on Linux in a thread of its own, spoken to as if it were a process.
-///
-/// # Errors
-/// There is no socket pair.
 #[cfg(target_os = "linux")]
 pub fn in_thread() -> std::io::Result<daemon::command::Running> {
     use daemon::command::Running;

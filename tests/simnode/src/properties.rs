@@ -155,7 +155,6 @@ fn mountpoint_below(from: &Dataset, name: &str) -> String {
 /// A value, and where it is from in the words of `zfs get`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sourced {
-    /// The value.
     pub value: String,
     /// `local`, `received`, `default`, `inherited from DATASET`, or `-`.
     pub source: String,

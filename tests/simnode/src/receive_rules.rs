@@ -35,28 +35,20 @@ pub enum Verdict {
     Skip,
     /// It makes a dataset, which is a clone if it has an origin.
     New {
-        /// The dataset.
         name: String,
         /// The snapshot that it is a clone of.
         origin: Option<String>,
     },
     /// It replaces the contents of a dataset that has no snapshots.
-    Overwrite {
-        /// The dataset.
-        name: String,
-    },
+    Overwrite { name: String },
     /// It follows a snapshot.
     Increment {
-        /// The dataset.
         name: String,
         /// The snapshot that it is based on.
         base: String,
     },
     /// It goes on where an earlier receive ended.
-    Resume {
-        /// The dataset.
-        name: String,
-    },
+    Resume { name: String },
 }
 
 /// The words of `zfs receive` for a stream.
@@ -78,11 +70,9 @@ pub struct Arrival<'a> {
     pub all: &'a Datasets,
     /// Which `zfs` receives.
     pub zfs: Zfs,
-    /// The options.
     pub flags: &'a Flags,
     /// There are several snapshots in the stream.
     pub package: bool,
-    /// Compares contents.
     pub same: Same<'a>,
 }
 

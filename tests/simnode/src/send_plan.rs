@@ -28,11 +28,9 @@ pub struct Wanted {
 /// One snapshot of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Its header.
     pub begin: Begin,
     /// The snapshot or bookmark that the receiver has.
     pub base: Option<String>,
-    /// The snapshot.
     pub to: String,
 }
 
@@ -41,7 +39,6 @@ pub struct Part {
 pub struct Plan {
     /// What is in it, if there is more than one snapshot or there are properties.
     pub package: Option<Package>,
-    /// The snapshots.
     pub parts: Vec<Part>,
     /// What cannot be sent. The stream is sent without it, and the status is 1.
     pub warnings: Vec<String>,

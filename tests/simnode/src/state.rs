@@ -34,7 +34,6 @@ pub enum ZoneState {
     Installed,
     /// The kernel has the zone, init was not started.
     Ready,
-    /// Runs.
     Running,
     /// Is being halted.
     ShuttingDown,
@@ -89,13 +88,10 @@ pub struct ZoneKstat {
 pub struct Zone {
     /// The name; vmadm uses the UUID.
     pub zonename: String,
-    /// The UUID.
     pub uuid: String,
-    /// The brand.
     pub brand: String,
     /// The directory of the zone.
     pub zonepath: String,
-    /// Its state.
     pub state: ZoneState,
     /// The kernel's number while active.
     pub zoneid: Option<i64>,

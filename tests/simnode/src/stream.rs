@@ -70,7 +70,6 @@ pub struct Begin {
 }
 
 impl Package {
-    /// A package.
     pub fn new(top: &str, replicate: bool, incremental: bool, filesystems: Vec<Packed>) -> Package {
         Package { version: VERSION, top: top.to_string(), replicate, incremental, filesystems }
     }

@@ -26,7 +26,6 @@ pub enum Stream {
 pub struct Printed {
     /// The stream that it was posted to.
     pub stream: Stream,
-    /// The line.
     pub line: String,
 }
 

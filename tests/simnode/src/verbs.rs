@@ -43,7 +43,6 @@ impl Verbs {
         Verbs { node: node.clone(), wait }
     }
 
-    /// The node.
     pub fn node(&self) -> &Node {
         &self.node
     }
@@ -197,7 +196,6 @@ impl Verbs {
         Ok(())
     }
 
-    /// vmadm start.
     pub async fn boot(&self, name: &str) -> Result<(), NodeError> {
         let zone = self.resolve(name)?;
         self.start(&zone.zonename).await?;
@@ -226,7 +224,6 @@ impl Verbs {
         self.wait.until(zonename, "the halt", stopped).await
     }
 
-    /// vmadm reboot.
     pub async fn reboot(&self, name: &str) -> Result<(), NodeError> {
         let zone = self.resolve(name)?;
         let z = zone.zonename.clone();
@@ -244,7 +241,6 @@ impl Verbs {
         self.wait.until(&zone.zonename, "the reboot", seen).await
     }
 
-    /// vmadm delete.
     pub async fn delete(&self, name: &str) -> Result<(), NodeError> {
         let zone = self.resolve(name)?;
         let z = zone.zonename.as_str();

@@ -17,7 +17,6 @@ const HEAD: &str = concat!(
 /// One element. Text between elements is dropped; zonecfg writes none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Element {
-    /// The tag.
     pub name: String,
     /// Its attributes in order.
     pub attrs: Vec<(String, String)>,
@@ -32,7 +31,6 @@ impl Element {
         Element { name: name.to_string(), attrs, children: Vec::new() }
     }
 
-    /// An attribute.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.attrs.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }

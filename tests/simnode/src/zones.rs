@@ -157,7 +157,6 @@ impl Node {
         )
     }
 
-    /// zoneadm boot.
     pub fn zone_boot(&self, name: &str) -> Result<(), NodeError> {
         let (_lock, zone) = self.hold(name)?;
         match zone.state {
@@ -242,7 +241,6 @@ impl Node {
         self.enter(z, leave, &[("kernel", "uninitialized", "free")])
     }
 
-    /// zoneadm reboot.
     pub fn zone_reboot(&self, name: &str) -> Result<(), NodeError> {
         let (_lock, zone) = self.hold(name)?;
         if zone.state != ZoneState::Running {

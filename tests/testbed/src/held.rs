@@ -14,9 +14,7 @@ use std::path::PathBuf;
 pub struct Held {
     /// Bytes of memory that are resident.
     pub rss: u64,
-    /// Open descriptors.
     pub fds: u64,
-    /// Threads.
     pub threads: u64,
     /// Watched files and directories (inotify), those of its children among them.
     pub watches: u64,
@@ -27,9 +25,6 @@ pub struct Held {
 }
 
 /// Looks at a process.
-///
-/// # Errors
-/// When it has ended, or this system has no `/proc` as Linux has it.
 pub fn held(pid: u32) -> io::Result<Held> {
     let dir = PathBuf::from(format!("/proc/{pid}"));
     let children: Vec<Process> = processes().filter(|one| one.parent == pid).collect();
@@ -47,9 +42,6 @@ pub fn held(pid: u32) -> io::Result<Held> {
 }
 
 /// Bytes of memory of a process, by a name of its `/proc/PID/status`: `VmRSS`, `VmHWM`, `RssFile`.
-///
-/// # Errors
-/// As [`held`].
 pub fn memory(pid: u32, name: &str) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -70,7 +62,6 @@ fn watches(dir: &std::path::Path) -> io::Result<u64> {
 /// A process of this system.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Its number.
     pub pid: u32,
     /// That of the one that started it.
     pub parent: u32,

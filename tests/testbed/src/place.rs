@@ -9,9 +9,6 @@ use std::path::Path;
 
 /// Returns a new directory, in memory where the system has such a place: nothing then waits for a
 /// disk, and thousands of runs each have their own.
-///
-/// # Errors
-/// It cannot be made.
 pub fn place() -> io::Result<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");
     tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir())

@@ -14,7 +14,6 @@ const COLOURS: [&str; 4] = ["#08519c", "#cb181d", "#238b45", "#6a51a3"];
 /// More points than that no panel can show: of each group, the highest is kept.
 const POINTS: usize = 800;
 
-/// One panel.
 pub(crate) struct Panel<'a> {
     pub title: String,
     /// Each line's name and values, at even distances.

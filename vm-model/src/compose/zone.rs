@@ -20,17 +20,11 @@ use crate::parse::zoneadm::ZoneRow;
 use crate::parts::{Parts, shown_state};
 
 /// Composes the object of a VM.
-///
-/// # Errors
-/// A source has a value that no field can hold. The error names the source.
 pub fn compose(parts: &Parts) -> Result<VmObject, ParseError> {
     outline(parts).map(Outline::whole)
 }
 
 /// Composes the object of a VM with the text of its configuration files.
-///
-/// # Errors
-/// As [`compose`].
 pub fn outline(parts: &Parts) -> Result<Outline, ParseError> {
     let mut vm = fields::from_xml(&parts.xml)?;
     zone(&mut vm, &parts.zone);

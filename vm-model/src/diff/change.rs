@@ -59,7 +59,6 @@ pub struct Change<'a> {
     pub pretty_path: String,
     /// The path, with `None` for an element of an array.
     pub path: Vec<Option<String>>,
-    /// What happened.
     pub action: Action,
     /// The old value; `None` if it was absent.
     #[serde(skip_serializing_if = "Option::is_none")]

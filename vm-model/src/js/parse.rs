@@ -39,9 +39,6 @@ pub enum JsonError {
 }
 
 /// Parses a text. Bytes that are not UTF-8 become U+FFFD.
-///
-/// # Errors
-/// The text is not JSON, or it is nested too deeply.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     let text = compact(bytes)?;
     serde_json::from_str(&text).map_err(|error| JsonError::Syntax(error.to_string()))
@@ -49,9 +46,6 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
 
 /// Returns the compact text of the value of a text, in UTF-8, without making the value: that of a
 /// million keys takes twenty times their text.
-///
-/// # Errors
-/// As [`parse`].
 pub fn compact(bytes: &[u8]) -> Result<String, JsonError> {
     let text = lossy(bytes);
     match read(&text) {

@@ -27,9 +27,6 @@ pub struct ConfigJson(Box<str>);
 
 impl ConfigJson {
     /// Takes the texts of the three files, as [`text`] returns them.
-    ///
-    /// # Errors
-    /// The metadata are null or have the key `hasOwnProperty`.
     pub fn new(metadata: &str, routes: &str, tags: &str) -> Result<Self, ParseError> {
         let (customer, internal) = split_metadata(metadata)?;
         Ok(Self([customer, internal, routes, tags].join("\n").into()))
@@ -60,9 +57,6 @@ pub fn value(text: &str) -> Value {
 
 /// Returns the text of a file as it is kept. As deployed, an absent file is an empty object, and so is
 /// one that is not JSON: then the second is the reason.
-///
-/// # Errors
-/// The text is nested too deeply.
 pub fn text(bytes: Option<&[u8]>) -> Result<(String, Option<JsonError>), JsonError> {
     match bytes.map(js::compact) {
         None => Ok((EMPTY.to_owned(), None)),

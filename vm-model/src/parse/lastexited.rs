@@ -24,9 +24,6 @@ impl LastExited {
 }
 
 /// Parses `SECONDS STATUS`; `None` for another number of words.
-///
-/// # Errors
-/// The time is no date.
 pub fn parse(bytes: &[u8]) -> Result<Option<LastExited>, ParseError> {
     let text = String::from_utf8_lossy(bytes);
     let words: Vec<&str> = trim(&text).split(is_space).collect();

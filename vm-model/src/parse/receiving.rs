@@ -17,9 +17,6 @@ pub struct Receiving {
 }
 
 /// Parses a payload. A value that is neither an object nor null has no members.
-///
-/// # Errors
-/// The text is not JSON, or null.
 pub fn parse(bytes: &[u8]) -> Result<Receiving, ParseError> {
     let value = js::parse(bytes).map_err(|e| ParseError::json(Origin::Receiving, e))?;
     if value.is_null() {

@@ -26,9 +26,7 @@ pub enum Line {
     Ready,
     /// The state of a zone changed.
     Zone(ZoneEvent),
-    /// Datasets changed.
     Datasets(Vec<DatasetEvent>),
-    /// Another event.
     Other,
 }
 
@@ -38,9 +36,6 @@ pub enum Line {
 pub struct Garbage(String);
 
 /// Parses a line of either channel.
-///
-/// # Errors
-/// The line is not one that `sysevent` prints.
 pub fn parse(line: &[u8]) -> Result<Line, Garbage> {
     let text = String::from_utf8_lossy(line);
     let event: Value = serde_json::from_str(&text).map_err(|error| Garbage(error.to_string()))?;

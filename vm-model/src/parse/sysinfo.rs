@@ -34,9 +34,6 @@ impl Default for Sysinfo {
 }
 
 /// Parses an object. As deployed, null is an object without members.
-///
-/// # Errors
-/// The text is another value, or not JSON.
 pub fn parse(bytes: &[u8]) -> Result<Sysinfo, ParseError> {
     let value = js::parse(bytes).map_err(|e| ParseError::json(Origin::Sysinfo, e))?;
     match value {

@@ -16,14 +16,12 @@ use super::text::is_lower_uuid;
 pub enum Action {
     /// List it again.
     Fetch,
-    /// Remove it.
     Expire,
 }
 
 /// An event of a filesystem, volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetEvent {
-    /// Its name.
     pub name: String,
     /// What to do.
     pub action: Action,

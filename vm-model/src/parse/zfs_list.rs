@@ -179,9 +179,6 @@ impl Listing {
     }
 
     /// Returns the rows.
-    ///
-    /// # Errors
-    /// A line is not one that zfs prints.
     pub fn finish(self) -> Result<Vec<Row>, ParseError> {
         self.fault.map_or(Ok(self.rows), Err)
     }
@@ -224,18 +221,12 @@ impl SnapshotListing {
     }
 
     /// Ends the listing.
-    ///
-    /// # Errors
-    /// A line is not one that zfs prints.
     pub fn finish(self) -> Result<(), ParseError> {
         self.fault.map_or(Ok(()), Err)
     }
 }
 
 /// Parses a listing of datasets.
-///
-/// # Errors
-/// A line is not one that zfs prints.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Row>, ParseError> {
     let mut listing = Listing::default();
     bytes.split(|byte| *byte == b'\n').for_each(|line| listing.line(line));

@@ -33,9 +33,6 @@ pub const MAX_BYTES: u64 = 8 * 1024 * 1024;
 pub const MAX_DEPTH: usize = 64;
 
 /// Parses a document. Bytes that are not UTF-8 become U+FFFD, whatever encoding the file declares.
-///
-/// # Errors
-/// The document is too large, not well formed, or not a zone's configuration.
 pub fn parse(bytes: &[u8]) -> Result<ZoneXml, ParseError> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(ParseError::content(Origin::ZoneXml, format!("larger than {MAX_BYTES} bytes")));

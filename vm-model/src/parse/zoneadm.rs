@@ -22,11 +22,9 @@ pub struct ZoneRow {
     pub zonename: Arc<str>,
     /// zoneadm's name of its state.
     pub zone_state: String,
-    /// Its directory.
     pub zonepath: Arc<str>,
     /// The VM's uuid. It nearly always equals the zone's name, and then shares its memory.
     pub uuid: Arc<str>,
-    /// Its brand.
     pub brand: String,
     /// The zone's debug id, which reboots do not change.
     pub zonedid: Option<i64>,
@@ -42,9 +40,6 @@ impl ZoneRow {
 
 /// Checks that an output can be a whole listing: UTF-8, with at least the line of the global zone, and
 /// each line with its end. A listing that was cut off would make VMs disappear.
-///
-/// # Errors
-/// It is not a whole listing.
 pub fn check_whole(stdout: &[u8]) -> Result<(), ParseError> {
     let fault = |line: usize, what: String| {
         Err(ParseError::line(Origin::Zoneadm, u32::try_from(line).unwrap_or(u32::MAX), what))

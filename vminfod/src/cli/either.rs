@@ -25,7 +25,6 @@ const AGAIN: Duration = Duration::from_millis(200);
 
 /// The daemon, or the node if it is off.
 pub struct Either {
-    /// The daemon.
     pub daemon: FromDaemon,
     /// Reads the node.
     pub ctx: Ctx,

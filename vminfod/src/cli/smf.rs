@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use daemon::command::{Call, CommandError, Commands as _, Paths, Program, Spawned};
 
-/// The service.
 const FMRI: &str = "svc:/system/smartdc/vminfod:default";
 /// How long `svcs` may take.
 const LIMIT: Duration = Duration::from_secs(5);

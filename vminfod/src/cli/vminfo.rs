@@ -22,12 +22,7 @@ pub enum Plan {
     /// `ping`
     Ping,
     /// `status`
-    Status {
-        /// All details.
-        full: bool,
-        /// As JSON.
-        json: bool,
-    },
+    Status { full: bool, json: bool },
     /// `vms`
     Vms,
     /// `vm`
@@ -36,7 +31,6 @@ pub enum Plan {
     Events(Printer),
 }
 
-/// The help.
 fn help() -> Printed {
     Printed { stdout: USAGE.to_owned(), ..Printed::default() }
 }
@@ -53,9 +47,6 @@ fn illegal(option: &str) -> Printed {
 }
 
 /// Parses the arguments after the program's name.
-///
-/// # Errors
-/// What is printed in place of an answer.
 pub fn plan(args: &[String]) -> Result<Plan, Printed> {
     let (asked, rest) = options(args, &[('h', "help")])?;
     if asked.contains(&'h') {

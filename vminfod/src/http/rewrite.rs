@@ -20,7 +20,6 @@ use vm_model::js::to_ascii;
 /// How events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// As shipped.
     Shipped,
     /// As RFD 39 has it.
     Rfd39,

@@ -16,7 +16,6 @@ use super::root::Root;
 /// How long each command may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Any zoneadm.
     pub zoneadm: Duration,
     /// The listing of one dataset.
     pub zfs_one: Duration,

@@ -15,7 +15,6 @@ use super::root::ReadError;
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{}{}: {fault}", origin.name(), path.as_ref().map(|p| format!(" {}", p.display())).unwrap_or_default())]
 pub struct LoadError {
-    /// The source.
     pub origin: Origin,
     /// The file, if the source is one.
     pub path: Option<PathBuf>,

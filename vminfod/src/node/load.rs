@@ -53,7 +53,6 @@ impl Zones {
 /// One reading of the whole node.
 #[derive(Debug)]
 pub struct Node {
-    /// The zones.
     pub zones: Zones,
     /// What was read of each zone's files, in the order of the rows.
     pub files: Vec<Result<ZoneFiles, LoadError>>,

@@ -42,7 +42,6 @@ pub enum Ask {
 pub struct Held {
     /// The node itself.
     pub sysinfo: Arc<Sysinfo>,
-    /// Its datasets.
     pub datasets: Datasets,
     /// What was read of each zone, by zone name.
     pub parts: BTreeMap<Arc<str>, Arc<Parts>>,

@@ -75,7 +75,6 @@ impl ReadFault {
     }
 }
 
-/// A reading.
 pub struct Reading {
     pub ctx: Ctx,
     pub name: Arc<str>,

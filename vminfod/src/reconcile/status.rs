@@ -41,7 +41,6 @@ pub struct Trouble {
     pub concerns: Concerns,
     /// Which source failed.
     pub source: String,
-    /// The error.
     pub message: String,
     /// When it began.
     pub since: Instant,
@@ -65,11 +64,8 @@ pub struct RefreshEntry {
 pub struct Counters {
     /// Loads of one VM.
     pub loads: u64,
-    /// … that failed.
     pub load_failures: u64,
-    /// Full refreshes.
     pub refreshes: u64,
-    /// Sweeps.
     pub sweeps: u64,
     /// Files that a refresh did not read because nothing about them had changed.
     pub confirmed: u64,
@@ -94,7 +90,6 @@ pub struct View {
     pub refresh_log: VecDeque<RefreshEntry>,
     /// Current failures, by zone or source name.
     pub errors: IndexMap<String, Trouble>,
-    /// Counts.
     pub counters: Counters,
     /// From the start of each reading of a VM to its end.
     pub load_times: Durations,

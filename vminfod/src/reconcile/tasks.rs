@@ -41,7 +41,6 @@ pub enum Done {
     Node(Option<Result<Box<Node>, LoadError>>),
     /// A sweep; `None` if it panicked.
     Sweep(Option<Box<Seen>>),
-    /// The zones.
     Zones(Result<Box<listing::Seen>, LoadError>),
     /// The zones that differed are read.
     ZonesRead(Box<listing::Differing>),

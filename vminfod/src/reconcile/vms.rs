@@ -70,7 +70,6 @@ pub struct Vm {
     pub parts: Option<Arc<Parts>>,
     /// What is to be read.
     pub stale: Stale,
-    /// Why.
     pub reasons: Reasons,
     /// When the first signal came that the next reading answers.
     pub signalled: Option<Instant>,

@@ -34,7 +34,6 @@ pub struct Pending {
     pub datasets: IndexMap<String, DatasetEvent>,
     /// The zone index.
     pub index: bool,
-    /// Sysinfo.
     pub sysinfo: bool,
     /// Zones whose files were not watched before.
     pub unwatched: IndexSet<String>,

@@ -37,7 +37,6 @@ pub struct State {
     pub zoneadm: Vec<String>,
     /// Rows of `zfs list`.
     pub zfs: Vec<Map<String, Value>>,
-    /// kstats.
     pub zoneinfo: Vec<Value>,
     /// The far ends of the event streams: zones, zfs.
     pub streams: HashMap<&'static str, DuplexStream>,

@@ -34,9 +34,6 @@ fn both<T>(checked: Result<T, Refused>, causes: Causes) -> Result<T, Refused> {
 
 /// Checks the parameters of `POST /volumes`: also `package`, `server_uuid`, `ip_address`, and `tags`, another
 /// name of `labels`.
-///
-/// # Errors
-/// What is wrong with them.
 pub fn create(params: &Params) -> Result<Create, Refused> {
     let (mut own, mut rest) = split(params, &["package", "server_uuid", "ip_address", "tags"]);
     let mut causes = Causes::default();
@@ -61,9 +58,6 @@ pub fn create(params: &Params) -> Result<Create, Refused> {
 }
 
 /// Checks the parameters of `POST /volumes/:uuid`: also `tags`.
-///
-/// # Errors
-/// What is wrong with them.
 pub fn update(params: &Params) -> Result<Update, Refused> {
     let (own, rest) = split(params, &["tags"]);
     let mut causes = Causes::default();

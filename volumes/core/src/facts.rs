@@ -22,7 +22,6 @@ pub enum VmState {
 /// What is known of a VM.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Known {
-    /// Its record.
     Vm(Box<Vm>),
     /// VMAPI has no record of it.
     Gone,
@@ -34,11 +33,9 @@ pub enum Known {
 /// A VM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vm {
-    /// Its owner.
     pub owner_uuid: String,
     /// Its node; none where VMAPI does not say.
     pub server_uuid: Option<String>,
-    /// Its state.
     pub state: VmState,
     /// Its tags, which a storage VM has from the labels of its volume.
     pub tags: Map<String, Value>,
@@ -53,7 +50,6 @@ pub struct Vm {
 /// A NIC of a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
-    /// Its address.
     pub mac: String,
     /// Its network; none for one that NAPI did not make.
     pub network: Option<String>,

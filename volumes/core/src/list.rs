@@ -36,9 +36,6 @@ pub struct Filter {
 }
 
 /// Checks the parameters of `GET /volumes`; with `rfd26` also those that the deployed service does not know.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn read(params: &Params, rfd26: bool) -> Result<Filter, Refused> {
     const DEPLOYED: [&str; 7] =
         ["name", "owner_uuid", "predicate", "refs", "size", "state", "type"];

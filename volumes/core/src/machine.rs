@@ -15,7 +15,6 @@ pub enum Next {
     Stay,
     /// It stays ready for a while: its storage VM may only be rebooting.
     Degraded,
-    /// It changes.
     Become(State),
     /// Its record goes.
     Remove,

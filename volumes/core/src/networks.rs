@@ -32,9 +32,6 @@ pub struct ChangeNetwork {
 }
 
 /// Checks the parameters.
-///
-/// # Errors
-/// What is wrong with them.
 pub fn read(params: &Params, way: Way) -> Result<ChangeNetwork, Refused> {
     let mut causes = Causes::default();
     let optionals: &[&str] = match way {

@@ -119,9 +119,6 @@ impl Field {
 
 impl Predicate {
     /// Reads the value of the parameter; none where it says nothing.
-    ///
-    /// # Errors
-    /// The first fault of its form, or all bad values.
     pub fn read(value: &Value, fields: Fields) -> Result<Option<Predicate>, Cause> {
         let text = string(Some(value));
         if text.is_empty() {

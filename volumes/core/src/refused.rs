@@ -14,7 +14,6 @@ use super::volume::State;
 /// One thing that is wrong with a request's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// A parameter.
     Parameter(String),
     /// The predicate of a list; the deployed service has another name for these errors.
     Predicate(String),
@@ -67,7 +66,6 @@ pub enum Refused {
     InUse {
         /// The volume's name.
         name: String,
-        /// The VMs.
         vms: Vec<String>,
     },
     /// No package has this size.
@@ -94,7 +92,6 @@ pub enum Refused {
     NotReady {
         /// The volume's name.
         name: String,
-        /// Its state.
         state: State,
     },
     /// The volume would be on no network any more.
@@ -115,11 +112,9 @@ pub enum Refused {
     NoImage,
     /// Another service's answer, passed on.
     Peer {
-        /// Its status.
         status: u16,
         /// Its code, if it had one.
         code: Option<String>,
-        /// Its message.
         message: String,
     },
     /// The storage is away, or it is not known whether a write happened.

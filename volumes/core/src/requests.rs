@@ -84,9 +84,6 @@ pub struct Reserve {
 pub type ReservationFilter = Vec<(&'static str, String)>;
 
 /// Routes without parameters.
-///
-/// # Errors
-/// Each parameter.
 pub fn none(params: &Params) -> Result<(), Refused> {
     let mut causes = Causes::default();
     causes.names(params, &[], &[]);
@@ -94,9 +91,6 @@ pub fn none(params: &Params) -> Result<(), Refused> {
 }
 
 /// `GET /volumesizes`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn sizes(params: &Params) -> Result<(), Refused> {
     let mut causes = Causes::default();
     causes.names(params, &[], &["type"]);
@@ -107,9 +101,6 @@ pub fn sizes(params: &Params) -> Result<(), Refused> {
 }
 
 /// `POST /volumes`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn create(params: &Params) -> Result<Create, Refused> {
     let mut causes = Causes::default();
     let optionals = ["uuid", "size", "name", "affinity", "labels"];
@@ -144,9 +135,6 @@ pub fn create(params: &Params) -> Result<Create, Refused> {
 }
 
 /// `POST /volumes/:uuid`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn update(params: &Params) -> Result<Update, Refused> {
     let mut causes = Causes::default();
     causes.names(params, &["uuid"], &["owner_uuid", "name"]);
@@ -164,17 +152,11 @@ pub fn update(params: &Params) -> Result<Update, Refused> {
 }
 
 /// `GET /volumes/:uuid`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn get(params: &Params) -> Result<One, Refused> {
     one(params, &["owner_uuid"])
 }
 
 /// `DELETE /volumes/:uuid`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn delete(params: &Params) -> Result<One, Refused> {
     one(params, &["owner_uuid", "force"])
 }
@@ -196,17 +178,11 @@ fn one(params: &Params, optionals: &[&str]) -> Result<One, Refused> {
 }
 
 /// `GET /volumes/:uuid/references`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn references(params: &Params) -> Result<String, Refused> {
     one(params, &[]).map(|one| one.uuid)
 }
 
 /// `POST /volumes/:uuid/addreference` and `removereference`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn reference(params: &Params) -> Result<Reference, Refused> {
     let mut causes = Causes::default();
     causes.names(params, &["uuid", "owner_uuid", "vm_uuid"], &[]);
@@ -219,9 +195,6 @@ pub fn reference(params: &Params) -> Result<Reference, Refused> {
 }
 
 /// `POST /volumereservations`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn reserve(params: &Params) -> Result<Reserve, Refused> {
     let mut causes = Causes::default();
     causes.names(params, &["job_uuid", "owner_uuid", "volume_name", "vm_uuid"], &[]);
@@ -235,9 +208,6 @@ pub fn reserve(params: &Params) -> Result<Reserve, Refused> {
 }
 
 /// `DELETE /volumereservations/:uuid`: the reservation and its owner.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn release(params: &Params) -> Result<(String, String), Refused> {
     let mut causes = Causes::default();
     causes.names(params, &["uuid", "owner_uuid"], &[]);
@@ -247,9 +217,6 @@ pub fn release(params: &Params) -> Result<(String, String), Refused> {
 }
 
 /// `GET /volumereservations`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn reservations(params: &Params) -> Result<ReservationFilter, Refused> {
     const NAMES: [&str; 4] = ["owner_uuid", "volume_name", "vm_uuid", "job_uuid"];
     let mut causes = Causes::default();

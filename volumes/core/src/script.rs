@@ -97,9 +97,6 @@ fn quoted(text: &str) -> String {
 }
 
 /// Parses JSON text; the error has the words of the runtime.
-///
-/// # Errors
-/// Where the text ends too early, or which character is the first wrong one.
 pub fn parse_json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| {
         let before: usize =

@@ -22,7 +22,6 @@ const REASON: usize = 500;
 pub struct Asked {
     pub uuid: String,
     pub owner_uuid: Option<String>,
-    /// The snapshot's.
     pub name: Option<String>,
 }
 
@@ -52,10 +51,6 @@ impl Which {
         }
     }
 
-    /// Finds it.
-    ///
-    /// # Errors
-    /// If the volume has none such.
     pub fn of(&self, volume: &Volume) -> Result<Snapshot, Refused> {
         let is_it = |it: &Snapshot| match self {
             Which::Name(name) => it.name == *name,
@@ -67,9 +62,6 @@ impl Which {
 }
 
 /// `POST /volumes/:uuid/snapshot`: without a name, or with an empty one, it gets one.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn create(params: &Params) -> Result<Asked, Refused> {
     let mut params = params.clone();
     if params.get("name").is_some_and(|name| name == "") {
@@ -79,17 +71,11 @@ pub fn create(params: &Params) -> Result<Asked, Refused> {
 }
 
 /// `GET /volumes/:uuid/snapshots`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn list(params: &Params) -> Result<Asked, Refused> {
     asked(params, &["uuid"], &["owner_uuid", "name"])
 }
 
 /// `GET /volumes/:uuid/snapshots/:name` and `DELETE`: the name is there.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn one(params: &Params) -> Result<(Asked, Which), Refused> {
     let asked = asked(params, &["uuid", "name"], &["owner_uuid"])?;
     let name = Which::Name(asked.name.clone().unwrap_or_default());
@@ -98,9 +84,6 @@ pub fn one(params: &Params) -> Result<(Asked, Which), Refused> {
 
 /// `POST /volumes/:uuid/rollbacktosnapshot`: the snapshot's uuid, which clients call `uuid` too, is in
 /// `snapshot_uuid`.
-///
-/// # Errors
-/// What is wrong with the parameters.
 pub fn roll_back(params: &Params) -> Result<RollBack, Refused> {
     let mut causes = Causes::default();
     causes.names(params, &["uuid"], &["owner_uuid", "name", "snapshot_uuid", "force"]);
@@ -212,9 +195,6 @@ pub fn step(rollback: &Rollback, vm: VmState) -> Step {
 }
 
 /// Adds a snapshot that is to be made. Those that failed make way.
-///
-/// # Errors
-/// If the volume is not ready, has that name already, or has as many as it may have.
 pub fn begin_create(volume: &mut Volume, new: Snapshot, most: usize) -> Result<(), Refused> {
     require_ready(volume)?;
     let mut snapshots = volume.snapshots();
@@ -231,9 +211,6 @@ pub fn begin_create(volume: &mut Volume, new: Snapshot, most: usize) -> Result<(
 }
 
 /// Marks a snapshot as one that is to be destroyed.
-///
-/// # Errors
-/// If there is no such snapshot, or the volume is on its way elsewhere.
 pub fn begin_delete(volume: &mut Volume, which: &Which) -> Result<(), Refused> {
     let snapshot = which.of(volume)?;
     if matches!(volume.state(), State::RollingBack | State::Deleting) {
@@ -244,9 +221,6 @@ pub fn begin_delete(volume: &mut Volume, which: &Which) -> Result<(), Refused> {
 }
 
 /// Begins to roll back.
-///
-/// # Errors
-/// If there is no such snapshot, the volume is not ready, or a snapshot is being made or destroyed.
 pub fn begin_rollback(volume: &mut Volume, which: &Which) -> Result<(), Refused> {
     let snapshot = which.of(volume)?;
     require_ready(volume)?;

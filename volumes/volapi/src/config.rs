@@ -73,17 +73,11 @@ impl AsRef<Basics> for Config {
 
 impl Config {
     /// Reads JSON text.
-    ///
-    /// # Errors
-    /// As [`Config::read`].
     pub fn from_json(text: &str) -> Result<Config, ConfigError> {
         Config::read(Files::from_json(text)?)
     }
 
     /// Reads the file.
-    ///
-    /// # Errors
-    /// All faults at once, each with its key.
     pub fn read(mut files: Files) -> Result<Config, ConfigError> {
         let f = files.ours();
         let (second, first) = (Duration::from_secs, Duration::from_millis);

@@ -42,9 +42,6 @@ pub enum Fault {
 /// Calls the procedure that does nothing, of version 3 and, where the server has only that one, of version 4.
 ///
 /// The caller brings the deadline. Dropping the future closes the connection.
-///
-/// # Errors
-/// Why the server does not serve.
 pub async fn null_call(server: SocketAddr) -> Result<(), Fault> {
     let mut connection = TcpStream::connect(server).await.map_err(Fault::Connect)?;
     for (xid, version) in (1..).zip(VERSIONS) {

@@ -24,9 +24,7 @@ use volumes_core::volume::{State as VolumeState, Volume};
 
 /// What the pages are made from.
 pub struct Pages {
-    /// The service.
     pub service: Arc<Service>,
-    /// Its updater.
     pub updater: Arc<State>,
     /// What is known of the storage VMs that do not serve.
     pub probes: Arc<probes::State>,

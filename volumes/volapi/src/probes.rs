@@ -79,7 +79,6 @@ struct Known {
 pub struct Silent {
     /// The storage VM.
     pub vm: String,
-    /// Since when.
     pub since: Timestamp,
     /// What its server answers, or does not.
     pub why: String,

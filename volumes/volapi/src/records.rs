@@ -49,7 +49,6 @@ const TRIES: usize = 32;
 /// Who has a name among the creating and ready volumes of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The volume.
     pub volume: String,
 }
 
@@ -86,7 +85,6 @@ pub enum Doing {
 pub struct NetworkChange {
     /// What is done.
     pub way: Way,
-    /// The network.
     pub network_uuid: String,
     /// The storage VM.
     pub vm_uuid: String,
@@ -123,9 +121,6 @@ pub struct Records {
 
 impl Records {
     /// Opens the buckets.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn open(store: Store) -> Result<Records, store::Error> {
         Ok(Records {
             volumes: Bucket::open(&store, VOLUMES).await?,
@@ -141,9 +136,6 @@ impl Records {
     }
 
     /// Returns a volume; none if there is none, or it is another owner's.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn volume(
         &self,
         uuid: &str,
@@ -154,9 +146,6 @@ impl Records {
     }
 
     /// Returns all volumes with these values.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn volumes_with(
         &self,
         conditions: &[(&str, &str)],
@@ -165,9 +154,6 @@ impl Records {
     }
 
     /// Returns all reservations with these values.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn reservations_with(
         &self,
         conditions: &[(&str, &str)],
@@ -176,17 +162,11 @@ impl Records {
     }
 
     /// Returns all work under way.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn all_work(&self) -> Result<Vec<Versioned<Work>>, Refused> {
         all(&self.work, &[]).await
     }
 
     /// Returns the volume of this owner and name that holds the name, if there is one.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn holder_of(&self, owner: &str, name: &str) -> Result<Option<Volume>, Refused> {
         let found = self.volumes_with(&[("name", name), ("owner_uuid", owner)]).await?;
         Ok(found.into_iter().map(|it| it.value).find(|volume| volume.state().holds_name()))
@@ -194,9 +174,6 @@ impl Records {
 
     /// Adds to the batch that the volume has the name. The claim is read before it is looked whether another
     /// volume has the name: the batch conflicts with any other that gives it away since.
-    ///
-    /// # Errors
-    /// If another volume has the name, and those of the storage.
     pub async fn claim(
         &self,
         batch: &mut Batch,
@@ -217,9 +194,6 @@ impl Records {
     }
 
     /// Adds to the batch that the volume has the name no more, if it has it.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn disclaim(&self, batch: &mut Batch, volume: &Volume) -> Result<(), Refused> {
         let key = name_key(volume.owner_uuid(), volume.name());
         match got(self.names.get(&key).await)? {
@@ -231,9 +205,6 @@ impl Records {
     }
 
     /// Adds to the batch that the volume's record goes, as it was read.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn remove(
         &self,
         batch: &mut Batch,
@@ -246,9 +217,6 @@ impl Records {
 
     /// Changes a volume as it is now: `change` is called again where another write came first. Returns
     /// what was written or found; none if the volume is gone.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn change(
         &self,
         uuid: &str,
@@ -277,9 +245,6 @@ pub struct Tries(usize);
 
 impl Tries {
     /// Counts one more.
-    ///
-    /// # Errors
-    /// If there were too many.
     pub fn another(&mut self) -> Result<(), Refused> {
         self.0 += 1;
         if self.0 <= TRIES {
@@ -290,9 +255,6 @@ impl Tries {
 }
 
 /// Returns the value if the write happened, none if another came first.
-///
-/// # Errors
-/// Those of the storage.
 pub fn written<T>(outcome: Result<(), store::Error>, value: T) -> Result<Option<T>, Refused> {
     match outcome {
         Ok(()) => Ok(Some(value)),
@@ -302,9 +264,6 @@ pub fn written<T>(outcome: Result<(), store::Error>, value: T) -> Result<Option<
 }
 
 /// Returns none for a record that is not there.
-///
-/// # Errors
-/// Those of the storage.
 pub fn got<T>(read: Result<T, store::Error>) -> Result<Option<T>, Refused> {
     match read {
         Err(store::Error::NotFound { .. }) => Ok(None),
@@ -313,9 +272,6 @@ pub fn got<T>(read: Result<T, store::Error>) -> Result<Option<T>, Refused> {
 }
 
 /// Returns all records with these values, page after page. One that cannot be read is logged and left out.
-///
-/// # Errors
-/// Those of the storage.
 pub async fn all<T: Serialize + DeserializeOwned>(
     bucket: &Bucket<T>,
     conditions: &[(&str, &str)],

@@ -202,7 +202,6 @@ impl Updater {
         Ok(())
     }
 
-    /// The timers.
     async fn pass(&self, fence: &Fence) {
         let mut rest = Duration::ZERO;
         loop {

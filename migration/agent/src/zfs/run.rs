@@ -26,9 +26,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Can {
     /// `receive -s`, `send -t`, and with them `send -nP` and `receive -x`.
     pub resume: bool,
-    /// Bookmarks.
     pub bookmarks: bool,
-    /// Encrypted datasets.
     pub encryption: bool,
     /// Limits of filesystems and of snapshots.
     pub limits: bool,
@@ -43,19 +41,13 @@ pub enum ZfsError {
     /// It said no.
     #[error("zfs {verb}: {message}")]
     Said {
-        /// The subcommand.
         verb: String,
         /// Its stderr, as one line.
         message: String,
     },
     /// What it printed is not what it prints.
     #[error("zfs {verb} printed what is not understood: {line:?}")]
-    Odd {
-        /// The subcommand.
-        verb: &'static str,
-        /// The line.
-        line: String,
-    },
+    Odd { verb: &'static str, line: String },
 }
 
 impl ZfsError {
@@ -73,7 +65,6 @@ impl ZfsError {
 pub struct Property {
     /// The dataset or snapshot.
     pub of: String,
-    /// Its name.
     pub name: String,
     /// Its exact value.
     pub value: String,
@@ -107,15 +98,11 @@ impl Zfs {
         Zfs { commands, pool: pool.to_owned(), can: OnceCell::new() }
     }
 
-    /// The pool.
     pub fn pool(&self) -> &str {
         &self.pool
     }
 
     /// Returns what the node's `zfs` and pool can do.
-    ///
-    /// # Errors
-    /// If they cannot be run.
     pub async fn can(&self) -> Result<Can, ZfsError> {
         let probe = async {
             let knows_tokens =
@@ -176,9 +163,6 @@ impl Zfs {
     }
 
     /// Returns a property whose value people may have written, byte for byte; none if the dataset is gone.
-    ///
-    /// # Errors
-    /// If `zfs` fails otherwise.
     pub async fn text(&self, property: &str, of: &str) -> Result<Option<Vec<u8>>, ZfsError> {
         match self.bytes(args(&["get", "-Hp", "-o", "value", property, of])).await {
             Ok(printed) => Ok(printed.strip_suffix(b"\n").map(<[u8]>::to_vec)),
@@ -188,9 +172,6 @@ impl Zfs {
     }
 
     /// Returns one property of each of these that is there.
-    ///
-    /// # Errors
-    /// If `zfs` fails otherwise.
     pub async fn each(
         &self,
         property: &str,
@@ -208,9 +189,6 @@ impl Zfs {
     }
 
     /// Returns the size of the stream of these arguments of `send`, in bytes; none where `zfs` cannot tell.
-    ///
-    /// # Errors
-    /// If it refuses the stream.
     pub async fn estimate(&self, send: &[String]) -> Result<Option<u64>, ZfsError> {
         if !self.can().await?.resume {
             return Ok(None);
@@ -223,9 +201,6 @@ impl Zfs {
     }
 
     /// Runs a subcommand that changes something; again while it is told "busy".
-    ///
-    /// # Errors
-    /// What it said.
     pub async fn change(&self, words: Vec<String>) -> Result<(), ZfsError> {
         let mut tries = 1;
         loop {
@@ -251,9 +226,6 @@ impl Zfs {
     }
 
     /// The same for something that may be gone already.
-    ///
-    /// # Errors
-    /// As [`Zfs::change`].
     pub async fn remove(&self, words: Vec<String>) -> Result<(), ZfsError> {
         match self.change(words).await {
             Err(error) if error.said() == Said::Absent => Ok(()),

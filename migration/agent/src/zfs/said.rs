@@ -17,7 +17,6 @@ pub enum Said {
     Unknown,
     /// The dataset is encrypted: it is sent alone and without properties.
     Encrypted,
-    /// Something else.
     Other,
 }
 

@@ -24,9 +24,6 @@ pub struct Set {
 
 impl Zfs {
     /// Returns what people have set on a dataset and those below it.
-    ///
-    /// # Errors
-    /// As [`Zfs::get`].
     pub async fn set_by_people(&self, dataset: &str) -> Result<Set, ZfsError> {
         let mut found = Set::default();
         let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -67,9 +64,6 @@ impl Zfs {
     }
 
     /// The datasets of a tree that are a zone's.
-    ///
-    /// # Errors
-    /// As [`Zfs::get`].
     pub async fn zoned(&self, dataset: &str) -> Result<BTreeSet<String>, ZfsError> {
         let rows = self.get(&["zoned"], &[dataset.to_owned()], true).await?;
         let zoned = rows.into_iter().filter(|row| row.value == "on");

@@ -24,9 +24,6 @@ pub struct Listed {
 impl Zfs {
     /// Lists these datasets with what is below them, and these snapshots of images; what is not there is left
     /// out.
-    ///
-    /// # Errors
-    /// If `zfs` fails otherwise.
     pub async fn list(&self, roots: &[String], origins: &[String]) -> Result<Listed, ZfsError> {
         let mut wanted = vec!["type", "guid", "createtxg", "origin", "referenced"];
         if self.can().await?.resume {

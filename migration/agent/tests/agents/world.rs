@@ -34,7 +34,6 @@ pub fn secret() -> Secret {
     Secret::of(b"the secret of the data centre, long enough").unwrap()
 }
 
-/// One node.
 pub struct Cn {
     pub programs: Programs,
     seen: Node,
@@ -45,7 +44,6 @@ pub struct Cn {
     starts: u8,
 }
 
-/// Both.
 pub struct World {
     pub source: Cn,
     pub target: Cn,

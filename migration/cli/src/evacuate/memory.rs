@@ -34,9 +34,6 @@ impl Memory {
     }
 
     /// Returns the note; none if no evacuation of the node is under way.
-    ///
-    /// # Errors
-    /// If there is one that cannot be read.
     pub(crate) fn read(&self) -> anyhow::Result<Option<Note>> {
         match disk::read(&self.0, LONGEST) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).with_context(|| self.named())?)),
@@ -46,17 +43,11 @@ impl Memory {
     }
 
     /// Writes the note.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub(crate) fn write(&self, note: Note) -> anyhow::Result<()> {
         disk::write_atomically(&self.0, &note, LONGEST).with_context(|| self.named())
     }
 
     /// Removes the note.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub(crate) fn remove(&self) -> anyhow::Result<()> {
         match std::fs::remove_file(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

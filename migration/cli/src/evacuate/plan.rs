@@ -16,11 +16,9 @@ use crate::units;
 /// A VM of the node, or one that has left it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Known {
-    /// Its alias.
     pub alias: String,
     /// VMAPI has it on the node.
     pub is_here: bool,
-    /// Its migration.
     pub migration: Option<Migration>,
     /// What it takes.
     pub estimate: Option<Estimate>,
@@ -58,11 +56,9 @@ pub(crate) enum Next {
     Begin,
     /// Go on with one: sync, and the rest follows.
     Resume,
-    /// It migrates.
     Runs,
     /// It is on another node.
     Moved,
-    /// It stays.
     Stays(Obstacle),
 }
 

@@ -30,7 +30,6 @@ const UNSAID: usize = 1;
 /// Ctrl-C: 128 and SIGINT.
 const LEFT: u8 = 130;
 
-/// One evacuation.
 pub(crate) struct Evacuation<'a> {
     services: &'a Services,
     cn: String,

@@ -94,7 +94,6 @@ pub fn respond(answer: Answer) -> Response {
 pub struct Recorded {
     /// Method and target.
     pub request: String,
-    /// The answer.
     pub answer: Answer,
     /// The answer's body.
     pub body: Value,

@@ -15,7 +15,6 @@ use crate::carried::{self, How, Row, Unset, entries};
 pub struct Changes {
     /// Removed and updated ones, and those that are added where this update does nothing else to NICs.
     pub first: Map<String, Value>,
-    /// Added ones.
     pub then: Map<String, Value>,
 }
 

@@ -19,13 +19,10 @@ const BHYVE: u8 = 16;
 impl Brands {
     /// Those that share the node's kernel.
     pub const OS: Brands = Brands(NATIVE | MINIMAL | LX);
-    /// lx.
     pub const LX: Brands = Brands(LX);
     /// Those of docker's VMs.
     pub const DOCKER: Brands = Brands(MINIMAL | LX);
-    /// kvm.
     pub const KVM: Brands = Brands(KVM);
-    /// bhyve.
     pub const BHYVE: Brands = Brands(BHYVE);
     /// Those that run their own kernel.
     pub const HVM: Brands = Brands(KVM | BHYVE);
@@ -74,7 +71,6 @@ pub enum How {
 /// What `vmadm update` is told where the source lacks a key that the target has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unset {
-    /// null
     Null,
     /// The empty text: null is refused.
     Empty,
@@ -93,7 +89,6 @@ pub enum Kind {
     Bool,
     /// A whole number, not below this one. Objects may have a fraction: it is rounded up.
     Whole(i64),
-    /// Any text.
     Text,
     /// A lower-case UUID.
     Uuid,
@@ -106,13 +101,10 @@ pub enum Kind {
 /// How one key comes to the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The key.
     pub key: &'static str,
     /// Which brands take it.
     pub brands: Brands,
-    /// Its values.
     pub kind: Kind,
-    /// The way.
     pub how: How,
 }
 
@@ -122,9 +114,6 @@ pub struct Unfit;
 
 impl Row {
     /// Returns the object's value in the form that `vmadm` takes; none where that is the same as its absence.
-    ///
-    /// # Errors
-    /// For a value that `vmadm` would refuse.
     pub fn value(&self, object: &Map<String, Value>) -> Result<Option<Value>, Unfit> {
         let Some(value) = object.get(self.key).filter(|value| !value.is_null()) else {
             return Ok(None);

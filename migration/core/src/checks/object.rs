@@ -29,7 +29,6 @@ pub enum Stays {
     /// Streams keep the names of volumes, and the target has those that a creation gives.
     #[error("The disk {volume} does not move: the target has {made} in its place")]
     Volume {
-        /// The volume.
         volume: String,
         /// That of the target.
         made: String,
@@ -42,7 +41,6 @@ pub enum Stays {
     Mount {
         /// Where it is mounted.
         target: String,
-        /// What.
         what: String,
     },
 }
@@ -58,7 +56,6 @@ pub enum Needs {
     Mount {
         /// Where it is mounted.
         target: String,
-        /// What.
         what: String,
     },
     /// A file of the node.

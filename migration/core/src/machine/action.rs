@@ -23,7 +23,6 @@ pub enum Action {
 }
 
 impl Action {
-    /// All actions.
     pub const ALL: [Action; 10] = [
         Action::Begin,
         Action::Sync,
@@ -62,7 +61,6 @@ impl Action {
 /// A call: the action and what changes whether it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The action.
     pub action: Action,
     /// `is_migration_subtask`: the running operation itself calls.
     pub is_subtask: bool,

@@ -17,7 +17,6 @@ const AGAIN: i64 = 60_000;
 pub struct Latest {
     /// The id of the entry of the history that it belongs to: its `started_timestamp`.
     pub of: Option<Time>,
-    /// The event.
     pub event: Value,
 }
 

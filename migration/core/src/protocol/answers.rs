@@ -31,7 +31,6 @@ pub struct Observed {
 /// How an order goes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Doing {
-    /// The order.
     pub order: What,
     /// How it goes.
     #[serde(flatten)]
@@ -99,7 +98,6 @@ pub struct Replaced {
 /// A node and its agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// The node.
     pub cn: Uuid,
     /// The version of this protocol.
     pub version: u32,
@@ -161,7 +159,6 @@ pub struct Failure {
 /// What a migration left on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
-    /// The VM.
     pub vm: Uuid,
     /// The migration, where the agent knows it.
     pub migration: Option<Uuid>,

@@ -20,7 +20,6 @@ pub struct About {
     pub migration: Uuid,
     /// The record's revision.
     pub revision: u64,
-    /// The VM.
     pub vm: Uuid,
     /// Which copy the agent's node has.
     pub end: End,
@@ -54,9 +53,7 @@ pub enum What {
     Hold,
     /// Release that hold.
     Release,
-    /// Set autoboot.
     Autoboot {
-        /// Its value.
         on: bool,
     },
     /// Stop the VM.
@@ -72,14 +69,11 @@ pub enum What {
     Send {
         /// N of `vm-migration-N`.
         number: u32,
-        /// The receiver.
         to: Peer,
     },
     /// Send an image that the other node lacks, its snapshot with the same GUID.
     SendImage {
-        /// The image.
         image: Uuid,
-        /// The receiver.
         to: Peer,
     },
     /// Receive what the other agent offers. Given before `Send` and `SendImage`; it ends with another order.
@@ -108,7 +102,6 @@ pub enum What {
     },
     /// Protect these datasets against deletion.
     Protect {
-        /// Which.
         of: Protection,
     },
     /// Delete the copy, its protection against deletion first.
@@ -120,7 +113,6 @@ pub enum What {
 /// Another node's agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// The node.
     pub cn: Uuid,
     /// Its agent's base address, such as `http://10.99.99.7:5314`.
     pub url: String,
@@ -159,9 +151,7 @@ pub struct Clear {
     /// The receiver's copy. On the source's node only what a cut stream has left is cleared.
     #[serde(flatten)]
     pub about: About,
-    /// The dataset.
     pub dataset: String,
-    /// What goes.
     pub gone: Gone,
 }
 

@@ -30,7 +30,6 @@ pub struct RecordFields {
     pub created_timestamp: Time,
     /// The key of the record.
     pub id: Uuid,
-    /// Completed syncs.
     pub num_sync_phases: u32,
     /// The VM's owner. The deployed service sets it in calls of users only.
     #[serde(skip_serializing_if = "Option::is_none")]

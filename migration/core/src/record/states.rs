@@ -37,7 +37,6 @@ pub enum State {
 }
 
 impl Phase {
-    /// All phases.
     pub const ALL: [Phase; 5] =
         [Phase::Begin, Phase::Sync, Phase::Switch, Phase::Abort, Phase::Rollback];
 
@@ -54,7 +53,6 @@ impl Phase {
 }
 
 impl State {
-    /// All states.
     pub const ALL: [State; 7] = [
         State::Queued,
         State::Running,

@@ -123,7 +123,6 @@ impl Sealed {
     }
 }
 
-/// Makes frames.
 pub(super) struct Sealer {
     keys: Keys,
     frames: u64,
@@ -176,7 +175,6 @@ pub(super) struct Piece<'a> {
     pub(super) is_last: bool,
 }
 
-/// Checks frames.
 pub(super) struct Checker {
     keys: Keys,
     frames: u64,

@@ -33,9 +33,6 @@ impl TokenKey {
     }
 
     /// Returns the token of this id, which the target's agent has sent.
-    ///
-    /// # Errors
-    /// [`NoToken::Text`].
     pub fn token(&self, id: &str) -> Result<Token, NoToken> {
         let is_hex = id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if id.len() != 2 * ID || !is_hex {
@@ -122,9 +119,6 @@ impl<T> Tokens<T> {
     }
 
     /// Makes a token that opens one stream for this purpose, within two minutes.
-    ///
-    /// # Errors
-    /// [`NoToken::TooMany`].
     pub fn issue(&self, purpose: T) -> Result<Token, NoToken> {
         let now = Instant::now();
         let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);

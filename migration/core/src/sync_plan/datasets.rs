@@ -11,7 +11,6 @@ pub struct Vm {
     pub zfs_filesystem: String,
     /// Where the disks are.
     pub disks: Disks,
-    /// docker=true.
     pub is_docker: bool,
     /// A docker VM whose shared volumes are below `ROOT/volumes`.
     pub has_shared_volumes: bool,

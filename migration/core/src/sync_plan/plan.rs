@@ -38,12 +38,10 @@ pub enum Act {
         to: String,
         /// What the receiver has already.
         base: Option<Base>,
-        /// How.
         mode: Mode,
     },
     /// Go on with a stream that was cut.
     Resume {
-        /// The dataset.
         dataset: String,
         /// `receive_resume_token`.
         token: String,
@@ -83,7 +81,6 @@ pub enum Refusal {
         "{dataset} is a clone, and the other node does not have the snapshot that it was made of"
     )]
     NoOrigin {
-        /// The clone.
         dataset: String,
         /// The GUID of the snapshot.
         guid: u64,

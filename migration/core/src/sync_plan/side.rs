@@ -60,7 +60,6 @@ impl Row {
 /// A resume token: a dataset has received a part of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// The dataset.
     pub dataset: String,
     /// `receive_resume_token`.
     pub text: String,
@@ -75,7 +74,6 @@ pub struct Side {
     pub datasets: Vec<String>,
     /// The snapshots of these datasets and of the images, the oldest of each dataset first.
     pub snapshots: Vec<Row>,
-    /// The bookmarks.
     pub bookmarks: Vec<Row>,
     /// The resume tokens.
     pub tokens: Vec<Token>,

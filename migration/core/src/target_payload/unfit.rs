@@ -27,7 +27,6 @@ pub enum Unfit {
     /// A NIC.
     #[error("The NIC {nic} {why}")]
     Nic {
-        /// Its MAC.
         nic: String,
         /// What is wrong with it.
         why: NicFault,

@@ -56,9 +56,6 @@ pub async fn whole(request: Request, longest: usize) -> Result<(Parts, bytes::By
 }
 
 /// Reads the parameters of a request.
-///
-/// # Errors
-/// As [`Params::of`].
 pub async fn params(request: Request) -> Result<Params, Refused> {
     let (parts, body) = whole(request, READ).await?;
     Params::of(None, parts.uri.query(), &parts.headers, &body)

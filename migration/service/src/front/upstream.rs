@@ -53,9 +53,6 @@ impl std::fmt::Debug for Upstream {
 
 impl Upstream {
     /// Returns the VMAPI at this address.
-    ///
-    /// # Errors
-    /// If it is none.
     pub fn new(base: &str, transport: Arc<dyn Transport>) -> Result<Upstream, url::ParseError> {
         Ok(Upstream { base: Url::parse(base)?, transport })
     }

@@ -44,9 +44,6 @@ fn addresses(object: &Map<String, Value>) -> Vec<ReservedNic> {
 
 /// Reserves the addresses of the VM. What is reserved already is somebody else's, and stays. The record names an
 /// address before it is reserved, and until when that may happen.
-///
-/// # Errors
-/// If NAPI or the store does not do it.
 pub async fn reserve(
     service: &Service,
     kept: &mut Kept,
@@ -74,9 +71,6 @@ pub async fn reserve(
 }
 
 /// Removes the reservations that this migration made, when none can be made any more. The VM runs already.
-///
-/// # Errors
-/// As [`reserve`].
 pub async fn unreserve(service: &Service, kept: &mut Kept, fence: &Fence) -> Result<(), Failed> {
     if let Some(until) = kept.record.journal.reserves_until {
         let left = until.since(service.clock.now()).clamp(0, LATEST);

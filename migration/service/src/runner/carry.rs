@@ -25,9 +25,6 @@ use migration_core::record::Record;
 const PUT: Duration = Duration::from_secs(30);
 
 /// Carries out a step of a round.
-///
-/// # Errors
-/// If it was not, or nobody knows.
 pub async fn carry(
     service: &Service,
     kept: &mut Kept,

@@ -27,9 +27,6 @@ const LOOK: Duration = Duration::from_secs(5);
 const LOST_MS: i64 = 15 * 60_000;
 
 /// Lets CNAPI choose a node other than the source's, and stores it.
-///
-/// # Errors
-/// If none fits.
 pub async fn place(
     service: &Service,
     kept: &mut Kept,
@@ -65,9 +62,6 @@ impl From<Unplaced> for Failed {
 }
 
 /// Creates the hidden target from the source's object. An image that IMGAPI lacks is sent from the source's node.
-///
-/// # Errors
-/// If the node does not do it.
 pub async fn create(
     service: &Service,
     kept: &mut Kept,

@@ -26,9 +26,6 @@ pub fn is_busy(record: &Record) -> bool {
 }
 
 /// Ends an operation, and begins the one that follows it. `sent` is what its stream carried.
-///
-/// # Errors
-/// Those of the store.
 pub async fn end(
     service: &Service,
     kept: &mut Kept,
@@ -79,9 +76,6 @@ pub async fn end(
 }
 
 /// Ends an operation that can neither go on nor be undone now.
-///
-/// # Errors
-/// Those of the store.
 pub async fn give_up(
     service: &Service,
     kept: &mut Kept,

@@ -76,9 +76,6 @@ impl From<store::Error> for Failed {
 }
 
 /// Gives an order to the agent of a copy.
-///
-/// # Errors
-/// If it was not done, or nobody knows.
 pub async fn order(
     service: &Service,
     record: &Record,
@@ -89,9 +86,6 @@ pub async fn order(
 }
 
 /// Gives an order to the agent of a copy, and keeps in the record what it is done without.
-///
-/// # Errors
-/// If it was not done, or nobody knows.
 pub async fn order_and_tell(
     service: &Service,
     kept: &mut Kept,

@@ -201,9 +201,6 @@ async fn note(
 }
 
 /// Writes into the record, where there is one, that a node which was declared dead is back.
-///
-/// # Errors
-/// Those of the store.
 pub async fn found_returned(
     service: &Service,
     kept: &KeptEnd,

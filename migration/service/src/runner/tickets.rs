@@ -44,9 +44,6 @@ pub enum For {
 
 /// Orders a ticket, waits until it is active, and notes it in the record. What a service that died has left in the same
 /// queue is given back.
-///
-/// # Errors
-/// If there is none within a minute, or the record cannot be written.
 pub async fn take(
     service: &Service,
     kept: &mut Kept,
@@ -77,9 +74,6 @@ pub async fn take(
 
 /// Makes CNAPI count the target among the VMs of its node until VMAPI has it there: two begins do not fill one node
 /// twice. Nobody else creates this VM there meanwhile.
-///
-/// # Errors
-/// As [`take`].
 pub async fn reserve(
     service: &Service,
     kept: &mut Kept,

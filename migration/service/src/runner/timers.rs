@@ -27,9 +27,6 @@ use migration_core::time::Time;
 const SHORTEST_SYNC_MS: i64 = 10_000;
 
 /// Looks at the records that are not over: starts those whose turn it is, and does what is due. Returns those that run.
-///
-/// # Errors
-/// Those of the store.
 pub async fn look(
     service: &Service,
     fence: &Fence,

@@ -18,7 +18,6 @@ use crate::trees::{Change, Tree};
 
 /// The snapshot that is arriving.
 pub(super) struct Current {
-    /// Its header.
     pub(super) begin: Begin,
     /// What becomes of it.
     pub(super) verdict: Verdict,
@@ -46,9 +45,7 @@ impl Verdict {
 
 /// Where a snapshot goes.
 pub(super) struct Destination<'a> {
-    /// The node.
     pub(super) node: &'a Node,
-    /// The options.
     pub(super) flags: &'a Flags,
     /// The properties that the stream has for its dataset.
     pub(super) props: Option<IndexMap<String, String>>,

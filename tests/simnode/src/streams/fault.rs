@@ -38,11 +38,9 @@ pub enum Effect {
 /// A fault of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// Where.
     pub end: End,
     /// After so many bytes.
     pub after: u64,
-    /// How.
     pub effect: Effect,
 }
 

@@ -83,7 +83,6 @@ impl Partial {
         self.file.write_all(&frame).map_err(|e| NodeError::io("write", &self.path, e))
     }
 
-    /// Drops it.
     pub(crate) fn remove(self) -> Result<(), NodeError> {
         files::remove_file(&self.path)
     }

@@ -18,7 +18,6 @@ use crate::trees::Tree;
 pub struct Outgoing {
     /// The stream, or the text of an estimate.
     pub bytes: Vec<u8>,
-    /// Its end.
     pub then: Then,
 }
 

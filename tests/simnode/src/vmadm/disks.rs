@@ -22,9 +22,7 @@ const BLOCK_SIZE: u64 = 8192;
 pub(crate) struct Of<'a> {
     /// The brand of the VM.
     pub(crate) brand: &'a str,
-    /// Its UUID.
     pub(crate) uuid: &'a str,
-    /// Its pool.
     pub(crate) pool: &'a str,
     /// The model where a disk has none.
     pub(crate) driver: Option<&'a str>,

@@ -39,9 +39,7 @@ pub enum Kind {
 /// The members of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Items {
-    /// Anything.
     Any,
-    /// IP addresses.
     Address,
     /// Names of metadata namespaces.
     Namespace,

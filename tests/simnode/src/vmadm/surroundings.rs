@@ -31,7 +31,6 @@ pub struct Tag {
 
 /// The node around a VM.
 pub struct Surroundings {
-    /// Its pools.
     pub pools: Vec<String>,
     /// Its images by UUID.
     pub images: BTreeMap<String, Image>,

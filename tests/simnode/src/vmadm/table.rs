@@ -57,11 +57,8 @@ impl Brands {
     }
 }
 
-/// One property.
 pub struct Property {
-    /// Its name.
     pub name: &'static str,
-    /// Its kind.
     pub kind: Kind,
     create: Brands,
     update: Brands,

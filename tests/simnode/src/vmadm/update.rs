@@ -18,23 +18,16 @@ use crate::refusal::Refusal;
 /// The VM that is changed.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
-    /// Its UUID.
     pub uuid: String,
-    /// Its brand.
     pub brand: String,
-    /// Its pool.
     pub pool: String,
     /// Whether it is stopped.
     pub rests: bool,
     /// Its state and its zone's, as answers name them.
     pub state: String,
-    /// Its limits.
     pub limits: Limits,
-    /// Its NICs.
     pub nics: Vec<Payload>,
-    /// Its disks.
     pub disks: Vec<Payload>,
-    /// Its routes.
     pub routes: Payload,
     /// `internal_metadata_namespaces`
     pub namespaces: Vec<String>,

@@ -23,20 +23,16 @@ pub enum Step {
     Create(String),
     /// `zfs create -V`
     Volume {
-        /// The volume.
         name: String,
         /// Its size in MiB.
         size: u64,
-        /// Its properties.
         with: Vec<(&'static str, String)>,
     },
     /// `zfs clone`
     Clone {
-        /// The snapshot.
         origin: String,
         /// The new dataset.
         name: String,
-        /// Its properties.
         with: Vec<(&'static str, String)>,
     },
     /// `zfs set`

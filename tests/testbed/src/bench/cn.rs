@@ -40,7 +40,6 @@ pub(super) const LIST_DATASETS: [&str; 9] =
 pub(super) const LIST_SNAPSHOTS: [&str; 9] =
     ["list", "-H", "-p", "-t", "snapshot", "-o", SNAPSHOT_COLUMNS, "-d", "2"];
 
-/// The node.
 pub(super) struct Cn {
     _dir: TempDir,
     node: Node,

@@ -39,7 +39,6 @@ const MOST_EACH_VM: usize = 28_000;
 /// The HTTP library's buffers are 16 KiB of it.
 const MOST_EACH_LISTENER: usize = 32_000;
 
-/// One count.
 pub(super) struct Count {
     what: &'static str,
     got: usize,

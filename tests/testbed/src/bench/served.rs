@@ -21,7 +21,6 @@ use crate::process::Child;
 
 const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// The process.
 pub(super) struct Served {
     child: Child,
     pub address: SocketAddr,
@@ -52,7 +51,6 @@ impl Served {
         Ok(Served { child, address, ready_after, pid })
     }
 
-    /// Ends it.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.child.stop(Duration::from_secs(10)).await?;
         Ok(())

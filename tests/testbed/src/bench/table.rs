@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 pub(super) enum Unit {
     /// Seconds, shown in whichever of µs, ms and s fits.
     Time,
-    /// Bytes.
     Bytes,
     /// A number of things.
     Count,
@@ -227,12 +226,10 @@ pub(super) fn markdown(rows: &[Row]) -> String {
 pub(super) struct Samples(Vec<f64>);
 
 impl Samples {
-    /// Of these.
     pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         values.into_iter().collect()
     }
 
-    /// One more.
     pub(super) fn push(&mut self, time: Duration) {
         self.0.push(time.as_secs_f64());
     }

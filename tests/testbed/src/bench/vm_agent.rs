@@ -93,7 +93,6 @@ impl VmAgent {
         Ok(agent)
     }
 
-    /// Ends it.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.child.stop(Duration::from_secs(10)).await?;
         Ok(())

@@ -106,7 +106,6 @@ impl Volumes {
         Ok(Volumes { service, calls, data_centre, http, shutdown, tasks, _dir: dir })
     }
 
-    /// Ends it.
     pub(super) async fn stop(self) {
         self.shutdown.trigger();
         self.tasks.drain(Duration::from_secs(5)).await;

@@ -9,9 +9,6 @@ use sdc_clients::vminfod::VmObject;
 use crate::storm::same_vms;
 
 /// Compares what both daemons show with the node.
-///
-/// # Errors
-/// What differs first.
 pub(super) fn agree(old: &[VmObject], fresh: &[VmObject], node: &[VmObject]) -> anyhow::Result<()> {
     for (whose, cache) in [("the old daemon", old), ("a fresh daemon", fresh)] {
         same_vms(cache, node).map_err(|what| anyhow::anyhow!("{whose}: {what}"))?;

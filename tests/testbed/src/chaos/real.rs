@@ -30,9 +30,6 @@ use crate::storm::same_vms;
 const SETTLE: Duration = Duration::from_secs(60);
 
 /// Runs one seed; `done` gets what was done.
-///
-/// # Errors
-/// What does not agree, or why it could not be run.
 pub(super) fn one(
     program: &Path,
     seed: u64,

@@ -25,9 +25,6 @@ use crate::sim::truth::{Life, Truth};
 use crate::sim::world::held;
 
 /// Runs one seed; `done` gets what was done.
-///
-/// # Errors
-/// What does not agree, or why it could not be run.
 pub(super) fn one(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::Result<()> {
     alone(live(seed, lost_events, done))
 }

@@ -19,9 +19,6 @@ use crate::storm::mutate::Mutation;
 pub(super) const CHANGES: std::ops::Range<u32> = 10..40;
 
 /// Changes something of a zone, a dataset or a file, or installs a second zone of one uuid. Returns what was done to which VM.
-///
-/// # Errors
-/// The change is not possible in the state that the VM is in; nothing, or a part of it, was done.
 pub(super) async fn change(verbs: &Verbs, rng: &mut StdRng) -> Result<String, NodeError> {
     let zones: Vec<String> = verbs.node().zones()?.iter().map(|z| z.zonename.clone()).collect();
     if zones.is_empty() {

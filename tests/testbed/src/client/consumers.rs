@@ -76,7 +76,6 @@ impl Mirror {
 /// One zone event as `zoneevent.js` tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneEvent {
-    /// The zone.
     pub zonename: String,
     /// Empty for a new zone.
     pub oldstate: String,

@@ -31,11 +31,9 @@ pub enum Thrown {
     /// A wait that took too long.
     #[error("{method}: timeout exceeded ({limit_ms} ms) on {stream}")]
     Timeout {
-        /// Who waited.
         method: &'static str,
         /// On which stream.
         stream: String,
-        /// How long.
         limit_ms: u128,
     },
     /// Reading a property of nothing.

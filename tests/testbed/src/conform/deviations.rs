@@ -32,7 +32,6 @@ enum Case<'a> {
     Asked(&'a Asked),
 }
 
-/// The list.
 const ON_PURPOSE: [Deviation; 5] = [
     Deviation {
         reason: "a change of sysinfo reaches every VM object at once, not with its next event",
@@ -64,7 +63,6 @@ const ON_PURPOSE: [Deviation; 5] = [
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Judged {
-    /// As recorded.
     Equal,
     /// Otherwise, for this reason.
     OnPurpose(&'static str),

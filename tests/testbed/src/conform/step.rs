@@ -19,7 +19,6 @@ pub(crate) enum Rule {
 
 /// Everything known of one step once it is done.
 pub(crate) struct Step<'a> {
-    /// The operations.
     pub(crate) ops: &'a [Value],
     /// What the deployed daemon sent.
     pub(crate) recorded: &'a [Value],

@@ -18,26 +18,18 @@ use super::reply::Response;
 pub enum TranscriptError {
     /// The file could not be read.
     #[error("reading {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// A line is not what it should be.
     #[error("{path}:{line}: expected a seed, a group or an exchange: {source}")]
     Line {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// The reason.
         source: serde_json::Error,
     },
     /// An exchange or a group refers to something that is not there.
     #[error("{path}:{line}: {what}")]
     Missing {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -196,7 +188,6 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Its exchanges.
     pub(super) fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
         self.steps.iter().filter_map(|step| match step {
             Step::Exchange(exchange) => Some(&**exchange),

@@ -52,13 +52,10 @@ struct Programmes {
 
 /// A compute node.
 pub struct Cn {
-    /// Its UUID.
     pub uuid: Uuid,
     /// Which copy it has.
     pub end: End,
-    /// The node.
     pub node: Node,
-    /// Its commands.
     honest: InProcess,
     dir: PathBuf,
     carrier: JoinHandle<()>,
@@ -91,9 +88,6 @@ impl Commands for Gated {
 
 impl Cn {
     /// A node without VMs; nothing runs on it yet.
-    ///
-    /// # Errors
-    /// Those of its files.
     pub fn new(
         dir: &Path,
         end: End,
@@ -147,9 +141,6 @@ impl Cn {
     }
 
     /// Starts vminfod; returns when it serves.
-    ///
-    /// # Errors
-    /// If it does not.
     pub async fn start_vminfod(&self, net: &Arc<Net>) -> anyhow::Result<()> {
         let seat = net.points.seat(Party::Vminfod(self.end));
         let config = Config {
@@ -176,9 +167,6 @@ impl Cn {
     }
 
     /// Starts migration-agent.
-    ///
-    /// # Errors
-    /// If it cannot use its journal.
     pub async fn start_agent(&self, net: &Arc<Net>) -> anyhow::Result<()> {
         let seat = net.points.seat(Party::Agent(self.end));
         let mut running = self.running.lock().await;
@@ -222,9 +210,6 @@ impl Cn {
     }
 
     /// Starts net-agent and vm-agent.
-    ///
-    /// # Errors
-    /// If their configuration is wrong.
     pub async fn start_others(&self, net: &Arc<Net>) -> anyhow::Result<()> {
         let node = format!("http://{}", self.vminfod_host());
         let window = |low: &str, high: &str| json!({"min": low, "max": high});
@@ -287,9 +272,6 @@ impl Cn {
     }
 
     /// The power fails: its zones are down, and so is everything else, which was ended before.
-    ///
-    /// # Errors
-    /// Those of the node.
     pub fn lose_power(&self) -> anyhow::Result<()> {
         let names: Vec<String> = self
             .node
@@ -305,9 +287,6 @@ impl Cn {
     }
 
     /// The node boots: migration-agent looks first, then the zones with autoboot boot.
-    ///
-    /// # Errors
-    /// Those of the node.
     pub async fn boot(&self, net: &Arc<Net>) -> anyhow::Result<()> {
         let said = loop {
             let seat = net.points.seat(Party::Agent(self.end));

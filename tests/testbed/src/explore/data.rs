@@ -90,9 +90,6 @@ pub struct Cable {
 
 impl Cable {
     /// Listens for the agent of this disk.
-    ///
-    /// # Errors
-    /// Those of the listener.
     pub async fn new(disk: &Arc<Disk>, seat: &Seat) -> io::Result<Cable> {
         let tcp = Tcp::bind((Ipv4Addr::LOCALHOST, 0).into()).await?;
         Ok(Cable { tcp, disk: Arc::clone(disk), seat: seat.clone() })

@@ -54,9 +54,6 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Disk {
     /// Uses a node of the rig.
-    ///
-    /// # Errors
-    /// Those of its files.
     pub fn new(cn: Cn) -> std::io::Result<Disk> {
         let paths = Paths::default().with(Program::Zfs, cn.tool("zfs")?);
         let commands = Spawned::new(paths.with(Program::Zpool, cn.tool("zpool")?));
@@ -64,9 +61,6 @@ impl Disk {
     }
 
     /// Runs `zfs` with these words.
-    ///
-    /// # Errors
-    /// What it said.
     pub fn zfs(&self, line: &str) -> anyhow::Result<String> {
         let output = self.cn.zfs(&line.split(' ').collect::<Vec<_>>())?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -80,9 +74,6 @@ impl Disk {
     }
 
     /// Destroys a dataset with everything in it.
-    ///
-    /// # Errors
-    /// If it stays.
     pub fn destroy(&self, dataset: &str) -> std::io::Result<()> {
         self.cn.destroy(dataset)
     }
@@ -93,9 +84,6 @@ impl Disk {
     }
 
     /// Installs an image.
-    ///
-    /// # Errors
-    /// What `zfs` said.
     pub fn install(&self, image: &str) -> anyhow::Result<()> {
         let dataset = format!("zones/{image}");
         self.zfs(&format!("create {dataset}"))?;
@@ -104,9 +92,6 @@ impl Disk {
     }
 
     /// Makes the datasets that `vmadm create` makes of a payload.
-    ///
-    /// # Errors
-    /// What `zfs` said.
     pub fn make(&self, vm: &Map<String, Value>) -> anyhow::Result<()> {
         let image = vm.get("image_uuid").and_then(Value::as_str).context("no image")?;
         let quota = vm.get("quota").and_then(Value::as_u64).context("no quota")?;

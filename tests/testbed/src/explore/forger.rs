@@ -50,9 +50,6 @@ impl Forger {
     }
 
     /// Takes what has come, and returns what goes on.
-    ///
-    /// # Errors
-    /// None: the secret is one.
     pub fn pass(&mut self, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
         self.come.extend_from_slice(bytes);
         let mut gone = Vec::new();

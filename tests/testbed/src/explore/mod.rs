@@ -104,9 +104,6 @@ pub fn run(args: &[OsString]) -> ExitCode {
 }
 
 /// Runs each story without faults; each has to hold.
-///
-/// # Errors
-/// If one does not.
 pub fn plain(shape: Shape) -> anyhow::Result<Vec<(Story, Ran)>> {
     let mut all = Vec::new();
     for story in STORIES {
@@ -186,9 +183,6 @@ fn notice() -> anyhow::Result<u64> {
 }
 
 /// Returns by what a bug was noticed.
-///
-/// # Errors
-/// If a world cannot be made.
 pub fn noticed(bug: Bug, plain: &[(Story, Ran)]) -> anyhow::Result<Option<String>> {
     let shape = Shape { bug: Some(bug), ..Shape::default() };
     let mut cases: Vec<Case> =

@@ -9,9 +9,6 @@ use sdc_clients::signed::Secret;
 use uuid::Uuid;
 
 /// The data centre's secret.
-///
-/// # Errors
-/// None: it is long enough.
 pub fn secret() -> anyhow::Result<Secret> {
     Secret::of(b"the secret of the data centre, long enough").map_err(anyhow::Error::new)
 }

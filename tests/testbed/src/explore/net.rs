@@ -43,7 +43,6 @@ enum Host {
     Vminfod(Api, Seat),
 }
 
-/// The network.
 pub struct Net {
     /// The points of the run.
     pub points: Points,

@@ -105,14 +105,12 @@ pub struct Planned {
     pub at: usize,
     /// Before or after it.
     pub moment: Moment,
-    /// What happens.
     pub fault: Fault,
 }
 
 /// What becomes of the one who is at the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing happens.
     Goes,
     /// It is lost.
     Lost,

@@ -16,9 +16,7 @@ use crate::place::place;
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The story.
     pub story: Story,
-    /// The faults.
     pub planned: Vec<Planned>,
     /// What the world is like.
     pub shape: Shape,
@@ -40,9 +38,6 @@ pub struct Ran {
 }
 
 /// Runs a case on a clock of its own.
-///
-/// # Errors
-/// If the world cannot be made.
 pub fn run(case: &Case) -> Result<Ran> {
     let case = case.clone();
     let clock = crate::clock::paused()?;

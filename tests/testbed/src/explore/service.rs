@@ -43,10 +43,6 @@ impl Instance {
         format!("service-{}", self.nth)
     }
 
-    /// Starts it.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn start(&self, net: &Arc<Net>) -> anyhow::Result<()> {
         let seat = net.points.seat(Party::Service(self.nth));
         let line: Arc<dyn Transport> = Line::new(net, Some(&seat));

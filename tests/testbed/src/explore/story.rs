@@ -33,9 +33,6 @@ const AGENTS_SETTLE: Duration = Duration::from_secs(900);
 
 impl World {
     /// Returns the record that is not over, when nothing of it runs any more, looking this often.
-    ///
-    /// # Errors
-    /// If that does not come within hours.
     pub async fn rested(&self, look: Duration) -> Result<Option<Migration>> {
         self.operator(Waits { look, ..WAITS })?.rested().await
     }
@@ -46,9 +43,6 @@ impl World {
     }
 
     /// Tells the story, and checks its end.
-    ///
-    /// # Errors
-    /// If a command does not reach its end.
     pub async fn tell(&self, story: Story) -> Result<()> {
         let patience = if self.has_bug() { NO_PATIENCE } else { WAITS.patience };
         let operator = self.operator(Waits { patience, ..WAITS })?;

@@ -55,7 +55,6 @@ pub struct World {
     pub nodes: [Cn; 2],
     /// What is between all.
     pub net: Arc<Net>,
-    /// Who looks.
     pub judge: Arc<Judge>,
     /// NAPI.
     pub napi: napi::Store,
@@ -79,18 +78,12 @@ fn object(value: &Value) -> Map<String, Value> {
 
 impl World {
     /// A VM with two NICs and three datasets runs on the source.
-    ///
-    /// # Errors
-    /// If something does not start.
     pub async fn new(dir: &Path, points: &Points, shape: Shape) -> anyhow::Result<World> {
         World::on(dir, points, shape, [None, None]).await
     }
 
     /// The same with the VM's datasets on these disks, empty but for what an image and `vmadm create` bring. Neither
     /// the judge nor `check` knows what is on them.
-    ///
-    /// # Errors
-    /// If something does not start.
     pub async fn on(
         dir: &Path,
         points: &Points,
@@ -208,7 +201,6 @@ impl World {
         self.second.start(&self.net).await
     }
 
-    /// Ends everything.
     pub async fn end(&self) {
         self.service.end().await;
         self.second.end().await;
@@ -227,9 +219,6 @@ impl World {
     }
 
     /// A client of the service, as an operator has it.
-    ///
-    /// # Errors
-    /// None: the address is one.
     pub fn migrations(&self) -> anyhow::Result<Migrations> {
         let url = format!("http://{}", self.service.host());
         let http = Http::with_transport(&url, "operator", Line::new(&self.net, None))?;
@@ -254,9 +243,6 @@ impl World {
     }
 
     /// Does what a fault asks for.
-    ///
-    /// # Errors
-    /// If something does not start again.
     pub async fn enact(&self, fault: Fault) -> anyhow::Result<()> {
         self.judge.note(format!("-- {fault}"));
         match fault {
@@ -296,9 +282,6 @@ impl World {
     }
 
     /// A node loses its power, with all that runs on it.
-    ///
-    /// # Errors
-    /// Those of the node.
     pub async fn goes_down(&self, end: End) -> anyhow::Result<()> {
         self.down().insert(end);
         let cn = self.cn(end);
@@ -309,9 +292,6 @@ impl World {
     }
 
     /// A node boots, and all that runs on it starts.
-    ///
-    /// # Errors
-    /// If something does not start.
     pub async fn comes_up(&self, end: End) -> anyhow::Result<()> {
         let cn = self.cn(end);
         cn.boot(&self.net).await?;

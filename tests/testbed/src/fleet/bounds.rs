@@ -47,11 +47,9 @@ pub const START: Duration = Duration::from_secs(600);
 /// One fleet's start.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
-    /// Agents.
     pub agents: u32,
     /// What each node is like.
     pub shape: Shape,
-    /// NAPI's age.
     pub era: Era,
     /// Which agent starts.
     pub with: With,
@@ -62,9 +60,7 @@ pub struct Start {
 pub struct Check {
     /// In words.
     pub what: String,
-    /// Measured.
     pub found: f64,
-    /// Promised.
     pub most: f64,
 }
 

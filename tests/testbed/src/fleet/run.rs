@@ -26,7 +26,6 @@ const LONGEST: Duration = Duration::from_secs(12 * 3600);
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The fleet.
     pub start: Start,
     /// Decides everything that is random.
     pub seed: u64,
@@ -43,9 +42,7 @@ pub struct Run {
 pub struct Ran {
     /// What was run.
     pub run: Run,
-    /// The counts.
     pub counts: Counts,
-    /// Real time.
     pub took: Duration,
 }
 

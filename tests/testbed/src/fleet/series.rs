@@ -23,7 +23,6 @@ pub enum Kind {
     List,
     /// A list of a kind this NAPI does not have, and the probe that follows; of VMAPI, one VM.
     Probe,
-    /// A write.
     Write,
     /// Something that net-agent asks of VMAPI.
     Vmapi,
@@ -36,7 +35,6 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::Nic, Self::List, Self::Probe, Self::Write, Self::Vmapi, Self::OneVm];
 
-    /// One word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nic => "own NICs",

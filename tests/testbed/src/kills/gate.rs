@@ -22,9 +22,6 @@ use crate::explore::points::{Moment, Party};
 const PROGRAMS: [&str; 3] = ["zfs", "vmadm", "net-agent"];
 
 /// Opens the gate of both nodes. Returns its address.
-///
-/// # Errors
-/// No port is free.
 pub async fn open(points: Arc<Points>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
@@ -60,9 +57,6 @@ async fn pass(stream: TcpStream, points: Arc<Points>) -> io::Result<()> {
 }
 
 /// Writes the scripts of a node. Returns `commands` for its migration-agent.
-///
-/// # Errors
-/// Those of the files.
 pub fn scripts(node: &Path, number: usize, gate: SocketAddr) -> io::Result<Value> {
     let dir = node.join("gate");
     std::fs::create_dir_all(&dir)?;

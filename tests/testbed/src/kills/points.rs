@@ -16,11 +16,9 @@ use crate::moving::judge::Judge;
 /// A kill at a point.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Planned {
-    /// The point.
     pub label: String,
     /// Before or after it.
     pub moment: Moment,
-    /// Who.
     pub party: Party,
 }
 

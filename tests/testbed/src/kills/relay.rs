@@ -28,7 +28,6 @@ const CAP: usize = 64 << 20;
 pub enum To {
     /// The migration-agent of this node.
     Agent(usize),
-    /// A service.
     Service(&'static str),
 }
 
@@ -41,9 +40,6 @@ struct Relay {
 }
 
 /// Starts a relay in front of the program at `base`.
-///
-/// # Errors
-/// No port is free.
 pub async fn relay(to: To, base: &str, points: &Arc<Points>) -> anyhow::Result<Listening> {
     let (base, points) = (base.to_owned(), Arc::clone(points));
     let relay = Relay { to, base, points, transport: HttpTransport::new()? };

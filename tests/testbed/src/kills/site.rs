@@ -72,9 +72,6 @@ pub struct Site {
 
 impl Site {
     /// Starts it, with the VM on the first node.
-    ///
-    /// # Errors
-    /// If something does not start.
     pub async fn start(dir: &Path, seed: u64) -> Result<Site> {
         let options = WorldOptions::new(dir.join("cn"), this_program()?);
         let options = WorldOptions { vms: 2, seed, speed: SPEED, ..options };
@@ -98,9 +95,6 @@ impl Site {
     }
 
     /// Stops all of it.
-    ///
-    /// # Errors
-    /// If a process cannot be stopped.
     pub async fn stop(self) -> Result<()> {
         let [first, second] = self.worlds;
         second.stop().await?;
@@ -109,9 +103,6 @@ impl Site {
 
     /// Tells a story with at most `kills` kills, one in each operation; with `is_plain` none, and what can happen in it
     /// becomes known.
-    ///
-    /// # Errors
-    /// Of the data centre itself; what the story lacks is a fault of it.
     pub async fn tell(
         &mut self,
         story: Story,

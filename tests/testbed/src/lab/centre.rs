@@ -32,7 +32,6 @@ pub(super) const SECRET: &str = "migration.secret";
 pub struct Migrations {
     /// Where it stands in front of VMAPI.
     pub listen: SocketAddr,
-    /// Its status.
     pub status: SocketAddr,
 }
 

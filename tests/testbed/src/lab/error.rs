@@ -40,7 +40,6 @@ pub enum LabError {
     /// A program ended by itself.
     #[error("{name} ended; its last words: {last}")]
     Ended {
-        /// The program.
         name: String,
         /// The last line it printed.
         last: String,
@@ -50,13 +49,11 @@ pub enum LabError {
     TooLate {
         /// What was waited for.
         what: String,
-        /// How long.
         within: Duration,
     },
     /// A command of the node failed.
     #[error("{} failed: {stderr}", program.display())]
     Command {
-        /// Which.
         program: PathBuf,
         /// What it said.
         stderr: String,

@@ -45,9 +45,6 @@ const STEPS: [(&str, Op, End, bool); 6] = [
 ];
 
 /// Plays the story on two worlds whose daemons run.
-///
-/// # Errors
-/// What is not an outcome.
 pub(super) async fn play(
     worlds: [&World; 2],
     screen: &Screen,
@@ -108,9 +105,6 @@ pub(super) async fn play(
 }
 
 /// Moves a VM to a node in one command, and deletes the copy that it leaves.
-///
-/// # Errors
-/// If that takes longer, or is refused.
 pub(super) async fn for_good(
     world: &World,
     vm: &str,

@@ -29,7 +29,6 @@ const VALUE: usize = 40;
 pub enum Voice {
     /// The lab itself.
     Lab,
-    /// vminfod's stream.
     Hub,
     /// NAPI's request log.
     Napi,

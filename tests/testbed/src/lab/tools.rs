@@ -20,7 +20,6 @@ pub struct Places<'a> {
     pub node: &'a Path,
     /// vminfod's base URL.
     pub vminfod: String,
-    /// kvmd's.
     pub kvmd: String,
     /// The mock NAPI's.
     pub napi: String,
@@ -28,11 +27,9 @@ pub struct Places<'a> {
     pub vmapi: String,
     /// The mock CNAPI's.
     pub cnapi: String,
-    /// migration-service's.
     pub migrations: String,
     /// The mock IMGAPI's.
     pub imgapi: String,
-    /// volapi's.
     pub volapi: String,
 }
 

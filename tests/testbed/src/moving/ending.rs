@@ -19,11 +19,9 @@ use simnode::in_process::InProcess;
 use super::judge::Judge;
 use super::subject::{self, QUOTA, VM};
 
-/// One node.
 pub struct Side {
     /// Which copy it had.
     pub end: End,
-    /// The node.
     pub node: Node,
     /// Where its net-agent keeps its holds.
     pub holds: PathBuf,

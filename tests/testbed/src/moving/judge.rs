@@ -25,7 +25,6 @@ const LEASE: Duration = Duration::from_secs(8);
 /// One copy of the VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// It runs.
     pub running: bool,
     /// It is hidden.
     pub hidden: bool,
@@ -117,7 +116,6 @@ impl Judge {
         self.state().faults.clone()
     }
 
-    /// What happened.
     pub fn notes(&self) -> Vec<String> {
         self.state().notes.clone()
     }

@@ -105,7 +105,6 @@ pub const STORIES: [Story; 9] = [
 ];
 
 impl Story {
-    /// Its commands.
     pub fn ops(self) -> &'static [Op] {
         match self {
             Story::Finalize => &[Op::Begin, Op::Sync, Op::Switch, Op::Finalize],
@@ -161,9 +160,6 @@ pub struct Operator<'a> {
 impl Operator<'_> {
     /// Returns the record that is not over, when nothing of it runs any more. A service that does not answer is
     /// asked again.
-    ///
-    /// # Errors
-    /// If it does not end.
     pub async fn rested(&self) -> Result<Option<Migration>> {
         let until = Instant::now() + self.waits.patience;
         loop {
@@ -190,9 +186,6 @@ impl Operator<'_> {
     }
 
     /// Gives a command. Returns false if it was refused, and nobody knows where the service does not answer.
-    ///
-    /// # Errors
-    /// None is known.
     pub async fn command(&self, op: Op) -> Result<bool> {
         let options = Options {
             // CNAPI chooses where nobody names a node; there is no other one.
@@ -220,9 +213,6 @@ impl Operator<'_> {
 
     /// Brings an operation to its end. What a fault has made fail is done again by one command; where `is_calm` no
     /// fault can be the reason.
-    ///
-    /// # Errors
-    /// If that is not enough.
     pub async fn op(&self, op: Op, is_calm: impl Fn() -> bool) -> Result<()> {
         let mut calm = 0;
         for _ in 0..ATTEMPTS {

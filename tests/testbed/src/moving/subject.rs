@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use simnode::in_process::InProcess;
 use simnode::{Node, Verbs, Wait, payload, sample};
 
-/// Its UUID.
 pub const VM: &str = "0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11";
 /// Its quota in GiB.
 pub const QUOTA: u64 = 10;
@@ -18,9 +17,6 @@ pub const QUOTA: u64 = 10;
 const BLOB: usize = 60_000;
 
 /// Returns the payload that makes it.
-///
-/// # Errors
-/// If there is no sample to begin with.
 pub fn payload() -> anyhow::Result<Map<String, Value>> {
     let mut vm = sample::fresh("joyent", Some(5))?;
     vm.insert("uuid".to_owned(), json!(VM));
@@ -73,9 +69,6 @@ fn blobs() -> impl Iterator<Item = (String, &'static str, Vec<u8>)> {
 }
 
 /// Creates it, running.
-///
-/// # Errors
-/// Those of the node.
 pub async fn create(node: &Node, vm: &Map<String, Value>) -> anyhow::Result<()> {
     Verbs::new(node, Wait::none()).create(vm).await?;
     let child = format!("zones/{VM}/data/more");

@@ -16,9 +16,6 @@ pub struct Objects(HashMap<String, Value>);
 
 impl Objects {
     /// Takes a line of the stream.
-    ///
-    /// # Errors
-    /// When its changes do not lead from the object it told last to the one it tells now.
     pub fn take(&mut self, line: &Value) -> Result<(), String> {
         let name = line["zonename"].as_str().unwrap_or_default().to_owned();
         match line["type"].as_str().unwrap_or_default() {

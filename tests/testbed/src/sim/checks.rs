@@ -16,18 +16,12 @@ use crate::storm::same_vms;
 use mocks::vmapi::kept;
 
 /// Compares the cache with a fresh load of the node.
-///
-/// # Errors
-/// What differs.
 pub async fn cache_is_fresh(cn: &Cn) -> Result<(), String> {
     let fresh = cn.load().await.map_err(|e| format!("a fresh load fails: {e}"))?;
     same_vms(&cn.shown(), &fresh)
 }
 
 /// Compares NAPI's records with the nodes.
-///
-/// # Errors
-/// The first record that is wrong.
 pub fn napi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
     for nic in centre.napi.nics() {
         let text = |key: &str| nic[key].as_str().unwrap_or_default();
@@ -73,9 +67,6 @@ pub fn napi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
 }
 
 /// Compares VMAPI's records with the nodes.
-///
-/// # Errors
-/// The first record that is wrong.
 pub fn vmapi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
     for cn in nodes {
         for vm in cn.shown().iter().filter(|vm| vm.get("do_not_inventory") != Some(&true.into())) {

@@ -32,7 +32,6 @@ use mocks::vmapi;
 
 /// NAPI's name here.
 pub(super) const NAPI: &str = "napi.sim";
-/// VMAPI's.
 pub(super) const VMAPI: &str = "vmapi.sim";
 
 /// What happens once in a run, and where.

@@ -32,7 +32,6 @@ pub struct Judge {
     /// The agent's node.
     cn: String,
     node: Node,
-    /// NAPI's data.
     store: Store,
     vms: mocks::vmapi::Store,
     truth: Truth,

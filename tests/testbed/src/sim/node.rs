@@ -56,9 +56,7 @@ const SNAPSHOTS: Duration = Duration::from_secs(120);
 
 /// A compute node.
 pub struct Cn {
-    /// Its UUID.
     pub uuid: String,
-    /// The node.
     pub node: Node,
     /// vmadm, which waits for nobody.
     pub verbs: Verbs,
@@ -68,7 +66,6 @@ pub struct Cn {
     pub commands: SimCommands,
     /// How signals travel.
     pub way: Way,
-    /// File notices.
     pub watch: SimWatch,
     /// To its vminfod.
     pub wire: NodeWire,
@@ -196,9 +193,6 @@ impl Cn {
     }
 
     /// What a reading of the node without a daemon finds, with commands that work.
-    ///
-    /// # Errors
-    /// When a source that concerns every VM fails.
     pub async fn load(&self) -> Result<Vec<VmObject>, LoadError> {
         let ctx = Ctx::new(Root::new(self.node.root()), Arc::new(self.honest.clone()));
         Ok(load::objects(&ctx).await?.vms)

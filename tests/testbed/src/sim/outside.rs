@@ -25,7 +25,6 @@ use mocks::transport::InProcess;
 
 /// NAPI and VMAPI as one agent reaches them.
 pub struct Outside {
-    /// NAPI's data.
     store: Store,
     napi: InProcess,
     vmapi: InProcess,

@@ -88,16 +88,12 @@ pub fn run(every: usize) -> ExitCode {
 pub struct Totals {
     /// In words.
     pub text: String,
-    /// Points tried.
     pub points: usize,
     /// Points at which something did not hold.
     pub failed: u64,
 }
 
 /// Runs every `every`-th point.
-///
-/// # Errors
-/// When the undisturbed run does not hold.
 pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
     let truth = Truth::default();
     let nothing = Case { who: Who::NetAgent, point: None, back: false };

@@ -21,9 +21,7 @@ use simnode::tap::Tap;
 /// How bad the way is, in percent of all signals.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
-    /// Never arrive.
     pub lost: u32,
-    /// Arrive twice.
     pub twice: u32,
     /// Arrive up to this much later, and so perhaps after younger ones.
     pub late: Duration,
@@ -44,13 +42,11 @@ pub struct Way {
 }
 
 impl Way {
-    /// Good weather.
     pub fn new(seed: u64) -> Self {
         let state = (Weather::GOOD, StdRng::seed_from_u64(seed));
         Self { state: Arc::new(Mutex::new(state)), began: Instant::now() }
     }
 
-    /// It changes.
     pub fn set(&self, weather: Weather) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).0 = weather;
     }

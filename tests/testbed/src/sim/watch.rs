@@ -60,7 +60,6 @@ pub struct Watching {
     pub places: Places,
     /// Where broken promises go.
     pub truth: Truth,
-    /// Its dice.
     pub seed: u64,
     /// It stalls, then leaves.
     pub lazy: bool,

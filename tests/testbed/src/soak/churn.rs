@@ -28,7 +28,6 @@ const SLACK: usize = 2;
 /// What the hands did.
 #[derive(Debug, Default)]
 pub struct Done {
-    /// Changes made.
     pub changes: AtomicUsize,
     /// Changes that the VM's state forbade, or that another hand was faster with.
     pub refused: AtomicUsize,
@@ -39,7 +38,6 @@ pub struct Done {
 pub struct Churn {
     /// vmadm's verbs, which wait until vminfod shows the change.
     pub verbs: Verbs,
-    /// The daemon.
     pub hub: Vminfod,
     /// Where a new VM's NICs are recorded, as provisioning does.
     pub napi: napi::Store,

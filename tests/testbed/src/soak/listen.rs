@@ -27,7 +27,6 @@ pub struct Heard {
     pub resumed: AtomicUsize,
     /// Connections that failed or were refused (a 410 among them).
     pub refused: AtomicUsize,
-    /// Lines read.
     pub lines: AtomicUsize,
 }
 

@@ -23,11 +23,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// What all of them share.
 #[derive(Clone)]
 pub struct Room {
-    /// The daemon.
     pub http: Http,
     /// What they saw.
     pub history: Arc<Mutex<History>>,
-    /// Broken promises.
     pub faults: Arc<Mutex<Vec<String>>>,
     /// What they did.
     pub counts: Arc<Mutex<Counts>>,
@@ -46,7 +44,6 @@ pub struct Counts {
     pub resumes: usize,
     /// Requests to carry on that were answered with 410.
     pub gone: usize,
-    /// Lines read.
     pub lines: usize,
 }
 

@@ -44,7 +44,6 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// Draws one.
     pub fn draw(rng: &mut StdRng) -> Self {
         let word: u16 = rng.random();
         match rng.random_range(0..100_u32) {

@@ -34,16 +34,11 @@ use vminfod::node::{Ctx, load};
 pub const ADDRESS: &str = "10.99.99.7";
 
 /// The data centre's secret.
-///
-/// # Errors
-/// None: it is long enough.
 pub fn secret() -> anyhow::Result<Secret> {
     Secret::of(b"the secret of the data centre, long enough").map_err(anyhow::Error::new)
 }
 
-/// The node.
 pub struct Cn {
-    /// Its UUID.
     pub uuid: Uuid,
     node: Node,
     control: Router,
@@ -59,9 +54,6 @@ impl std::fmt::Debug for Cn {
 
 impl Cn {
     /// A node without VMs, and its agent.
-    ///
-    /// # Errors
-    /// Those of its files.
     pub async fn start() -> anyhow::Result<Cn> {
         let (dir, uuid) = (TempDir::new()?, Uuid::new_v4());
         let options = CreateOptions {
@@ -94,9 +86,6 @@ impl Cn {
     }
 
     /// Makes and boots a storage VM, as VMAPI's job does.
-    ///
-    /// # Errors
-    /// Those of vmadm.
     pub async fn make(&self, vm: &str) -> anyhow::Result<()> {
         let image = simnode::sample::image("joyent").context("an image")?;
         let payload = json!({"uuid": vm, "brand": "joyent", "quota": 1000, "ram": 256,
@@ -107,9 +96,6 @@ impl Cn {
     }
 
     /// Stops or starts a VM, as VMAPI's job does; returns false if it was so already.
-    ///
-    /// # Errors
-    /// Those of vmadm.
     pub async fn set_running(&self, vm: &str, running: bool) -> anyhow::Result<bool> {
         if self.runs(vm)? == running {
             return Ok(false);
@@ -122,9 +108,6 @@ impl Cn {
     }
 
     /// Returns true if the VM runs.
-    ///
-    /// # Errors
-    /// Those of the node's files.
     pub fn runs(&self, vm: &str) -> anyhow::Result<bool> {
         Ok(self.node.zones()?.find(vm).is_some_and(|zone| zone.zoneid.is_some()))
     }
@@ -134,17 +117,11 @@ impl Cn {
     }
 
     /// A client writes into the volume of a storage VM.
-    ///
-    /// # Errors
-    /// If there is no room.
     pub fn write(&self, vm: &str, text: &str) -> anyhow::Result<()> {
         Ok(self.node.write_file(&format!("zones/{vm}/data"), "exports/file", text.as_bytes())?)
     }
 
     /// Returns true if the volume has just what was written last.
-    ///
-    /// # Errors
-    /// Those of the node's files.
     pub fn has(&self, vm: &str, text: &str) -> anyhow::Result<bool> {
         let all = self.node.datasets()?;
         let tree = self.node.contents(&all, &format!("zones/{vm}/data"))?;
@@ -152,9 +129,6 @@ impl Cn {
     }
 
     /// The uuids of the snapshots of a volume, the oldest first.
-    ///
-    /// # Errors
-    /// Those of the node's files.
     pub fn snapshots(&self, vm: &str) -> anyhow::Result<Vec<String>> {
         let all = self.node.datasets()?;
         let found = all.snapshots(&format!("zones/{vm}/data"));
@@ -163,9 +137,6 @@ impl Cn {
     }
 
     /// Runs a command line of `zfs`.
-    ///
-    /// # Errors
-    /// What it said.
     pub fn zfs(&self, line: &str) -> anyhow::Result<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let output = InProcess::new(&self.node).answer(Program::Zfs, &words);

@@ -13,11 +13,9 @@ use store::{Call, Fault, Faults};
 /// What the service calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callee {
-    /// Its storage.
     Storage,
     /// VMAPI.
     Vmapi,
-    /// Another service.
     Other,
 }
 

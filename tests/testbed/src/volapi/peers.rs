@@ -61,7 +61,6 @@ struct Scene {
 pub struct DataCentre {
     scene: Arc<Mutex<Scene>>,
     moved: Arc<Notify>,
-    /// VMAPI's records.
     pub vms: Store,
     /// The node that storage VMs are on, if there is one.
     pub cn: Option<Arc<Cn>>,
@@ -90,9 +89,6 @@ impl DataCentre {
     }
 
     /// The same with a node.
-    ///
-    /// # Errors
-    /// Those of its files.
     pub async fn with_node(world: &Value) -> anyhow::Result<DataCentre> {
         let cn = Some(Arc::new(Cn::start().await?));
         Ok(DataCentre { cn, ..DataCentre::new(world) })

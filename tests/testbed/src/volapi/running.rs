@@ -15,9 +15,6 @@ use super::fuse::Fuse;
 use super::peers::DataCentre;
 
 /// Starts a service; with a node it has what only RFD 26 has.
-///
-/// # Errors
-/// If the storage does not answer.
 pub async fn start(
     store: &Store,
     data_centre: &DataCentre,
@@ -27,9 +24,6 @@ pub async fn start(
 }
 
 /// The same with other settings.
-///
-/// # Errors
-/// If the storage does not answer.
 pub async fn start_with(
     store: &Store,
     data_centre: &DataCentre,

@@ -16,11 +16,9 @@ use super::LATE;
 
 /// A daemon under abuse.
 pub struct Target {
-    /// Its name.
     pub name: &'static str,
     /// Where it listens.
     pub at: SocketAddr,
-    /// Its process.
     pub pid: u32,
     /// Its limit of a head.
     pub head: Duration,
@@ -32,7 +30,6 @@ impl Target {
         Self { name, at: url.trim_start_matches("http://").parse().unwrap(), pid, head }
     }
 
-    /// It answers.
     pub async fn ping(&self) {
         assert!(get_one(self.at, "/ping").await.contains("pong"), "{}", self.name);
     }
@@ -43,7 +40,6 @@ pub fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// One answer.
 pub async fn get_one(at: SocketAddr, path: &str) -> String {
     say(at, get(path).as_bytes()).await
 }

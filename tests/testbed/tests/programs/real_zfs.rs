@@ -257,7 +257,6 @@ async fn a_vm_moves_on_real_zfs_while_it_writes_and_the_network_is_cut_ten_times
     world.end().await;
 }
 
-/// One setting.
 fn one(name: &str, value: u32) -> serde_json::Map<String, serde_json::Value> {
     json!({ name: value }).as_object().cloned().unwrap()
 }

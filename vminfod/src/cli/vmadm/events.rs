@@ -42,7 +42,6 @@ pub struct Printer {
     pub tool: Program,
     /// Whole dates and zone names; else times, and the first part of UUIDs.
     pub full: bool,
-    /// Print JSON.
     pub json: bool,
     /// Print the first line.
     pub ready: bool,

@@ -19,9 +19,6 @@ pub struct Filters(IndexMap<String, String>);
 
 impl Filters {
     /// Parses the operands. If a key is repeated, the last one counts.
-    ///
-    /// # Errors
-    /// An operand that is neither `key=value` nor a key.
     pub fn read(operands: &[String]) -> Result<Filters, Failure> {
         let mut filters = IndexMap::new();
         for operand in operands {

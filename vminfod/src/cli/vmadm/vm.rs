@@ -9,7 +9,6 @@ use sdc_clients::vminfod::VmObject;
 /// An object with `type` and, where the brand computes it, `ram`.
 #[derive(Debug, Clone)]
 pub struct Vm {
-    /// The object.
     pub object: VmObject,
     /// `ram` has no source: the key exists without a value.
     pub ram_is_undefined: bool,

@@ -33,7 +33,6 @@ const RECEIVING_CAP: u64 = 4 << 20;
 /// What was read of a zone's files.
 #[derive(Debug, Clone)]
 pub struct ZoneFiles {
-    /// The configuration.
     pub xml: Arc<ZoneXml>,
     /// Metadata, tags and routes.
     pub config: Arc<ConfigJson>,

@@ -45,7 +45,6 @@ async fn answer(cli: &Cli) -> anyhow::Result<String> {
     }
 }
 
-/// Finds volapi.
 fn client(cli: &Cli) -> anyhow::Result<Http> {
     let given = cli.url.clone().or_else(|| environment(URL)?.into_string().ok());
     let url = match given {

@@ -124,9 +124,6 @@ fn used_by(volume: &Volume, vms: &Vms) -> Option<String> {
 }
 
 /// Returns what is to be done: a volume that has the newest image already is left out, and said.
-///
-/// # Errors
-/// If it cannot be done to one of them.
 async fn orders(
     services: &Services,
     volumes: Vec<Volume>,

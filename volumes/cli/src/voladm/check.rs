@@ -16,9 +16,6 @@ use super::zones::{by_uuid, records};
 const COLUMNS: [&str; 4] = ["kind", "what", "detail", "repair"];
 
 /// Returns what was found as text, and whether anything was.
-///
-/// # Errors
-/// If a service does not answer: then nothing is said to fit.
 pub(super) async fn check(
     services: &Services,
     layout: &Layout,

@@ -23,9 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(900);
 const LOOK: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
 /// Waits until the job has ended well.
-///
-/// # Errors
-/// If it failed, or nobody can say what becomes of it.
 pub(super) async fn done(ordered: &Ordered) -> anyhow::Result<()> {
     let job = word(&ordered.job_uuid);
     let Some(url) = &ordered.workflow else {

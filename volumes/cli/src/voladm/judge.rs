@@ -40,7 +40,6 @@ pub(super) struct Facts {
 /// Something that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// What kind.
     pub(super) kind: &'static str,
     /// The volume, VM, ticket or reservation.
     pub(super) what: String,

@@ -23,9 +23,6 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// Lists all volumes, or an owner's.
-///
-/// # Errors
-/// If a service does not answer, or a column does not exist.
 pub(super) async fn list(
     services: &Services,
     whose: Option<&str>,

@@ -40,9 +40,6 @@ pub(super) struct Services {
 
 impl Services {
     /// Finds the addresses.
-    ///
-    /// # Errors
-    /// If the configuration cannot be used.
     pub(super) fn find(reach: &Reach) -> Result<Services, ConfigError> {
         let mut file = Fields::find(reach.config.as_deref(), Some(VARIABLE), INSTALLED)?;
         let flags = [&reach.url, &reach.vmapi, &reach.cnapi, &reach.imgapi];
@@ -59,9 +56,6 @@ impl Services {
     }
 
     /// Returns the address of volapi.
-    ///
-    /// # Errors
-    /// If it is not known.
     pub(super) fn volapi_url(&self) -> Result<&str, Usage> {
         self.url(0)
     }
@@ -86,41 +80,26 @@ impl Services {
     }
 
     /// Returns the client of volapi.
-    ///
-    /// # Errors
-    /// If its address is not known, or none.
     pub(super) fn volapi(&self) -> anyhow::Result<Volapi> {
         self.http(0).map(Volapi::new)
     }
 
     /// Returns the client of VMAPI.
-    ///
-    /// # Errors
-    /// If its address is not known, or none.
     pub(super) fn vmapi(&self) -> anyhow::Result<Vmapi> {
         self.http(1).map(Vmapi::new)
     }
 
     /// Returns the client of VMAPI's migrations, which know how much a VM holds.
-    ///
-    /// # Errors
-    /// If its address is not known, or none.
     pub(super) fn estimates(&self) -> anyhow::Result<Migrations> {
         Ok(Migrations::new(self.http(1)?.without_retries()))
     }
 
     /// Returns the client of CNAPI.
-    ///
-    /// # Errors
-    /// If its address is not known, or none.
     pub(super) fn cnapi(&self) -> anyhow::Result<Cnapi> {
         self.http(2).map(Cnapi::new)
     }
 
     /// Returns the client of IMGAPI.
-    ///
-    /// # Errors
-    /// If its address is not known, or none.
     pub(super) fn imgapi(&self) -> anyhow::Result<Imgapi> {
         self.http(3).map(Imgapi::new)
     }

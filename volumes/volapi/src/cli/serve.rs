@@ -88,9 +88,6 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
 }
 
 /// Opens the store; waits for a PostgreSQL server that cannot be reached yet.
-///
-/// # Errors
-/// If the embedded file cannot be used, or the address is none.
 pub(super) async fn open(config: &Config) -> Result<Records, ServeError> {
     let path = config.store_file();
     let unusable = |error: store::Error| ServeError::StateDir {

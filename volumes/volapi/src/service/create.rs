@@ -80,9 +80,6 @@ impl Creates {
     }
 
     /// Creates a volume; returns it as clients see it, in state creating, once VMAPI makes its storage VM.
-    ///
-    /// # Errors
-    /// Why it is not created. Where VMAPI does not make the VM, the record stays, in state failed.
     pub async fn create(&self, asked: &Create) -> Result<Value, Refused> {
         self.shared.peers.require_networks(&asked.owner_uuid, &asked.networks).await?;
         let uuid = asked.uuid.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
@@ -246,7 +243,6 @@ impl Creates {
 struct Chosen {
     /// In MiB.
     size: f64,
-    /// PAPI's package.
     compute_package: String,
     /// The volume package.
     billing_id: Option<String>,

@@ -79,9 +79,6 @@ impl Follower {
     }
 
     /// Looks at a VM, and writes what follows. What is written requires the lease.
-    ///
-    /// # Errors
-    /// If VMAPI or the storage does not answer.
     pub async fn look(&self, vm: &str, fence: Option<&Fence>) -> Result<(), Trouble> {
         let became_ready = self.look_with(vm, None, None, fence).await?;
         for volume in became_ready {

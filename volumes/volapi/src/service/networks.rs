@@ -38,9 +38,6 @@ impl NetworkChanges {
 
     /// Asks VMAPI to change the networks of a volume. Returns the volume as clients see it and, as
     /// `storage_vm_restarts`, whether its storage VM will restart: not where nothing is to be changed.
-    ///
-    /// # Errors
-    /// Why they are not changed.
     pub async fn change(&self, asked: &ChangeNetwork) -> Result<Value, Refused> {
         let volume = self.ready_volume(asked).await?;
         let mut change = self.begin(asked, &volume).await?;
@@ -181,9 +178,6 @@ impl NetworkChanges {
     }
 
     /// Returns the changes that are not over, for people.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn shown(&self) -> Result<Value, Refused> {
         let found = all(&self.shared.records.network_changes, &[]).await?;
         let since = |second| jiff::Timestamp::from_second(second).unwrap_or_default().to_string();

@@ -16,9 +16,6 @@ use volumes_core::volume::{TYPE, Volume};
 
 impl Service {
     /// Returns the volumes that the filter admits.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn list(&self, filter: &Filter) -> Result<Value, Refused> {
         let found = self.shared.records.volumes_with(&filter.conditions()).await?;
         let admitted = found.into_iter().map(|it| it.value).filter(|volume| filter.admits(volume));
@@ -26,18 +23,12 @@ impl Service {
     }
 
     /// Returns a volume as clients see it.
-    ///
-    /// # Errors
-    /// If there is no such volume of this owner, and those of the storage.
     pub async fn get(&self, asked: &One) -> Result<Value, Refused> {
         let found = self.shared.records.volume(&asked.uuid, asked.owner_uuid.as_deref()).await?;
         found.map(|it| it.value.shown()).ok_or_else(|| Refused::NoVolume(asked.uuid.clone()))
     }
 
     /// Returns the sizes that there are.
-    ///
-    /// # Errors
-    /// PAPI's refusal.
     pub async fn sizes(&self) -> Result<Value, Refused> {
         let packages = self.shared.peers.packages().await.map_err(|error| passed_on(&error))?;
         let size = |size: f64| json!({"size": vm_model::js::number(size), "type": TYPE});

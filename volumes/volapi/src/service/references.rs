@@ -41,9 +41,6 @@ impl References {
     }
 
     /// Adds a VM to those that use the volume; its reservations of it go.
-    ///
-    /// # Errors
-    /// If there is no such volume of this owner, and those of the storage.
     pub async fn add(&self, asked: &Reference) -> Result<(), Refused> {
         let mut tries = Tries::default();
         loop {
@@ -75,9 +72,6 @@ impl References {
     }
 
     /// Removes a VM from those that use the volume, if it is one of them.
-    ///
-    /// # Errors
-    /// If there is no such volume of this owner, and those of the storage.
     pub async fn remove(&self, asked: &Reference) -> Result<(), Refused> {
         let absent = || Refused::NoVolume(asked.uuid.clone());
         self.shared
@@ -93,9 +87,6 @@ impl References {
 
     /// Reserves a volume for a VM. Older reservations of the two go; a volume that is ready has the VM
     /// among its users from then on.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn reserve(&self, asked: &Reserve) -> Result<Value, Refused> {
         let made = Reservation {
             create_timestamp: daemon::wall::now().as_millisecond(),
@@ -140,9 +131,6 @@ impl References {
     }
 
     /// Returns the reservations that have these values.
-    ///
-    /// # Errors
-    /// Those of the storage.
     pub async fn reservations(&self, filter: &ReservationFilter) -> Result<Value, Refused> {
         let conditions: Vec<_> =
             filter.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -151,9 +139,6 @@ impl References {
     }
 
     /// Removes a reservation. Its VM uses the volume no more, unless VMAPI knows it.
-    ///
-    /// # Errors
-    /// If there is no such reservation of this owner, and those of the storage.
     pub async fn release(&self, uuid: &str, owner: &str) -> Result<(), Refused> {
         let absent = || Refused::NoReservation(uuid.to_owned());
         let found = match self.shared.records.reservations.get(uuid).await {

@@ -58,9 +58,6 @@ impl Snapshots {
 
     /// Makes a snapshot; returns the volume with it: created, failed, or in state creating where the node did not
     /// answer yet.
-    ///
-    /// # Errors
-    /// Why it is not begun.
     pub async fn create(&self, asked: &Asked) -> Result<Value, Refused> {
         let uuid = Uuid::new_v4().to_string();
         let new = Snapshot {
@@ -78,9 +75,6 @@ impl Snapshots {
     }
 
     /// Returns the snapshots of a volume, or those of one name.
-    ///
-    /// # Errors
-    /// If there is no such volume of this owner, and those of the storage.
     pub async fn all(&self, asked: &Asked) -> Result<Value, Refused> {
         let volume = self.volume_of(&asked.uuid, asked.owner_uuid.as_deref()).await?;
         let is_asked = |it: &&Snapshot| asked.name.as_ref().is_none_or(|name| *name == it.name);
@@ -88,9 +82,6 @@ impl Snapshots {
     }
 
     /// Returns a snapshot.
-    ///
-    /// # Errors
-    /// If there is no such volume of this owner or no such snapshot, and those of the storage.
     pub async fn one(&self, (asked, which): &(Asked, Which)) -> Result<Value, Refused> {
         let volume = self.volume_of(&asked.uuid, asked.owner_uuid.as_deref()).await?;
         Ok(which.of(&volume)?.shown())
@@ -98,9 +89,6 @@ impl Snapshots {
 
     /// Deletes a snapshot; returns the uuids of the job and of the volume. The snapshot is there until the node has
     /// destroyed it.
-    ///
-    /// # Errors
-    /// Why it is not begun.
     pub async fn delete(&self, (asked, which): &(Asked, Which)) -> Result<Value, Refused> {
         let mark = |volume: &mut Volume| rules::begin_delete(volume, which);
         let busy = self.begin(&asked.uuid, asked.owner_uuid.as_deref(), mark).await?;
@@ -110,9 +98,6 @@ impl Snapshots {
     }
 
     /// Begins to roll a volume back; returns it in state `rolling_back`. It is ready when its storage VM runs again.
-    ///
-    /// # Errors
-    /// Why it is not begun, or was given up at once.
     pub async fn roll_back(&self, asked: &RollBack) -> Result<Value, Refused> {
         let owner = asked.owner_uuid.as_deref();
         let volume = self.volume_of(&asked.uuid, owner).await?;
@@ -217,9 +202,6 @@ impl Snapshots {
     }
 
     /// Does what is due about a volume's snapshots. Returns false if something has to be waited for.
-    ///
-    /// # Errors
-    /// If another service or the storage does not answer.
     pub(super) async fn settle(&self, uuid: &str) -> Result<bool, Trouble> {
         let mut tries = Tries::default();
         loop {

@@ -74,7 +74,6 @@ counts! {
 pub struct Counts([AtomicU64; Count::ALL.len()]);
 
 impl Counts {
-    /// Counts one.
     pub fn add(&self, count: Count) {
         self.0[count as usize].fetch_add(1, Ordering::Relaxed);
     }

@@ -18,9 +18,6 @@ const LATEST: i64 = 60;
 impl Service {
     /// Ends the work that earlier runs of this instance left; with the lease also that of others whose
     /// tickets have expired. What another service does not answer for is left to the next pass.
-    ///
-    /// # Errors
-    /// If the storage does not answer.
     pub async fn tidy(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
         for left in self.shared.records.all_work().await? {
             let is_own = left.value.instance == self.shared.settings.instance;

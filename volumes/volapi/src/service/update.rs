@@ -30,9 +30,6 @@ impl Updates {
     }
 
     /// Renames a volume; returns it as clients see it. Without a name nothing changes.
-    ///
-    /// # Errors
-    /// Why it is not renamed.
     pub async fn rename(&self, asked: &Update) -> Result<Value, Refused> {
         let absent = || Refused::NoVolume(asked.uuid.clone());
         let found = self.shared.records.volume(&asked.uuid, asked.owner_uuid.as_deref()).await?;

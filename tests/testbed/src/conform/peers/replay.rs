@@ -41,7 +41,6 @@ struct Row {
     url: String,
     /// The member of the body that differs; the status never does.
     differs: String,
-    /// Why.
     reason: String,
     #[serde(skip)]
     used: usize,

@@ -42,9 +42,7 @@ const ON_PURPOSE: [Deviation; 5] = [
 pub enum Vms {
     /// The objects of a recorded node.
     Node(String),
-    /// These objects.
     Objects(Value),
-    /// Nothing listened.
     Down,
 }
 

@@ -17,7 +17,6 @@ struct Deviation {
     explains: fn(&str) -> bool,
 }
 
-/// The list.
 const ON_PURPOSE: [Deviation; 1] = [Deviation {
     reason: "the recording's `zfs get` answers any question with one word, which vmadm destroys as an origin",
     covers: |row| row["payload"]["remove_disks"].is_array(),

@@ -11,7 +11,6 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The rows.
 const FILE: &str = include_str!("volapi.deviations.jsonl");
 
 /// One row.

@@ -34,7 +34,6 @@ pub fn acpi(state: u8) -> Vec<u8> {
     [out_word(0x604, value), IDLE.to_vec()].concat()
 }
 
-/// Does nothing.
 pub fn idle() -> Vec<u8> {
     IDLE.to_vec()
 }

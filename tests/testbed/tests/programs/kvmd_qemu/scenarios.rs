@@ -79,7 +79,6 @@ pub enum Step {
     Armed,
 }
 
-/// A row.
 pub struct Scenario {
     pub name: &'static str,
     /// The boot sector.
@@ -90,7 +89,6 @@ pub struct Scenario {
     pub shipped: bool,
 }
 
-/// Every row.
 pub fn all() -> Vec<Scenario> {
     let row = |line: &'static str| {
         let cells: Vec<&'static str> = line.split('|').map(str::trim).collect();

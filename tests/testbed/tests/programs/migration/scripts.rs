@@ -57,7 +57,6 @@ impl Act {
         })
     }
 
-    /// Does it.
     pub fn take(self, world: &World) {
         let flags = |node: usize| {
             let vm = world.vm(node).unwrap();
@@ -128,7 +127,6 @@ pub enum When {
 #[derive(Clone, Debug)]
 pub struct Script {
     pub kind: Kind,
-    /// By node.
     pub agents: [When; 2],
     pub steps: Vec<Act>,
     /// The operator may give up after any step, and undo what was done.

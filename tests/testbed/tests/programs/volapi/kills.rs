@@ -218,7 +218,6 @@ impl After<'_> {
     }
 }
 
-/// All places.
 fn places() -> impl Iterator<Item = (Doing, String)> {
     let of_it = |doing: Doing| doing.places().map(move |place| (doing, place));
     [Doing::Create, Doing::Delete].into_iter().flat_map(of_it)

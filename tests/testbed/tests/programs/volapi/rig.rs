@@ -259,7 +259,6 @@ impl Volapi {
         self.http.base().to_string()
     }
 
-    /// A volume.
     pub async fn get(&self, volume: &str) -> (u16, Value) {
         self.ask(Call::get(&["volumes", volume])).await
     }

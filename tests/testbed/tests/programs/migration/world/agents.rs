@@ -19,9 +19,7 @@ use super::{CN, World};
 /// each kind has an exploration of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// net-agents.
     Net,
-    /// vm-agents.
     Vm,
 }
 
