@@ -4,6 +4,9 @@
 
 //! Named tasks and the shutdown signal that they share. A task that panics is logged with its name;
 //! what else happens is chosen where the task is started.
+//!
+//! A bare `tokio::spawn` loses a panic and outlives the shutdown. Here each task has a name for the log and is waited
+//! for at the end; a test finds those that are started otherwise.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;

@@ -3,6 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The sources that a VM object is composed of, and the error of one that cannot be parsed.
+//!
+//! Each error names its source, since people repair files and not objects, and since the parts of other sources stay
+//! good.
 
 use crate::js::JsonError;
 

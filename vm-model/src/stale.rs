@@ -3,6 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The parts of a VM that are stale: they have to be read again.
+//!
+//! An event names a part of a VM and not its value: the part is marked and read again. So an event that comes twice,
+//! late or out of order costs a reading and changes nothing.
 
 use bitflags::bitflags;
 

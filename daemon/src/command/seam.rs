@@ -3,6 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The seam between what our programs decide and the node's programs.
+//!
+//! A simulated node stands behind this trait as well as a real one, so whatever decides about a node can be run with
+//! every fault and without root. Nothing else of a program knows which of the two it is on.
 
 use std::time::Duration;
 

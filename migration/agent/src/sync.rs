@@ -3,6 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The sender's end of a sync: plans, takes the snapshot, and sends what the other node lacks.
+//!
+//! A stream can be cut at any byte, and either agent can die. So nothing of a plan is kept: after each step it is made
+//! again from what both nodes show, and a sync is over when nothing is left to do.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -3,6 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! When a scheduled migration syncs and switches (RFD 34, R21).
+//!
+//! A VM is down while it switches, so the time of a switch is chosen by people. The syncs before it keep the last one
+//! short, and that one is to be over when the time comes.
 
 use crate::record::{Phase, Record, State};
 use crate::time::Time;

@@ -3,6 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! What is known before a begin, and the record that it makes.
+//!
+//! A migration that fails after hours of syncs costs more than a question before it. So both nodes and all services
+//! are asked first, and what stands against a begin is told at once and whole, not one obstacle after the other.
 
 use serde_json::{Map, Value};
 use uuid::Uuid;

@@ -3,6 +3,10 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! Where the records are kept: buckets of the store.
+//!
+//! Bucket and fields are those of the deployed service, so that records can be read on the way there and back. Of two
+//! begins for one VM one must lose, which a search for open migrations cannot decide: a row for each VM is written in
+//! the batch of each new record.
 
 use serde_json::{Value, json};
 use store::{Batch, Bucket, Error, Etag, Expect, Fence, Marker, Query, Schema, Store};

@@ -3,6 +3,10 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! When the whole node is read: every few minutes, after lost signals, and on request.
+//!
+//! A refresh repairs what neither an event nor a stamp shows. It is committed VM by VM (`Taking`), so that signals and
+//! requests do not wait for a whole node. Now and then one reads every file, since equal stamps do not prove equal
+//! bytes.
 
 use std::collections::HashSet;
 use std::sync::Arc;

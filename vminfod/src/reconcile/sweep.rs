@@ -4,6 +4,10 @@
 
 //! The sweep: every few seconds one `zoneadm list`, and a stat of each file of each VM. It finds changes
 //! that no event announced.
+//!
+//! Events are a shortcut and not the truth: the system may drop one, a helper may die, a file may be written in place.
+//! So what costs little is compared all the time, and what a sweep finds is read as if an event had named it. Sweeps
+//! that find something again and again show that an event source is deaf: it is started again.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -3,6 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The read side: the newest snapshot, and the events after it.
+//!
+//! Readers never wait for the writer, however slow they are: they hold a snapshot whose objects are shared, and the
+//! writer copies the map of objects only if a reader still holds it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

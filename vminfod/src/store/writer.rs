@@ -3,6 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The write side: commits one object at a time, and writes its event.
+//!
+//! A client that reads `/vms` and then follows `/events` must neither miss a change nor see one twice. So an object,
+//! its number and its event are published together, and there is no other way to change an object.
 
 use std::sync::Arc;
 

@@ -3,6 +3,10 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The rounds of one migration, until nothing of it runs.
+//!
+//! A round may be the last one that this process lives to do, so no decision depends on what is kept between rounds
+//! (`Memory` is for waits and for people). The revision is raised and stored first: a service that lost its lease
+//! fails there, before it has asked a node for anything.
 
 use std::time::Duration;
 

@@ -3,6 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The facts of a round: both agents and VMAPI are asked with the record's revision.
+//!
+//! Both nodes are asked with the record's revision. An agent that has heard a later one says so, which stops a service
+//! that was replaced and does not know it.
 
 use sdc_clients::Error;
 use serde_json::{Map, Value};

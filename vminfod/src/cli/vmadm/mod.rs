@@ -5,6 +5,9 @@
 //! The read-only commands of the shipped `vmadm`, byte for byte: `list`, `lookup`, `get`, `json`,
 //! `events`.
 //!
+//! Operators' scripts parse what vmadm prints, so columns, widths and texts are a contract; recorded runs hold them to
+//! it (`testbed conform vmadm-cli`, where the few deviations have their reasons).
+//!
 //! The modules below are pure: arguments and objects in, text out. The objects come from a supplier
 //! ([`super::supply`]).
 //!

@@ -2,8 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `POST /volumes`: the record in state `creating`, then its storage VM. What makes the volume `ready` is that VM:
-//! [`Follower`](super::follow::Follower) sees it run, in `follow`, as `volumes_core::reduce` says.
+//! `POST /volumes`: the record in state `creating`, then its storage VM.
+//!
+//! A process may die between any two steps, so the record and its claim on the name are stored before VMAPI is asked:
+//! a storage VM always has a volume that names it, and `tidy` ends what was cut off. What makes the volume `ready` is
+//! that VM: [`Follower`](super::follow::Follower) sees it run, in `follow`, as `volumes_core::reduce` says.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,6 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! `DELETE /volumes/:uuid`.
+//!
+//! VMAPI takes minutes to destroy a storage VM. The volume is `deleting` meanwhile and keeps its record, so that a
+//! second request, or an instance that takes over, goes on where the first one was.
 
 use std::sync::Arc;
 
