@@ -22,13 +22,13 @@ pub mod metrics; // /metrics
 
 pub mod cli; // command lines: grammar, lists, progress
 
+pub mod brake; // the measures of a mass-delete brake
+
 pub mod state_file; // what outlives the process
 
 pub mod schedule; // the VMs that are to be worked on
 
 pub mod approval; // what an operator approves
-
-pub mod brake; // the measures of a mass-delete brake
 
 pub mod pace; // the budget of requests
 

@@ -40,6 +40,9 @@ pub(crate) async fn compare(parts: Arc<Parts>) {
 async fn once(parts: &Parts) -> Result<(), ViewError> {
     let fresh = parts.node.read_fresh(&parts.clients.vminfod).await?;
     parts.status.count(Count::Resyncs);
+    if fresh.view.is_complete() {
+        parts.brake.note_view(fresh.view.vms.keys());
+    }
     parts.state_file.forget_damage(parts.config.times.hidden_memory);
     missed(parts, fresh.differing);
     Ok(())

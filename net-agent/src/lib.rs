@@ -37,6 +37,8 @@ pub mod agent; // one agent: clients, parts, tasks
 
 mod pass; // the pass task
 
+mod moved; // VMs that live on other nodes
+
 mod unlisted; // candidates that no list shows
 
 mod own_nics; // the task for the node's own NICs

@@ -143,6 +143,7 @@ impl Parts {
             local_vms: view.vms.len(),
             reference: self.reference_in(view),
             had: self.brake.had(|vm| view.confirms(vm)),
+            day: self.brake.day(view.vms.len(), |vm| view.confirms(vm)),
         }
     }
 
@@ -155,6 +156,7 @@ impl Parts {
     /// Makes this view the reference view, if it is complete.
     pub(crate) fn refer_to(&self, view: &LocalView) {
         if view.is_complete() {
+            self.brake.note_view(view.vms.keys());
             self.brake.refer_to(view.vms.keys().cloned().collect());
         }
     }

@@ -30,7 +30,7 @@ use crate::plan::reap::Basis;
 use crate::plan::{Action, Decision, Inputs, Plan, Reason, Verdict, compare};
 use crate::status::{Count, Own, Task, history};
 use crate::view::{LocalView, ViewError};
-use crate::{own_nics, unlisted};
+use crate::{moved, own_nics, unlisted};
 
 /// Records at once.
 const AT_ONCE: usize = 4;
@@ -242,6 +242,7 @@ fn has_shrunk(parts: &Parts) -> bool {
 #[tracing::instrument(skip(parts, open))]
 async fn round(parts: &Parts, open: &mut Open, pass: u64) -> Result<(), ViewError> {
     let local = view(parts).await?;
+    moved::forget(parts).await;
     // The worker deletes what left while an event said so.
     let departed: BTreeSet<MacAddr> =
         parts.departures.all().into_iter().map(|(mac, _)| mac).collect();

@@ -45,6 +45,7 @@ pub(crate) async fn restore(parts: &Parts) {
     let until = |times: Vec<Seen>| times.into_iter().map(|_| clock + HOUR).collect();
     let deletes = Deletes { counted: until(kept.deletes), exempted: until(kept.exempted) };
     parts.brake.restore(kept.reference, deletes);
+    parts.brake.restore_day(kept.day);
     let left = kept.departed.iter().map(|it| &it.vm);
     parts.brake.saw(kept.macs.values().chain(left).chain(&kept.seen).cloned());
     let departures =
@@ -82,6 +83,7 @@ fn collect(parts: &Parts) -> Kept {
     let Deletes { counted, exempted } = parts.brake.deletes();
     kept.deletes = counted.into_iter().map(when).collect();
     kept.exempted = exempted.into_iter().map(when).collect();
+    kept.day = parts.brake.kept_day();
     (kept.reference, kept.seen) = (parts.brake.reference(), parts.brake.seen());
     let span = HOUR.max(memory);
     kept.lost = parts.state_file.lost().filter(|lost| !lost.rest(span, now).is_zero());

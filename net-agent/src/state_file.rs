@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use daemon::brake::KeptDay;
 use daemon::state_file::{Seen, State};
 use sdc_clients::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,9 @@ pub struct Kept {
     /// The VMs that were seen here since that was taken.
     #[serde(default)]
     pub seen: BTreeSet<String>,
+    /// The VMs of a day ago.
+    #[serde(default)]
+    pub day: KeptDay,
     /// MACs of shown VMs, with their VMs.
     #[serde(default)]
     pub macs: BTreeMap<MacAddr, String>,
@@ -74,6 +78,7 @@ impl State for Kept {
         };
         let (hidden, others) = (self.hidden.iter(), other.hidden.iter());
         (&self.reference, &self.seen) == (&other.reference, &other.seen)
+            && self.day.is_same(&other.day)
             && self.macs == other.macs
             && self.hidden.len() == other.hidden.len()
             && hidden.zip(others).all(|((v, a), (w, b))| v == w && Seen::are_close(*a, *b))
@@ -92,6 +97,7 @@ impl Kept {
             cn_uuid: cn_uuid.to_owned(),
             reference: None,
             seen: BTreeSet::new(),
+            day: KeptDay::default(),
             macs: BTreeMap::new(),
             hidden: BTreeMap::new(),
             departed: Vec::new(),

@@ -14,6 +14,7 @@ use crate::apply;
 use crate::brake::BrakeOf;
 use crate::changes::missed;
 use crate::departures::{Left, Waits};
+use crate::moved;
 use crate::outcome::Outcome;
 use crate::parts::Parts;
 use crate::parts::Upkeep;
@@ -88,6 +89,7 @@ async fn keep_up(parts: &Parts, vm: &str) {
 /// Tries to delete the record of a NIC that left.
 async fn settle(parts: &Parts, vm: &str, mac: MacAddr) {
     let departures = &parts.departures;
+    moved::forget(parts).await;
     match apply::delete(parts, mac, vm, basis(parts, mac, vm), None).await {
         Outcome::Done | Outcome::Left(_) | Outcome::Missing => departures.settled(mac, vm),
         Outcome::Undecided(why) => departures.put_off(mac, vm, Waits::Verdict, why),

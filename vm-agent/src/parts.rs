@@ -223,6 +223,8 @@ impl Parts {
             let count = approvals.approve(id, by, now)?;
             Ok((count, approvals.keys(now).collect::<Vec<_>>()))
         })?;
+        // Who approves has looked at the node as it is.
+        self.node.accept();
         vms.iter().for_each(|vm| self.schedule.wake_changed(vm, self.clock.now(), ()));
         Ok(count)
     }

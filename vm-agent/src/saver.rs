@@ -9,9 +9,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::brake::{DAY, Day};
 use daemon::state_file::Seen;
 
-use crate::node::DAY;
 use crate::parts::Parts;
 use crate::state_file::Kept;
 
@@ -37,7 +37,10 @@ pub(crate) async fn restore(parts: &Parts) {
     if let Some(kept) = kept {
         let rest = |seen: Seen| clock + seen.rest(DAY, now);
         let strangers = kept.strangers.into_iter().map(|(vm, seen)| (vm, rest(seen))).collect();
-        parts.node.change(|known| known.strangers = strangers);
+        parts.node.change(|known| {
+            known.strangers = strangers;
+            known.day = Day::restore(kept.day, clock, now);
+        });
         let hidden = kept.hidden.into_keys().collect();
         parts.node.restore(kept.told, kept.left, hidden, &kept.unseen);
     }
@@ -56,6 +59,7 @@ fn collect(parts: &Parts) -> Option<Kept> {
     parts.node.forget_hidden();
     parts.node.look(|known| {
         kept.told.clone_from(&known.told);
+        kept.day = known.day.keep(clock, now);
         kept.left = known.gone.keys().cloned().collect();
         let unseen = known.gone.iter().filter(|(_, gone)| !gone.seen);
         kept.unseen = unseen.map(|(vm, _)| vm.clone()).collect();

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use daemon::brake::KeptDay;
 use daemon::state_file::{Seen, State};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,9 @@ pub struct Kept {
     /// The VMs that it never saw and reported in the last day, and when.
     #[serde(default)]
     pub strangers: BTreeMap<String, Seen>,
+    /// The VMs of a day ago.
+    #[serde(default)]
+    pub day: KeptDay,
     /// VMs that are hidden, or were shortly before they went, and when they went; none for those that
     /// were still here when this was written.
     #[serde(default)]
@@ -44,6 +48,7 @@ impl State for Kept {
     fn is_same(&self, other: &Self) -> bool {
         let (hidden, others) = (self.hidden.iter(), other.hidden.iter());
         (&self.told, &self.left, &self.unseen) == (&other.told, &other.left, &other.unseen)
+            && self.day.is_same(&other.day)
             && self.strangers.keys().eq(other.strangers.keys())
             && self.hidden.len() == other.hidden.len()
             && hidden.zip(others).all(|((v, a), (w, b))| v == w && Seen::are_close(*a, *b))
@@ -61,6 +66,7 @@ impl Kept {
             left: BTreeSet::new(),
             unseen: BTreeSet::new(),
             strangers: BTreeMap::new(),
+            day: KeptDay::default(),
             hidden: BTreeMap::new(),
             lost: None,
         }

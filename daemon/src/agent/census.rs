@@ -41,12 +41,14 @@ impl fmt::Display for SecondMachine {
             (None, Some(mac)) => write!(f, "MAC {mac}")?,
             (None, None) => f.write_str("other MACs")?,
         }
-        if let Some(nic) = self.nics.first() {
-            write!(f, ", and NAPI has its NIC {nic}")?;
+        match self.nics.first() {
+            Some(nic) => write!(
+                f,
+                ", and NAPI has its NIC {nic}: nothing is written until an operator says by `claim` that this \
+                 machine is the node"
+            ),
+            None => f.write_str("; nothing is written until NAPI says whether it has NICs of it"),
         }
-        f.write_str(
-            ": nothing is written until an operator says by `claim` that this machine is the node",
-        )
     }
 }
 
@@ -54,9 +56,19 @@ impl SecondMachine {
     /// Compares this machine with what CNAPI and NAPI say of its uuid. Pure.
     pub fn of(ours: &Identity, cnapi: &Identity, nics: &BTreeSet<MacAddr>) -> Option<Self> {
         let nics: BTreeSet<MacAddr> = nics.difference(&ours.macs).copied().collect();
-        let serial = cnapi.serial.clone().filter(|_| ours.has_other_serial(cnapi));
         let is_found = ours.is_other_machine(cnapi) && !nics.is_empty();
-        is_found.then(|| Self { serial, macs: cnapi.macs.clone(), nics })
+        is_found.then(|| Self { nics, ..Self::suspected(ours, cnapi) })
+    }
+
+    /// A machine that CNAPI shows, and of which NAPI does not say whether it has NICs.
+    fn suspected(ours: &Identity, cnapi: &Identity) -> Self {
+        let serial = cnapi.serial.clone().filter(|_| ours.has_other_serial(cnapi));
+        Self { serial, macs: cnapi.macs.clone(), nics: BTreeSet::new() }
+    }
+
+    /// Returns true if only CNAPI has said so far that there is one.
+    pub fn is_suspected(&self) -> bool {
+        self.nics.is_empty()
     }
 
     /// Returns true if the evidence names the same machine.
@@ -67,7 +79,7 @@ impl SecondMachine {
     /// Returns true if one look is enough: a machine with other MACs alone may be this one, whose only card was
     /// swapped and of which CNAPI has not heard yet.
     pub fn is_certain(&self) -> bool {
-        self.serial.is_some()
+        self.serial.is_some() && !self.is_suspected()
     }
 }
 
@@ -109,8 +121,11 @@ impl Census {
         if !ours.is_other_machine(&known) {
             return Ok(None);
         }
-        let nics = server_nics(&self.napi, &ours.uuid).await?;
-        Ok(SecondMachine::of(ours, &known, &nics))
+        match server_nics(&self.napi, &ours.uuid).await {
+            Ok(nics) => Ok(SecondMachine::of(ours, &known, &nics)),
+            // Until NAPI answers it may be one.
+            Err(_) => Ok(Some(SecondMachine::suspected(ours, &known))),
+        }
     }
 
     /// Returns whether CNAPI has a record of this node.

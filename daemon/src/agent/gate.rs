@@ -132,7 +132,10 @@ impl Gate {
             }
             let is_refuted = |it: &SecondMachine| refuted.as_ref().is_some_and(|old| old.is(it));
             let found = found.filter(|it| !is_refuted(it));
-            let again = second.as_ref().zip(found.as_ref()).is_some_and(|(old, new)| old.is(new));
+            let is_again = |(old, new): (&SecondMachine, &SecondMachine)| {
+                old.is(new) && !old.is_suspected() && !new.is_suspected()
+            };
+            let again = second.as_ref().zip(found.as_ref()).is_some_and(is_again);
             *is_certain = again || found.as_ref().is_some_and(SecondMachine::is_certain);
             *second = found;
             second.is_some() && !*is_certain

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
-use daemon::brake::Reference;
+use daemon::brake::{Day, KeptDay, Reference};
 use daemon::timing::{Clock, HOUR};
 use sdc_clients::MacAddr;
 use tokio::sync::Notify;
@@ -30,6 +30,9 @@ pub enum BrakeOf {
     Napi,
     Pass,
 }
+
+/// After this time VMAPI is asked again whether a VM that is missing has moved.
+const ASK_AGAIN: Duration = SPAN;
 
 /// The most VMs that are noted between two reference views.
 const SEEN_CAP: usize = 10_000;
@@ -53,6 +56,10 @@ struct Ledger {
     reference: Option<BTreeSet<String>>,
     /// The VMs that were seen here since the reference view was taken.
     seen: BTreeSet<String>,
+    /// The VMs of a day ago.
+    day: Day,
+    /// The missing VMs of which VMAPI was asked, and when it is asked again.
+    asked: BTreeMap<String, Duration>,
     /// The records and the VMs of NAPI's last list.
     listed: (usize, usize),
     deletes: Deletes,
@@ -112,6 +119,58 @@ impl Brake {
         let mut ledger = self.ledger();
         (ledger.reference, ledger.deletes) = (reference, deletes);
         ledger.deletes.forget(self.clock.now());
+    }
+
+    /// Takes over the VMs of a day ago.
+    pub fn restore_day(&self, kept: KeptDay) {
+        self.ledger().day = Day::restore(kept, self.clock.now(), daemon::wall::now());
+    }
+
+    /// Returns what the state file should say of the VMs of a day ago.
+    pub fn kept_day(&self) -> KeptDay {
+        self.ledger().day.keep(self.clock.now(), daemon::wall::now())
+    }
+
+    /// A complete view shows these VMs.
+    pub fn note_view<'a>(&self, here: impl Iterator<Item = &'a String> + Clone) {
+        self.ledger().day.note(here, self.clock.now());
+    }
+
+    /// The operator takes the node as it is.
+    pub fn accept(&self, is_here: impl Fn(&str) -> bool) {
+        self.ledger().day.accept(|vm| is_here(vm));
+        self.save.notify_one();
+    }
+
+    /// Compares the VMs that are here with those that left in the last day.
+    pub fn day(&self, here: usize, is_here: impl Fn(&str) -> bool) -> Reference {
+        self.ledger().day.measure(here, |vm| is_here(vm))
+    }
+
+    /// Returns the VMs that the node had and does not show, of which VMAPI has not been asked for a while.
+    pub fn to_ask(&self, is_here: impl Fn(&str) -> bool) -> Vec<String> {
+        let now = self.clock.now();
+        let ledger = &mut *self.ledger();
+        ledger.asked.retain(|_, until| now < *until);
+        let had = ledger.reference.iter().flatten().chain(&ledger.seen);
+        let had = had.chain(ledger.day.left(|vm| is_here(vm)));
+        let missing: BTreeSet<&String> =
+            had.filter(|vm| !is_here(vm) && !ledger.asked.contains_key(*vm)).collect();
+        let missing: Vec<String> = missing.into_iter().cloned().collect();
+        ledger.asked.extend(missing.iter().map(|vm| (vm.clone(), now + ASK_AGAIN)));
+        missing
+    }
+
+    /// VMAPI says that this VM lives on another node: it counts no more.
+    pub fn moved(&self, vm: &str) {
+        let mut ledger = self.ledger();
+        if let Some(reference) = &mut ledger.reference {
+            reference.remove(vm);
+        }
+        ledger.seen.remove(vm);
+        ledger.day.moved(vm);
+        drop(ledger);
+        self.save.notify_one();
     }
 
     /// Replaces the reference view by this one.

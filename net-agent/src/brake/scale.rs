@@ -27,6 +27,8 @@ pub struct Scale {
     pub reference: Option<Reference>,
     /// What the node had: the VMs of the reference view, and those that were seen since.
     pub had: Reference,
+    /// What is here, and what left in the last day.
+    pub day: Reference,
 }
 
 /// Deletes of the last hour.
@@ -129,7 +131,8 @@ impl Scale {
         if self.local_vms == 0 && !is_trusted(self.listed_vms) {
             return Some(Tripped::NoVms { nics: self.listed.max(self.candidates) });
         }
-        self.had.shrunk().filter(|shrunk| !is_trusted(shrunk.most)).map(Tripped::Shrunk)
+        let shrunk = [self.had, self.day].into_iter().filter_map(Reference::shrunk);
+        shrunk.into_iter().find(|shrunk| !is_trusted(shrunk.most)).map(Tripped::Shrunk)
     }
 
     /// Says that VMAPI's word does not help against this.
@@ -199,6 +202,8 @@ mod tests {
             (true, Scale { candidates: 11, listed: 100, ..calm }),
             (true, Scale { recent: None, ..calm }),
             (false, Scale { had: had(10, 5), ..calm }),
+            (false, Scale { day: had(10, 5), ..calm }),
+            (true, Scale { day: had(10, 4), ..calm }),
             (true, Scale { had: had(10, 4), ..calm }),
             (true, Scale { local_vms: 0, reference: None, ..calm }),
             (true, Scale { local_vms: 0, listed: 0, listed_vms: 0, reference: None, ..calm }),

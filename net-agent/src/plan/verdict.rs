@@ -54,6 +54,11 @@ impl Verdict {
         matches!(self, Self::Gone { server: Some(server), .. } if server == cn_uuid)
     }
 
+    /// Returns true if VMAPI places the living VM on another node.
+    pub fn places_elsewhere(&self, cn_uuid: &str) -> bool {
+        matches!(self, Self::Alive { server: Some(server), .. } if server != cn_uuid)
+    }
+
     /// Returns true if VMAPI places the living VM on this node, or an operator does.
     pub fn places_on(&self, cn_uuid: &str) -> bool {
         match self {

@@ -180,3 +180,66 @@ async fn an_event_does_not_outrun_a_zone_that_cannot_be_read() {
     assert!(world.has(3), "{:?}", world.writes());
     lawful(&world);
 }
+
+/// A node with so many running VMs of one NIC each that all know, and an agent whose first pass is over.
+async fn at_rest(vms: u8) -> (World, std::sync::Arc<net_agent::agent::Agent>) {
+    let world = World::new();
+    for n in 1..=vms {
+        let vm = format!("v{n}");
+        world.vm(&vm, "running", &[n], false);
+        world.vmapi(&vm, "running", CN);
+        world.nic(n, &vm, json!({}));
+    }
+    let (agent, _) = world.start(json!({}));
+    sleep(HOUR).await;
+    (world, agent)
+}
+
+/// The VM is destroyed, and VMAPI hears of it.
+fn destroy(world: &World, n: u8) {
+    let vm = format!("v{n}");
+    world.vmapi(&vm, "destroyed", CN);
+    world.delete_vm(&vm);
+}
+
+#[tokio::test(start_paused = true)] // G10
+async fn vms_that_moved_away_leave_the_brake() {
+    for server in [TARGET, CN] {
+        let (world, agent) = at_rest(7).await;
+        for n in 1..=5 {
+            let vm = format!("v{n}");
+            world.nic(n, &vm, json!({"cn_uuid": TARGET}));
+            world.vmapi(&vm, "running", server);
+            world.delete_vm(&vm);
+        }
+        sleep(2 * HOUR).await;
+        destroy(&world, 6);
+        sleep(HOUR).await;
+        let has_moved = server == TARGET;
+        let status = agent.status_json().await;
+        assert_eq!(!world.has(6), has_moved, "{status}");
+        assert_eq!(status["brake"].is_null(), has_moved, "{status}");
+        assert!((1..=5).all(|n| world.has(n)));
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)] // G10
+async fn what_left_in_the_last_day_counts_together() {
+    let (world, agent) = at_rest(20).await;
+    for n in 1..=10 {
+        destroy(&world, n);
+        sleep(2 * HOUR).await;
+        assert!(!world.has(n), "{n}: {}", agent.status_json().await);
+    }
+    destroy(&world, 11);
+    sleep(50 * HOUR).await;
+    let status = agent.status_json().await;
+    assert!(world.has(11), "{status}");
+    assert!(status["brake"].to_string().contains("fewer than half"), "{status}");
+    // They were given away after all.
+    (1..=10).for_each(|n| world.vmapi(&format!("v{n}"), "running", TARGET));
+    sleep(HOUR).await;
+    assert!(!world.has(11), "{}", agent.status_json().await);
+    lawful(&world);
+}

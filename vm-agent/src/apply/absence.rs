@@ -59,7 +59,7 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
     let known = parts.node.look(|known| known.crowd());
     // The stream may not have told all that the list lacks: the worse one counts.
     let here = known.here.min(vms);
-    let crowd = Crowd { here, gone: known.here + known.gone - here };
+    let crowd = Crowd { here, gone: known.here + known.gone - here, ..known };
     let since: Duration = parts.clock.now().saturating_sub(gone.since);
     let second_look = parts.config.times.second_look;
     match crowd.clear(since, second_look) {

@@ -74,6 +74,7 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
     }
     write(parts, &mut start).await?;
     drop(alone);
+    parts.node.compared();
     let now = parts.clock.now();
     for vm in &start.settled {
         if let Some(at) = parts.node.told(vm) {

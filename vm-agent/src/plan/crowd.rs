@@ -31,6 +31,8 @@ pub struct Crowd {
     pub here: usize,
     /// The VMs that are gone and not settled.
     pub gone: usize,
+    /// Those besides that left in the last day.
+    pub left: usize,
 }
 
 /// Why a VM that is gone may not be reported now.
@@ -50,12 +52,13 @@ pub enum Blocked {
 impl Crowd {
     /// Returns why the brake is on, if it is.
     pub fn tripped(self) -> Option<Tripped> {
-        let most = self.here + self.gone;
+        let gone = self.gone + self.left;
+        let most = self.here + gone;
         if most <= LITTLE {
             return None;
         }
         if self.here == 0 {
-            return Some(Tripped::NoVms { gone: self.gone });
+            return Some(Tripped::NoVms { gone });
         }
         Reference { vms: most, here: self.here }.shrunk().map(Tripped::Shrunk)
     }
@@ -99,12 +102,19 @@ mod tests {
             (90, 10, 0, "go"),
             (89, 11, 0, "later"),
         ] {
-            let got = match (Crowd { here, gone }).clear(s(since), s(60)) {
+            let got = match (Crowd { here, gone, left: 0 }).clear(s(since), s(60)) {
                 Ok(()) => "go",
                 Err(Blocked::Brake(_)) => "brake",
                 Err(_) => "later",
             };
             assert_eq!(got, want, "{here} here, {gone} gone since {since} s");
         }
+    }
+
+    #[test] // W31
+    fn what_left_in_the_last_day_counts_for_the_brake_and_for_no_second_look() {
+        let (s, day) = (Duration::from_secs, |here, gone, left| Crowd { here, gone, left });
+        assert!(day(10, 1, 9).clear(s(0), s(60)).is_ok());
+        assert!(matches!(day(10, 1, 10).clear(s(999), s(60)), Err(Blocked::Brake(_))));
     }
 }

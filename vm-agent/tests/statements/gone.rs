@@ -208,8 +208,8 @@ async fn many_that_leave_at_once_are_looked_at_twice() {
         assert_eq!(world.stored(n)["state"], "destroyed", "{n}");
     }
     assert_eq!(world.stored(3)["state"], "running");
-    // One after another they are reported at once, to the last.
-    for n in 6..20 {
+    // One after another they are reported at once, as long as half are left.
+    for n in 6..11 {
         world.delete(n);
         sleep(2 * SEC).await;
         assert_eq!(world.stored(n)["state"], "destroyed", "{n}");
@@ -335,6 +335,44 @@ async fn vms_that_moved_away_leave_the_brake() {
         let waits = status["waiting_for"].to_string();
         assert_eq!(waits.contains("fewer than half"), !is_told, "{waits}");
         (2..7).for_each(|n| assert!(world.puts(n).is_empty(), "{record}"));
+    }
+}
+
+#[tokio::test(start_paused = true)] // W31, W27
+async fn what_left_in_the_last_day_counts_together() {
+    // Half go in a day, one by one, and those that moved away besides.
+    for (moves, is_told) in [(0, false), (3, true)] {
+        let world = World::of(0..20);
+        let (agent, _) = world.started(&json!({})).await;
+        for n in 0..10 {
+            world.delete(n);
+            sleep(HOUR).await;
+            assert_eq!(world.stored(n)["state"], "destroyed", "{n}");
+        }
+        for n in 0..moves {
+            world.knows(n, &json!({"server_uuid": OTHER}));
+        }
+        world.delete(10);
+        sleep(HOUR).await;
+        let status = agent.status_json();
+        assert_eq!(world.stored(10)["state"] == "destroyed", is_told, "{moves}: {status:#}");
+        assert_eq!(status["brake"].is_null(), is_told, "{status:#}");
+        // A day is over, and the brake that is on stays on.
+        sleep(50 * HOUR).await;
+        assert_eq!(world.stored(10)["state"] == "destroyed", is_told, "{moves}");
+        if !is_told {
+            let id = agent.offer()["approval"]["id"].as_str().unwrap().to_owned();
+            agent.parts.approve(&id, "root").unwrap();
+            sleep(MIN).await;
+            assert_eq!(world.stored(10)["state"], "destroyed");
+            world.delete(11);
+            sleep(HOUR).await;
+            assert_eq!(
+                world.stored(11)["state"],
+                "destroyed",
+                "the operator took the node as it is"
+            );
+        }
     }
 }
 

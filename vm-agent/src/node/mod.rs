@@ -5,16 +5,23 @@
 //! What is known of the node: its VMs as the stream shows them, those that left and are not settled,
 //! and those that are or were hidden. Nothing here makes requests.
 
-use std::collections::{BTreeMap, BTreeSet};
+// Blank lines keep the modules in layer order.
+
+mod known;
+
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use daemon::brake::DAY;
 use daemon::timing::Clock;
 use sdc_clients::vminfod::{Vm, VmFields as _, VmObject};
 use tokio::sync::Notify;
 
 use crate::config::Times;
-use crate::plan::{Crowd, LASTS, STRANGERS, named, passing};
+use crate::plan::{LASTS, STRANGERS, named, passing};
+
+pub use known::{Gone, Known};
 
 /// When a VM of which a write got no answer is looked at again, in second looks since the write: 1, 5 and
 /// 30 minutes as shipped.
@@ -23,133 +30,8 @@ const LATE_LOOKS: [u32; 3] = [1, 5, 30];
 /// After how many second looks VMAPI is asked again whether a VM has moved, while the brake is on.
 const ASK_AGAIN: u32 = 10;
 
-/// How long a VM counts that this agent never saw and reported.
-pub const DAY: Duration = Duration::from_secs(86_400);
-
 /// Above this number, VMs that are not here are forgotten.
 const MOST_TOLD: usize = 10_000;
-
-/// A VM that left.
-#[derive(Clone, Debug)]
-pub struct Gone {
-    /// When it was found gone, on the agent's clock.
-    pub since: Duration,
-    /// It as it was seen last, if this run has seen it.
-    pub last: Option<Arc<Vm>>,
-    /// Set if nothing is to be said of it: until then it counts for the brake, and while that is on.
-    pub settled: Option<Duration>,
-    /// True if this agent has seen it here, in this run or an earlier one.
-    pub seen: bool,
-    /// True if this agent has not seen it and VMAPI has it here.
-    pub stranger: bool,
-    /// When VMAPI was last asked whether it has moved, after it was settled.
-    pub asked: Option<Duration>,
-}
-
-impl Gone {
-    /// A VM that left, of which something may be to be said.
-    pub fn new(since: Duration, last: Option<Arc<Vm>>) -> Self {
-        let seen = last.is_some();
-        Self { since, last, settled: None, seen, stranger: false, asked: None }
-    }
-
-    /// A VM of which nothing is to be said, and which counts until then.
-    fn settled(since: Duration, until: Duration) -> Self {
-        Self { since, last: None, settled: Some(until), seen: true, stranger: false, asked: None }
-    }
-}
-
-/// What is known of the VMs.
-#[derive(Debug, Default)]
-pub struct Known {
-    /// The VMs that are here, and whether each is hidden.
-    pub here: BTreeMap<String, bool>,
-    /// The VMs that left and are not settled, or still count for the brake.
-    pub gone: BTreeMap<String, Gone>,
-    /// VMs that are hidden or were, and until when that is remembered if they are gone.
-    pub hidden: BTreeMap<String, Duration>,
-    /// Until when it is unknown what was hidden, after the state file was lost.
-    pub hidden_unknown: Duration,
-    /// The VMs of which VMAPI knows since they came here.
-    pub told: BTreeSet<String>,
-    /// The VMs of which it was told since, and when it is looked at again: what the node that had the
-    /// VM before wrote last may arrive later than what this one wrote.
-    pub looks: BTreeMap<String, Duration>,
-    /// The VMs of which a write got no answer, and when: it may still be carried out.
-    pub late: BTreeMap<String, Duration>,
-    /// The VMs that this agent never saw and reported, and until when each counts.
-    pub strangers: BTreeMap<String, Duration>,
-    /// The VMs that VMAPI did not know when it was asked, and since when.
-    pub unrecorded: BTreeMap<String, Duration>,
-    /// The VMs that show a state that seldom lasts, and since when.
-    pub passing: BTreeMap<String, (String, Duration)>,
-    /// True if `told` does not say which VMs are new: the first run, or the state file was lost.
-    pub is_first_run: bool,
-}
-
-impl Known {
-    /// Returns true if nothing may be said of this VM, which is not here: it was hidden, or may have
-    /// been. None where that is not known. While the brake is on nothing is forgotten: one that left with
-    /// the others may be here as much as they, and hidden.
-    pub fn was_hidden(&self, vm: &str, now: Duration) -> Option<bool> {
-        let is_kept = || self.gone.contains_key(vm) && self.crowd().tripped().is_some();
-        if self.hidden.get(vm).is_some_and(|until| now < *until || is_kept()) {
-            return Some(true);
-        }
-        (now >= self.hidden_unknown).then_some(false)
-    }
-
-    /// Returns a VM that VMAPI has here and the node does not show.
-    pub fn missed(&self, vm: &str, since: Duration) -> Gone {
-        Gone { seen: self.told.contains(vm), ..Gone::new(since, None) }
-    }
-
-    /// Returns true if the VM is here and shown.
-    pub fn shows(&self, vm: &str) -> bool {
-        self.here.get(vm) == Some(&false)
-    }
-
-    /// Returns what the brake measures.
-    pub fn crowd(&self) -> Crowd {
-        Crowd { here: self.here.len(), gone: self.gone.len() }
-    }
-
-    /// Returns how many VMs left and are not settled.
-    pub fn unsettled(&self) -> usize {
-        self.gone.values().filter(|gone| gone.settled.is_none()).count()
-    }
-
-    /// Forgets what is settled, unless the brake is on: what VMAPI says of a VM may be this node's own
-    /// word, by which fewer VMs would be missing.
-    fn forget_settled(&mut self, now: Duration) {
-        if self.crowd().tripped().is_none() {
-            self.gone.retain(|_, gone| gone.settled.is_none_or(|until| now < until));
-        }
-    }
-
-    /// The VM shows this state: what it showed before has not lasted.
-    fn forget_passing(&mut self, vm: &str, state: Option<&str>) {
-        if self.passing.get(vm).is_some_and(|(before, _)| Some(before.as_str()) != state) {
-            self.passing.remove(vm);
-        }
-    }
-
-    fn forget_told(&mut self, vm: &str) {
-        self.told.remove(vm);
-        self.looks.remove(vm);
-    }
-
-    fn put(&mut self, vm: String, is_hidden: bool, until: Duration) {
-        self.gone.remove(&vm);
-        if is_hidden {
-            self.forget_told(&vm);
-            self.hidden.insert(vm.clone(), until);
-        } else {
-            self.hidden.remove(&vm);
-        }
-        self.here.insert(vm, is_hidden);
-    }
-}
 
 /// The node, shared by all tasks. The lock is held for a few instructions and never over an await.
 #[derive(Debug)]
@@ -223,6 +105,7 @@ impl Node {
                 known.put(vm, object.is_hidden(), until);
             }
             known.is_first_run = false;
+            known.note_day(now);
             known.forget_settled(now);
             if known.told.len() > MOST_TOLD {
                 let Known { told, here, .. } = known;
@@ -254,6 +137,10 @@ impl Node {
                 known.hidden.insert(vm.clone(), until);
             }
             let is_secret = known.was_hidden(&vm, now) == Some(true);
+            if is_secret {
+                // Nobody may be asked whether it has moved.
+                known.day.moved(&vm);
+            }
             let gone = match is_secret {
                 true => Gone::settled(now, now + self.second_look),
                 false => Gone::new(now, Some(Arc::clone(object))),
@@ -322,6 +209,9 @@ impl Node {
                 known.gone.remove(vm);
                 known.forget_told(vm);
             }
+            if !known.here.contains_key(vm) {
+                known.day.moved(vm);
+            }
             known.forget_settled(now);
         });
     }
@@ -331,7 +221,11 @@ impl Node {
     pub fn to_ask(&self) -> Vec<String> {
         let (now, pause) = (self.clock.now(), self.second_look * ASK_AGAIN);
         self.change(|known| {
-            let Known { gone, hidden, hidden_unknown, .. } = known;
+            let Known { here, gone, hidden, hidden_unknown, day, .. } = known;
+            let left: Vec<&String> = day.left(|vm| here.contains_key(vm)).collect();
+            for vm in left {
+                gone.entry(vm.clone()).or_insert_with(|| Gone::settled(now, now));
+            }
             let is_secret = |vm: &String| hidden.contains_key(vm);
             let is_due = |gone: &Gone| gone.asked.is_none_or(|at| now >= at + pause);
             let due = gone.iter_mut().filter(|(vm, gone)| {
@@ -343,6 +237,21 @@ impl Node {
             })
             .collect()
         })
+    }
+
+    /// A comparison shows the whole node.
+    pub fn compared(&self) {
+        let now = self.clock.now();
+        self.change(|known| known.note_day(now));
+    }
+
+    /// The operator takes the node as it is: what is settled counts no more.
+    pub fn accept(&self) {
+        self.change(|known| {
+            let Known { here, gone, day, .. } = known;
+            gone.retain(|_, gone| gone.settled.is_none());
+            day.accept(|vm| here.contains_key(vm));
+        });
     }
 
     /// Returns how many VMs that this agent never saw are gone or were reported in the last day, if those
