@@ -6,6 +6,7 @@
 //! All functions here block: async code calls them through [`blocking`].
 
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use serde::Serialize;
@@ -27,7 +28,25 @@ pub fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes `content` as JSON to a temporary file, flushes it to the disk and renames it to `path`.
+/// Makes a directory that only its owner may look into. One that is there keeps its mode.
+///
+/// # Errors
+/// Returns the error of the file system.
+pub fn make_private(dir: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Makes a program's own directory, into which only its owner may look from now on.
+///
+/// # Errors
+/// Returns the error of the file system.
+pub fn own_dir(dir: &Path) -> io::Result<()> {
+    make_private(dir)?;
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
+}
+
+/// Writes `content` as JSON to a temporary file, flushes it to the disk and renames it to `path`. Only the owner may
+/// read it.
 ///
 /// # Errors
 /// Returns the error of the file system, or says that the content has more than `most` bytes; the
@@ -39,10 +58,11 @@ pub fn write_atomically<T: Serialize>(path: &Path, content: &T, most: usize) -> 
         return Err(io::Error::other(format!("it would be larger than {most} bytes")));
     }
     if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir)?;
+        make_private(dir)?;
     }
     let temporary = path.with_extension(format!("new.{}", std::process::id()));
-    let mut file = std::fs::File::create(&temporary)?;
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
     file.write_all(&text)?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
@@ -97,7 +117,22 @@ pub mod stamp {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
+
+    #[test]
+    fn what_an_agent_keeps_is_its_owners() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("agent");
+        std::fs::create_dir(&dir).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+        assert_ne!(mode(&dir), 0o700, "as an earlier version made it");
+        own_dir(&dir).unwrap();
+        let file = dir.join("memory.json");
+        write_atomically(&file, &1, 100).unwrap();
+        assert_eq!((mode(&dir), mode(&file)), (0o700, 0o600));
+    }
 
     #[test]
     fn reads_only_regular_files_of_a_bounded_size() {

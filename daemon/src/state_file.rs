@@ -6,7 +6,8 @@
 //! is replaced as a whole. If it is damaged, of another version or of another node, its reader must
 //! assume the worst.
 
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -188,7 +189,11 @@ impl StateFile {
         // One that could not be read, such as a FIFO, is not copied.
         let copy = move || {
             let bytes = disk::read(&path, LONGEST)?;
-            std::fs::write(path.with_extension("damaged"), bytes)
+            let copy = path.with_extension("damaged");
+            let mut options = std::fs::OpenOptions::new();
+            // An old copy may be anybody's to read.
+            let _absent = std::fs::remove_file(&copy);
+            options.create_new(true).write(true).mode(0o600).open(copy)?.write_all(&bytes)
         };
         disk::blocking(copy).await;
     }

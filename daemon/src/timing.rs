@@ -33,6 +33,23 @@ impl Clock {
     }
 }
 
+/// Something that is said only once in a while, however often it happens.
+#[derive(Debug, Default)]
+pub struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    /// Returns true if it was not said for this time; then it is said now.
+    pub fn is_due(&self, pause: Duration) -> bool {
+        let (now, mut last) =
+            (Instant::now(), self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let is_due = last.is_none_or(|at| now - at >= pause);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+}
+
 /// The generator from which all tasks draw.
 #[derive(Debug)]
 pub struct Random(Mutex<Jitter>);
@@ -96,5 +113,18 @@ impl Retry {
     /// Begins again, as after a success.
     pub fn reset(&mut self) {
         self.backoff.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_happens_to_hundreds_at_once_is_said_once() {
+        let (seldom, pause) = (Seldom::default(), HOUR);
+        assert_eq!((0..750).filter(|_| seldom.is_due(pause)).count(), 1);
+        tokio::time::advance(pause).await;
+        assert!(seldom.is_due(pause) && !seldom.is_due(pause));
     }
 }

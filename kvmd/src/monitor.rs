@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use daemon::timing::Seldom;
 use daemon::{Shutdown, Tasks};
 use sdc_clients::Jitter;
 use tokio::sync::{Notify, mpsc};
@@ -46,6 +47,8 @@ use others::{Met, SUCCESSOR, greeting, is_older, is_told, rival};
 const KEEP: Duration = Duration::from_millis(20);
 /// A process that was this old when it was connected to may have been asked to power off before.
 const ATTACHED_LATE: Duration = Duration::from_secs(10);
+/// Monitors that are not watched are one log line in this time.
+const MUTE_PAUSE: Duration = Duration::from_secs(600);
 
 /// What all monitors share.
 #[derive(Debug)]
@@ -66,6 +69,8 @@ pub struct Shared {
     pub tasks: Tasks,
     /// Randomness of waits.
     pub jitter: Mutex<Jitter>,
+    /// Limits the log lines on monitors that are not watched.
+    pub mute: Seldom,
     /// Ends everything.
     pub shutdown: Shutdown,
 }
@@ -184,9 +189,8 @@ impl Shared {
         } else if is_older(connection.peer, now, ATTACHED_LATE) {
             session.history.hole(now);
         }
-        tracing::info!(instance = seat.name, generation = number, "start monitor");
         if session.stage == Stage::Watching {
-            self.ledger.watching(&seat.name, number, session.version.as_deref());
+            self.watching(seat, number, &session);
         }
         let cleared = self.clears.latest(&seat.name);
         Generation { connection, session, number, cleared, latest: true, keep_at: None }
@@ -210,7 +214,7 @@ impl Shared {
                 }
                 () = sleep_until(greeted_by), if waiting && greeted_by > Instant::now() => {
                     self.ledger.edit(&seat.name, generation.number, |it| it.state = State::Queued);
-                    tracing::warn!(instance = seat.name, "another client holds its monitor: not watched");
+                    self.not_watched(&seat.name);
                 }
                 () = poke.notified(), if probe.is_empty() => {
                     let (socket, served_by) = (seat.socket.clone(), generation.connection.peer);
@@ -229,6 +233,22 @@ impl Shared {
                     return Heard::Shutdown;
                 }
             }
+        }
+    }
+
+    /// An instance is watched from now on. One that never greets is no news.
+    fn watching(&self, seat: &Seat, generation: u64, session: &Session) {
+        tracing::info!(instance = seat.name, generation, "start monitor");
+        self.ledger.watching(&seat.name, generation, session.version.as_deref());
+    }
+
+    /// Logs that an instance is not watched, once in a while: where one peer is mute many may be.
+    fn not_watched(&self, instance: &str) {
+        if self.mute.is_due(MUTE_PAUSE) {
+            tracing::warn!(
+                instance,
+                "another client holds its monitor: not watched; `kvmd status` names all such instances"
+            );
         }
     }
 
@@ -252,10 +272,7 @@ impl Shared {
         });
         if session.stage > stage {
             match session.stage {
-                Stage::Watching => {
-                    let qemu = session.version.as_deref();
-                    self.ledger.watching(&seat.name, generation.number, qemu);
-                }
+                Stage::Watching => self.watching(seat, generation.number, session),
                 _ => {
                     self.ledger.edit(&seat.name, generation.number, |it| it.state = State::Greeting)
                 }

@@ -9,8 +9,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use daemon::disk;
 use daemon::http::{Limits as HttpLimits, ListenError, Server, listen};
 use daemon::lock::LockError;
+use daemon::timing::Seldom;
 use daemon::{Lock, Shutdown, Tasks};
 use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Http, Jitter};
@@ -88,6 +90,7 @@ pub async fn serve(
     let run_dir = config.run_dir.clone();
     let io = |source| ServeError::RunDir { path: run_dir.clone(), source };
     let clears = Clears::below(&run_dir);
+    disk::own_dir(&run_dir).map_err(io)?;
     std::fs::create_dir_all(clears.dir()).map_err(io)?;
     let lock = Lock::take(&lock_path(&run_dir))?;
     let memory = Memory::below(&run_dir).map_err(io)?;
@@ -104,6 +107,7 @@ pub async fn serve(
         ledger: ledger.clone(),
         tasks: tasks.clone(),
         jitter: Mutex::new(Jitter::from_entropy()),
+        mute: Seldom::default(),
         shutdown: shutdown.clone(),
     });
     if let Some(control) = config.control {

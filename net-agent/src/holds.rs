@@ -9,6 +9,7 @@
 //! the node's clock, which may be wrong.
 
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
@@ -195,10 +196,11 @@ impl HoldsFile {
         let path = self.path.with_extension("lock");
         let take = || {
             if let Some(dir) = path.parent() {
-                std::fs::create_dir_all(dir)?;
+                disk::make_private(dir)?;
             }
             let mut options = std::fs::OpenOptions::new();
-            let file = options.create(true).truncate(false).write(true).open(&path)?;
+            options.create(true).truncate(false).write(true).mode(0o600);
+            let file = options.open(&path)?;
             rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
             Ok(file)
         };

@@ -98,7 +98,7 @@ async fn only_one(dir: PathBuf) -> Result<Lock, ServeError> {
     let path = dir.join("lock");
     let taken = disk::blocking(move || {
         let unmade = |source| ServeError::StateDir { path: dir.clone(), source };
-        std::fs::create_dir_all(&dir).map_err(unmade)?;
+        disk::own_dir(&dir).map_err(unmade)?;
         Ok(Lock::take(&dir.join("lock"))?)
     });
     let aborted = || std::io::Error::other("the attempt was aborted");
