@@ -2,25 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Reads a program's configuration: one JSON or TOML file, typed look-ups by dotted key, bounds,
-//! and **all** faults reported together, each naming its key.
-//!
-//! ```
-//! use daemon::Fields;
-//! use std::time::Duration;
-//!
-//! let mut fields = Fields::from_json(r#"{"listen": "127.0.0.1:9090", "sweep": "10s"}"#)?;
-//! let listen: std::net::SocketAddr = fields.parse("listen", "127.0.0.1:80");
-//! let sweep = fields.span("sweep", Duration::from_secs(10), Duration::from_millis(1)..=Duration::from_secs(3600));
-//! fields.finish()?;
-//! assert_eq!((listen.port(), sweep.as_secs()), (9090, 10));
-//! # Ok::<(), daemon::ConfigError>(())
-//! ```
+//! Typed look-ups by dotted key, with defaults and bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fmt::Display;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -30,44 +15,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// Largest configuration file that is read, in bytes.
-const FILE_CAP: u64 = 1 << 20;
-
-/// Why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("configuration {}: {source}", path.display())]
-    Read {
-        /// The file that was asked for.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file is neither a JSON object nor a TOML table.
-    #[error("configuration {place}: {reason}")]
-    Syntax {
-        /// The file, or `(text)`.
-        place: String,
-        /// The parser's message, with line and column.
-        reason: String,
-    },
-    /// Every wrong value of the file, one entry per key.
-    #[error("configuration {place}: {}", faults.join("; "))]
-    Faults {
-        /// The file, or `(text)`.
-        place: String,
-        /// `key: what is wrong`.
-        faults: Vec<String>,
-    },
-}
-
-/// Bounds of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    pub min: Duration,
-    pub max: Duration,
-}
+use super::file::{collect_unknown, read_capped};
+use super::values::{http_url, parse_span};
+use super::{ConfigError, Window, environment};
 
 /// A configuration file. Every look-up returns a usable value, the default in place of a wrong one, and
 /// notes the fault; [`Fields::finish`] returns all faults.
@@ -386,70 +336,6 @@ impl Fields {
     }
 }
 
-/// Checks a base URL, `http://host[:port]`, and returns it without a slash at its end.
-pub fn http_url(text: &str) -> Result<String, String> {
-    let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
-    if parsed.scheme() == "https" {
-        return Err(format!("{text:?}: https is not supported (no TLS is built in)"));
-    }
-    if parsed.scheme() != "http" || parsed.host_str().is_none() {
-        return Err(format!("{text:?}: expected http://host"));
-    }
-    Ok(text.trim_end_matches('/').to_owned())
-}
-
-/// Checks a uuid and returns it in lower case.
-pub fn lower_uuid(text: &str) -> Result<String, String> {
-    let parsed = uuid::Uuid::try_parse(text).map_err(|err| format!("{text:?}: {err}"))?;
-    Ok(parsed.hyphenated().to_string())
-}
-
-/// Parses a duration: a number and its unit, several joined (`"1h30m"`).
-pub fn parse_span(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration (write 250ms, 10s, 5m, 2h, 1h30m)");
-    if text.trim() == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| wrong())?;
-    Duration::try_from(signed).map_err(|_| wrong())
-}
-
-fn collect_unknown(
-    map: &Map<String, Value>,
-    prefix: &str,
-    known: &BTreeSet<String>,
-    unknown: &mut Vec<String>,
-) {
-    for (name, value) in map {
-        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-        if known.contains(&key) {
-            continue;
-        }
-        let inner = format!("{key}.");
-        match value {
-            Value::Object(child) if known.iter().any(|k| k.starts_with(&inner)) => {
-                collect_unknown(child, &key, known, unknown);
-            }
-            _ => unknown.push(key),
-        }
-    }
-}
-
-/// Returns the value of an environment variable; an empty one counts as none.
-pub fn environment(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
-}
-
-fn read_capped(path: &Path) -> io::Result<String> {
-    use std::io::Read;
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(FILE_CAP + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_CAP {
-        return Err(io::Error::other(format!("larger than {FILE_CAP} bytes")));
-    }
-    Ok(text)
-}
-
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -458,58 +344,5 @@ fn kind(value: &Value) -> &'static str {
         Value::String(_) => "a text",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ANY: RangeInclusive<Duration> = Duration::ZERO..=Duration::MAX;
-
-    #[test]
-    fn all_faults_come_at_once_and_name_their_keys() {
-        let mut fields =
-            Fields::from_json(r#"{"a": {"span": "5"}, "count": 99, "addr": "nowhere", "on": 1}"#)
-                .unwrap();
-        fields.span("a.span", Duration::ZERO, ANY);
-        fields.number("count", 1, 1..=10);
-        fields.parse::<std::net::SocketAddr>("addr", "127.0.0.1:1");
-        fields.flag("on", false);
-        let text = fields.finish().unwrap_err().to_string();
-        for key in ["a.span:", "count:", "addr:", "on:"] {
-            assert!(text.contains(key), "{key} missing in {text}");
-        }
-    }
-
-    #[test]
-    fn unknown_keys_are_listed_and_no_error() {
-        let mut fields =
-            Fields::from_json(r#"{"napi": {"url": "x", "odd": 1}, "more": 2}"#).unwrap();
-        assert_eq!(fields.text("napi.url", ""), "x");
-        assert_eq!(fields.finish().unwrap(), ["napi.odd", "more"]);
-    }
-
-    #[test]
-    fn spans_carry_units() {
-        for (text, millis) in
-            [("250ms", 250), ("10s", 10_000), ("5m", 300_000), ("1h30m", 5_400_000), ("0", 0)]
-        {
-            assert_eq!(parse_span(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for text in ["", "5", "-5s", "soon", "5 parsecs"] {
-            assert!(parse_span(text).is_err(), "{text:?} was taken");
-        }
-    }
-
-    #[test]
-    fn reads_toml_and_names_the_place_of_errors() {
-        let mut fields = Fields::from_toml("[refresh]\nmin = \"270s\"\n").unwrap();
-        assert_eq!(fields.span("refresh.min", Duration::ZERO, ANY), Duration::from_secs(270));
-        assert!(fields.finish().unwrap().is_empty());
-        let text = Fields::from_json("{\n  nonsense").unwrap_err().to_string();
-        assert!(text.contains("line 2"), "{text}");
-        assert!(Fields::from_json("[]").is_err());
-        assert!(Fields::from_toml("a = ").is_err());
     }
 }

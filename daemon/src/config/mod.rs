@@ -1,0 +1,132 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Reads a program's configuration: one JSON or TOML file, typed look-ups by dotted key, bounds,
+//! and **all** faults reported together, each naming its key.
+//!
+//! ```
+//! use daemon::Fields;
+//! use std::time::Duration;
+//!
+//! let mut fields = Fields::from_json(r#"{"listen": "127.0.0.1:9090", "sweep": "10s"}"#)?;
+//! let listen: std::net::SocketAddr = fields.parse("listen", "127.0.0.1:80");
+//! let sweep = fields.span("sweep", Duration::from_secs(10), Duration::from_millis(1)..=Duration::from_secs(3600));
+//! fields.finish()?;
+//! assert_eq!((listen.port(), sweep.as_secs()), (9090, 10));
+//! # Ok::<(), daemon::ConfigError>(())
+//! ```
+
+// Blank lines keep the modules in layer order.
+
+mod fields; // typed look-ups
+
+mod file; // the bytes of a file, and what nobody asked for
+
+mod values; // URLs, uuids, durations
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use fields::Fields;
+pub use values::{http_url, lower_uuid, parse_span};
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("configuration {}: {source}", path.display())]
+    Read {
+        /// The file that was asked for.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is neither a JSON object nor a TOML table.
+    #[error("configuration {place}: {reason}")]
+    Syntax {
+        /// The file, or `(text)`.
+        place: String,
+        /// The parser's message, with line and column.
+        reason: String,
+    },
+    /// Every wrong value of the file, one entry per key.
+    #[error("configuration {place}: {}", faults.join("; "))]
+    Faults {
+        /// The file, or `(text)`.
+        place: String,
+        /// `key: what is wrong`.
+        faults: Vec<String>,
+    },
+}
+
+/// Bounds of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Shortest.
+    pub min: Duration,
+    /// Longest.
+    pub max: Duration,
+}
+
+/// Returns the value of an environment variable; an empty one counts as none.
+pub fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::RangeInclusive;
+
+    use super::*;
+
+    const ANY: RangeInclusive<Duration> = Duration::ZERO..=Duration::MAX;
+
+    #[test]
+    fn all_faults_come_at_once_and_name_their_keys() {
+        let mut fields =
+            Fields::from_json(r#"{"a": {"span": "5"}, "count": 99, "addr": "nowhere", "on": 1}"#)
+                .unwrap();
+        fields.span("a.span", Duration::ZERO, ANY);
+        fields.number("count", 1, 1..=10);
+        fields.parse::<std::net::SocketAddr>("addr", "127.0.0.1:1");
+        fields.flag("on", false);
+        let text = fields.finish().unwrap_err().to_string();
+        for key in ["a.span:", "count:", "addr:", "on:"] {
+            assert!(text.contains(key), "{key} missing in {text}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_listed_and_no_error() {
+        let mut fields =
+            Fields::from_json(r#"{"napi": {"url": "x", "odd": 1}, "more": 2}"#).unwrap();
+        assert_eq!(fields.text("napi.url", ""), "x");
+        assert_eq!(fields.finish().unwrap(), ["napi.odd", "more"]);
+    }
+
+    #[test]
+    fn spans_carry_units() {
+        for (text, millis) in
+            [("250ms", 250), ("10s", 10_000), ("5m", 300_000), ("1h30m", 5_400_000), ("0", 0)]
+        {
+            assert_eq!(parse_span(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "5", "-5s", "soon", "5 parsecs"] {
+            assert!(parse_span(text).is_err(), "{text:?} was taken");
+        }
+    }
+
+    #[test]
+    fn reads_toml_and_names_the_place_of_errors() {
+        let mut fields = Fields::from_toml("[refresh]\nmin = \"270s\"\n").unwrap();
+        assert_eq!(fields.span("refresh.min", Duration::ZERO, ANY), Duration::from_secs(270));
+        assert!(fields.finish().unwrap().is_empty());
+        let text = Fields::from_json("{\n  nonsense").unwrap_err().to_string();
+        assert!(text.contains("line 2"), "{text}");
+        assert!(Fields::from_json("[]").is_err());
+        assert!(Fields::from_toml("a = ").is_err());
+    }
+}

@@ -1,0 +1,41 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Values that are checked: URLs, uuids, durations.
+
+use std::time::Duration;
+
+/// Checks a base URL, `http://host[:port]`, and returns it without a slash at its end.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn http_url(text: &str) -> Result<String, String> {
+    let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
+    if parsed.scheme() == "https" {
+        return Err(format!("{text:?}: https is not supported (no TLS is built in)"));
+    }
+    if parsed.scheme() != "http" || parsed.host_str().is_none() {
+        return Err(format!("{text:?}: expected http://host"));
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// Checks a uuid and returns it in lower case.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn lower_uuid(text: &str) -> Result<String, String> {
+    let parsed = uuid::Uuid::try_parse(text).map_err(|err| format!("{text:?}: {err}"))?;
+    Ok(parsed.hyphenated().to_string())
+}
+
+/// Parses a duration: a number and its unit, several joined (`"1h30m"`).
+pub fn parse_span(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration (write 250ms, 10s, 5m, 2h, 1h30m)");
+    if text.trim() == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| wrong())?;
+    Duration::try_from(signed).map_err(|_| wrong())
+}
