@@ -89,7 +89,7 @@ async fn the_labs_node_is_as_believed_and_the_report_names_nobody() {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(with(&report, "false").is_empty(), "{report:#}");
     // Nobody runs vmadm, zpool and SMF below this root, and no configuration names the other services.
-    assert_eq!(with(&report, "unknown"), ["B7", "B11", "B15", "B22", "B23", "B24"]);
+    assert_eq!(with(&report, "unknown"), ["B7", "B11", "B15", "B22", "B23", "B24", "B25"]);
     let text = report.to_string();
     for vm in lab.vms().await {
         for secret in [common::text(&vm, "uuid"), common::text(&vm, "alias"), "127.0.0.1"] {
@@ -99,7 +99,7 @@ async fn the_labs_node_is_as_believed_and_the_report_names_nobody() {
     lab.stop().await;
 }
 
-#[tokio::test] // B1–B24
+#[tokio::test] // B1–B25
 async fn a_belief_that_is_false_is_named() {
     let lab = Lab::of(4).await;
     let dir = tempfile::tempdir().unwrap();
@@ -175,6 +175,15 @@ async fn a_belief_that_is_false_is_named() {
                 let zone = root.join("zones").join(xml.to_string_lossy().trim_end_matches(".xml"));
                 std::fs::create_dir_all(zone.join("config")).unwrap();
                 std::fs::write(zone.join("config/tags.json"), "[").unwrap();
+            }),
+        ),
+        (
+            "a new main board",
+            "B25",
+            files(&|root| {
+                std::fs::create_dir_all(root.join("var/db/vm-agent")).unwrap();
+                let kept = json!({"version": 1, "cn_uuid": zone}).to_string();
+                std::fs::write(root.join("var/db/vm-agent/memory.json"), kept).unwrap();
             }),
         ),
         ("kstats that are no JSON", "B6", command("kstat", "echo zones:0:x".to_owned())),
