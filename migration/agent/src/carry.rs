@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use daemon::command::CommandError;
 use sdc_clients::vminfod::VmObject;
 
 use super::counts::Outcome;
 use super::failed::Failed;
 use super::memory::Unheard;
+use super::node::NodeError;
 use super::parts::Parts;
 use super::work::Work;
 use super::zfs::args;
@@ -24,6 +26,9 @@ use migration_core::sync_plan::Side;
 
 /// How long an answer may wait at most.
 const WAITS: Duration = Duration::from_secs(20);
+/// So often a copy is deleted that vmadm does not delete, and the pause between two tries.
+const DELETES: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// Takes an order, and waits for its end as long as it says.
 pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, Unheard> {
@@ -226,6 +231,23 @@ async fn settle(parts: &Parts, about: &About) -> Result<(), Failed> {
     mount(parts, about).await
 }
 
+/// Deletes the VM. What vmadm refuses a few times it refuses until a person has done something.
+async fn delete_vm(parts: &Parts, about: &About) -> Result<(), Failed> {
+    let mut tries = 1;
+    loop {
+        match parts.node.delete(about.vm).await {
+            Err(NodeError::Command(CommandError::Exit { .. })) if tries < DELETES => {
+                tries += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error @ NodeError::Command(CommandError::Exit { .. })) => {
+                return Err(Failed::NotDeleted(error));
+            }
+            done => return Ok(done?),
+        }
+    }
+}
+
 /// Deletes a copy that is stopped and hidden, with everything that `zfs` has of it. Once the VM is gone, what cannot be
 /// destroyed is named and left.
 async fn delete(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> {
@@ -238,7 +260,7 @@ async fn delete(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed>
         if vm::to_sync(&vm).is_some() {
             roots.extend(sync::sent(parts, &vm).await?.into_iter().map(|it| it.dataset));
         }
-        parts.node.delete(about.vm).await?;
+        delete_vm(parts, about).await?;
     }
     for root in roots {
         let destroyed = match super::zfs::is_of(&root, about.vm) {

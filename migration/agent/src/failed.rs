@@ -65,6 +65,9 @@ pub enum Failed {
     /// Another order came.
     #[error("another order came")]
     Cancelled,
+    /// vmadm does not delete the copy.
+    #[error("the copy cannot be deleted: {0}")]
+    NotDeleted(#[source] NodeError),
     /// The copy runs or is shown.
     #[error("the copy is not stopped and hidden")]
     NotOff,
@@ -109,7 +112,7 @@ impl Failed {
             Failed::Zfs(error) => error.said() == Said::Full,
             Failed::Command { message, .. } => super::zfs::said(message) == Said::Full,
             Failed::Foreign(_) | Failed::NoDataset | Failed::Stuck => true,
-            Failed::LongName { .. } | Failed::OwnKey(_) => true,
+            Failed::LongName { .. } | Failed::OwnKey(_) | Failed::NotDeleted(_) => true,
             _ => false,
         }
     }

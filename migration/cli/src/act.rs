@@ -130,6 +130,14 @@ impl Act<'_> {
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
         let options = Options { force, ..Options::default() };
+        let migration = match force {
+            true => Some(self.admitted(&vm, Action::Abort, &options).await?),
+            false => None,
+        };
+        if let Some(migration) = migration.filter(has_failed_to_abort) {
+            let text = loss::of_abort(&self.name(&vm).await, &migration);
+            return self.ordered(&vm, "abort", &text, Stake::Data, consent, &options).await;
+        }
         if !is_asked(consent) {
             return self.order(&vm, "abort", &options).await;
         }
@@ -140,6 +148,19 @@ impl Act<'_> {
             self.name(&vm).await
         );
         self.ordered(&vm, "abort", &text, Stake::Undoable, consent, &options).await
+    }
+
+    /// Makes the VM of the only copy that is left.
+    pub(super) async fn rescue(&self, vm: &str, consent: Consent) -> anyhow::Result<ExitCode> {
+        let vm = self.services.vm(vm).await?;
+        if !is_asked(consent) {
+            return self.order(&vm, "rescue", &Options::default()).await;
+        }
+        let text = format!(
+            "This will show and start the only copy of instance {} that is left.",
+            self.name(&vm).await
+        );
+        self.ordered(&vm, "rescue", &text, Stake::Undoable, consent, &Options::default()).await
     }
 
     /// Goes back to the source.
@@ -321,6 +342,11 @@ impl Act<'_> {
         };
         say(&format!("{value:#}"))
     }
+}
+
+/// An abort has said what it could not do.
+fn has_failed_to_abort(migration: &Migration) -> bool {
+    (migration.phase.as_str(), migration.state.as_str()) == ("abort", "failed")
 }
 
 /// Returns the time.

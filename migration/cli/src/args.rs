@@ -199,9 +199,16 @@ last sync is lost.")]
     Abort {
         /// The VM.
         vm: String,
-        /// Pause first what runs.
+        /// Pause first what runs. After an abort that failed: end it, whatever is left or lost.
         #[arg(long)]
         force: bool,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Show and start the only copy that is left: the other one is gone, by hand or with its pool.
+    Rescue {
+        /// The VM.
+        vm: String,
         #[command(flatten)]
         consent: Consent,
     },

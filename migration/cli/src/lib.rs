@@ -118,6 +118,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         Verb::Rollback { vm, discard, target_dead, consent } => {
             act.rollback(&vm, discard, target_dead.as_deref(), consent).await
         }
+        Verb::Rescue { vm, consent } => act.rescue(&vm, consent).await,
         Verb::Finalize { vm, force, consent } => act.finalize(&vm, force, consent).await,
         Verb::Adopt { vm, other } => act.adopt(&vm, other.as_deref()).await,
         Verb::Watch { vm } => act.watch(&services.vm(&vm).await?, None).await,

@@ -61,6 +61,16 @@ pub(super) fn of_source(name: &str, cn: &str, migration: &Migration, now: Time) 
     )
 }
 
+/// Returns what a second `abort --force` leaves or loses.
+pub(super) fn of_abort(name: &str, migration: &Migration) -> String {
+    let why = migration.error.as_deref().map_or("no reason is known".to_owned(), visible);
+    let node = migration.target_server_uuid.as_deref().map_or("the new node".to_owned(), visible);
+    format!(
+        "This will end the migration of instance {name}, whose abort failed: {why}.\nWhat cannot be deleted stays on \
+         {node}. If the old node has no copy of the instance, the last one is deleted and LOST."
+    )
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -44,6 +44,7 @@ pub(super) fn ending(phase: &str, state: &str, message: Option<&str>) -> Ending 
         (_, "failed") => (format!("Failure: {message}"), true),
         ("abort", "successful" | "aborted") => ("Migration was aborted".to_owned(), false),
         ("rollback", "successful") => ("Migration was rolled back".to_owned(), false),
+        ("rescue", "successful") => ("The instance was rescued".to_owned(), false),
         (_, "successful") => (format!("Migration was successful {message}"), false),
         ("begin", "paused") => ("OK - ready for migration sync".to_owned(), false),
         (_, "paused") => ("OK - ready for migration sync or migration switch".to_owned(), false),

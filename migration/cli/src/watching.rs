@@ -88,7 +88,7 @@ pub(super) async fn follow(
             Ok(Some(News::Event(event))) => view.show(&event, migrations, vm).await?,
             Ok(None) => return Err(Blind::Cut),
             Err(error) => match action.filter(|_| error.is_not_found_resource()) {
-                Some(action @ ("abort" | "rollback")) => {
+                Some(action @ ("abort" | "rollback" | "rescue")) => {
                     view.end("successful")?;
                     return Ok(Watched::Ended(plain::ending(action, "successful", None)));
                 }

@@ -113,9 +113,16 @@ pub struct Journal {
     /// agent must find that its copy was replaced.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
-    /// The operator gives up what the target wrote since the switch (`rollback --discard`).
+    /// The operator gives up what the target wrote since the switch (`rollback --discard`), or what an abort, of which he
+    /// has heard why, could not remove (`abort --force`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discard: Option<Word>,
+    /// The running operation makes the VM of the only copy that is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rescue: Option<Before>,
+    /// An operation that failed has left the VM as its owner's: only its copy is left over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub let_go: bool,
     /// The id of the operation that waits for its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<Uuid>,
@@ -140,6 +147,18 @@ pub struct Journal {
     /// Where to place the VM relative to others, as the caller asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub affinity: Vec<String>,
+}
+
+/// What a migration did before a rescue, and does again where there is nothing to be rescued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Before {
+    /// It waited for a person or a time.
+    Waited,
+    /// It had failed.
+    Failed,
+    /// It had switched.
+    Switched,
 }
 
 /// An order to create the target.

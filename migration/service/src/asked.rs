@@ -53,6 +53,21 @@ impl Words {
 }
 
 impl Asked {
+    /// Returns what an abort is that nobody has asked for by name.
+    pub fn abort() -> Asked {
+        Asked {
+            action: Some(Action::Abort),
+            caller: Caller::Operator,
+            automatic: false,
+            is_subtask: false,
+            is_forced: false,
+            with_target: false,
+            at: None,
+            affinity: Vec::new(),
+            words: Words::default(),
+        }
+    }
+
     /// Reads what is needed before the VM is known.
     ///
     /// # Errors

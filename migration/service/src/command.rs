@@ -13,7 +13,9 @@ use super::refused::Refused;
 use super::state::{Service, Steps};
 use migration_core::checks::Warning;
 use migration_core::journal::{End, Word};
-use migration_core::machine::{Action, Admitted, Ending, Refusal, admit, queue, settle, start};
+use migration_core::machine::{
+    Action, Admitted, Ending, Refusal, admit, queue, rescue, settle, start,
+};
 use migration_core::permit::{Caller, Denied, permit};
 use migration_core::record::{Entry, EntryFields, Phase, Record, State};
 use migration_core::schedule;
@@ -156,8 +158,18 @@ impl Service {
             Admitted::Pause | Admitted::PauseThenAbort if self.steps == Steps::External => {
                 return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
             }
+            Admitted::Rescue if self.steps == Steps::External => {
+                return Err(Refused::precondition("the deployed jobs have no rescue").into());
+            }
+            Admitted::Rescue => {
+                rescue(&mut kept.record, "rescuing the instance", job, now);
+                Done::Started { job, record: Box::new(kept.record.clone()), warnings }
+            }
             Admitted::Start(phase) => {
-                begin_phase(&mut kept.record, phase, asked.words, job, by, now)?;
+                let is_told = asked.is_forced
+                    && (kept.record.phase, kept.record.state) == (Phase::Abort, State::Failed);
+                let words = Words { discard: asked.words.discard || is_told, ..asked.words };
+                begin_phase(&mut kept.record, phase, words, job, by, now)?;
                 Done::Started { job, record: Box::new(kept.record.clone()), warnings }
             }
             Admitted::Pause => Done::Started {

@@ -310,3 +310,23 @@ async fn a_dataset_with_a_key_of_its_own_is_not_sent_as_plain_text() {
         "{failed:?}"
     );
 }
+
+#[tokio::test(start_paused = true)] // M111
+async fn a_copy_that_vmadm_does_not_delete_is_tried_three_times_and_told() {
+    let world = World::new(Zfs::Illumos).await;
+    // The hold of a protection that no flag of the VM shows any more.
+    let root = format!("zones/{VM}");
+    world.target.programs.zfs(&format!("snapshot {root}@kept"));
+    world.target.programs.zfs(&format!("hold mine {root}@kept"));
+    let said = doing(&world, End::Target, What::Delete).await;
+    let is_told = |error: &String| error.starts_with("the copy cannot be deleted: ");
+    assert!(
+        matches!(&said.state, State::Failed { error, fatal: true } if is_told(error)),
+        "{said:?}"
+    );
+    let ran = world.target.programs.ran.lock().unwrap().clone();
+    assert_eq!(ran.iter().filter(|line| line.contains("vmadm delete")).count(), 3, "{ran:?}");
+    world.target.programs.zfs(&format!("release mine {root}@kept"));
+    assert_eq!(doing(&world, End::Target, What::Delete).await.state, State::Done);
+    assert!(world.observe(End::Target).await.unwrap().node.copy.is_none());
+}

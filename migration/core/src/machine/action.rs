@@ -16,6 +16,8 @@ pub enum Action {
     Rollback,
     Finalize,
     Estimate,
+    /// Make the VM of the only copy that is left.
+    Rescue,
     /// Do the rest at a given time (RFD 34).
     Schedule,
     /// Forget that time.
@@ -23,7 +25,7 @@ pub enum Action {
 }
 
 impl Action {
-    pub const ALL: [Action; 10] = [
+    pub const ALL: [Action; 11] = [
         Action::Begin,
         Action::Sync,
         Action::Switch,
@@ -32,6 +34,7 @@ impl Action {
         Action::Rollback,
         Action::Finalize,
         Action::Estimate,
+        Action::Rescue,
         Action::Schedule,
         Action::Unschedule,
     ];
@@ -52,6 +55,7 @@ impl Action {
             Action::Rollback => "rollback",
             Action::Finalize => "finalize",
             Action::Estimate => "estimate",
+            Action::Rescue => "rescue",
             Action::Schedule => "schedule",
             Action::Unschedule => "unschedule",
         }

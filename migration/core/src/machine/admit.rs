@@ -21,6 +21,8 @@ pub enum Admitted {
     AbortAtOnce,
     /// The hidden source is deleted while the caller waits (200).
     Finalize,
+    /// The only copy that is left becomes the VM (202).
+    Rescue,
     /// The sizes are read while the caller waits (200).
     Estimate,
     /// The time of the switch is stored (200).
@@ -44,6 +46,7 @@ pub fn admit(record: Option<&Record>, call: Call) -> Result<Admitted, Refusal> {
         (Action::Abort, Some(record)) => abort(record, call),
         (Action::Rollback, Some(record)) => rollback(record),
         (Action::Finalize, Some(record)) => finalize(record),
+        (Action::Rescue, Some(record)) => rescue(record),
         (Action::Schedule, Some(record)) => schedule(record),
         (Action::Unschedule, Some(record)) => match record.scheduled_timestamp {
             Some(_) => Ok(Admitted::Unschedule),
@@ -101,12 +104,17 @@ fn switch(record: &Record, call: Call) -> Result<Admitted, Refusal> {
     Ok(Admitted::Start(Phase::Switch))
 }
 
-/// A failed switch that was not undone: it goes on where it ended. The records of the deployed service
+/// A failed switch that was not undone, or a rollback that has not shown the source: it goes on where it ended. The records of the deployed service
 /// do not tell, and are refused as recorded.
 fn has_begun_switch(record: &Record) -> bool {
     let journal = &record.journal;
-    (record.phase, record.state) == (Phase::Switch, State::Failed)
-        && (journal.target_shown || journal.power.is_some() || journal.undo.is_some())
+    match (record.phase, record.state) {
+        (Phase::Switch, State::Failed) => {
+            journal.target_shown || journal.power.is_some() || journal.undo.is_some()
+        }
+        (Phase::Rollback, State::Failed) => journal.target_shown && !journal.source_shown,
+        _ => false,
+    }
 }
 
 fn pause(record: &Record) -> Result<Admitted, Refusal> {
@@ -154,6 +162,16 @@ fn finalize(record: &Record) -> Result<Admitted, Refusal> {
     match (record.phase, record.state) {
         (Phase::Switch, State::Successful) => Ok(Admitted::Finalize),
         _ => Err(Refusal::NothingToFinalize),
+    }
+}
+
+/// What it finds on the nodes decides what it does.
+fn rescue(record: &Record) -> Result<Admitted, Refusal> {
+    let is_at_rest = !matches!(record.state, State::Running | State::Queued);
+    match record.target_server_uuid {
+        Some(_) if is_at_rest => Ok(Admitted::Rescue),
+        Some(_) => Err(Refusal::RescueRunning),
+        None => Err(Refusal::NothingToRescue),
     }
 }
 

@@ -20,7 +20,7 @@ pub struct MayShow(End);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MayMove(End);
 
-/// The copy may be deleted: it is stopped and hidden, and the other one is there, shown and in VMAPI.
+/// The copy may be deleted: it is stopped and hidden, and the other one is there, shown and in VMAPI; or nobody needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MayDelete(End);
 
@@ -96,6 +96,16 @@ impl MayDelete {
         let is_shown = facts.copy(other).is_some_and(|copy| !copy.hidden);
         let is_in_use = is_shown && facts.vmapi == Some(other);
         if is_in_use { Ok(MayDelete(end)) } else { Err(Unsafe::NotInUse(other)) }
+    }
+
+    /// Returns the permission for a copy that is the only one, for who knows that nothing is in it, or has a person's
+    /// word that it may be lost.
+    pub fn check_last(end: End, facts: &Facts) -> Result<MayDelete, Unsafe> {
+        match facts.copy(end) {
+            Some(copy) if copy.is_off() && facts.is_absent(end.other()) => Ok(MayDelete(end)),
+            Some(_) => Err(Unsafe::Up(end)),
+            None => Err(Unsafe::Unconfirmed(end)),
+        }
     }
 
     /// Returns the node of the copy.

@@ -128,6 +128,18 @@ pub enum Reason {
     /// A node that was declared dead answers: its copy is the newer one.
     #[error("the {0}'s node answers: it is not dead")]
     NotDead(End),
+    /// The only copy that is left would be deleted.
+    #[error(
+        "the other node has no copy of the VM, and that on the {0}'s node may be the last one: migration rescue shows and \
+         starts it, a second abort with force deletes it"
+    )]
+    LastCopy(End),
+    /// Both copies are there.
+    #[error("both nodes have a copy of the VM: there is nothing to rescue")]
+    NothingLost,
+    /// The only copy that is left never received all of the VM.
+    #[error("the copy on the {0}'s node never received all of the VM: use migration abort")]
+    Empty(End),
     /// The VM was started after it was stopped for the last sync.
     #[error("the VM was started during the final sync")]
     Started,

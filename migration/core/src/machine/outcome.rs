@@ -7,6 +7,7 @@
 use uuid::Uuid;
 
 use super::next::{Ending, Note};
+use crate::journal::Before;
 use crate::record::{Entry, EntryFields, Phase, Record, State};
 use crate::time::Time;
 
@@ -39,6 +40,7 @@ pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: T
     record.journal.undo = None;
     record.journal.sending = None;
     record.journal.pause = false;
+    (record.journal.rescue, record.journal.let_go) = (None, false);
     // A word is given with a command, and for it; but once the other copy was shown, a node that comes
     // back must still find that it was replaced.
     if !record.journal.target_shown {
@@ -65,6 +67,17 @@ pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: T
     }));
 }
 
+/// Begins a rescue.
+pub fn rescue(record: &mut Record, message: &str, job: Uuid, now: Time) {
+    let before = match record.state {
+        State::Successful => Before::Switched,
+        State::Failed => Before::Failed,
+        _ => Before::Waited,
+    };
+    start(record, record.phase, message, job, now);
+    record.journal.rescue = Some(before);
+}
+
 /// Lets an operation wait for its turn: one of its nodes has as many as it may have.
 pub fn queue(record: &mut Record, phase: Phase) {
     record.phase = phase;
@@ -78,13 +91,21 @@ pub fn note(record: &mut Record, note: Note) {
         Note::Power(power) => journal.power = Some(power),
         Note::Restored => journal.power = None,
         Note::Sending(number) => journal.sending = number,
-        Note::TargetShown => journal.target_shown = true,
+        Note::TargetShown => {
+            journal.target_shown = true;
+            journal.source_shown = false;
+        }
         Note::TargetBooted => journal.target_booted = true,
         Note::SourceShown => {
             journal.source_shown = true;
             journal.source_dead = None;
         }
         Note::SourceGoes => journal.source_goes = true,
+    }
+    let is_decided = matches!(note, Note::TargetShown | Note::SourceShown);
+    if is_decided && journal.rescue.is_some() {
+        journal.rescue = Some(Before::Failed);
+        record.phase = if journal.source_shown { Phase::Rollback } else { Phase::Switch };
     }
 }
 
@@ -119,6 +140,7 @@ pub fn settle(record: &mut Record, ending: Ending, now: Time) -> After {
         }
         Ending::Aborted => {
             finish(record, State::Successful, now);
+            record.error = record.journal.undo.take();
             record.state = State::Aborted;
             record.finished_timestamp = Some(now);
             return After::Over;
@@ -155,6 +177,20 @@ fn fail(record: &mut Record, error: String, now: Time) {
         return; // a finalize that failed can be repeated: the record stays successful
     }
     finish(record, State::Failed, now);
+    if let Some(before) = record.journal.rescue.take() {
+        record.state = match before {
+            Before::Switched => State::Successful,
+            Before::Waited if record.scheduled_timestamp.is_some() => State::Scheduled,
+            Before::Waited => State::Paused,
+            Before::Failed => State::Failed,
+        };
+        return;
+    }
+    record.journal.let_go = match record.phase {
+        Phase::Abort => true,
+        Phase::Rollback => record.journal.source_shown,
+        _ => false,
+    };
     // A switch that was undone leaves the migration where it was: ready for a sync.
     if record.phase == Phase::Switch && !is_past_return {
         record.phase = Phase::Sync;

@@ -47,6 +47,10 @@ pub enum Refusal {
     UseFinalize,
     #[error("A migration rollback is running already")]
     RollbackRunning,
+    #[error("Rescue cannot work on a running migration")]
+    RescueRunning,
+    #[error("The migration has no copy to rescue")]
+    NothingToRescue,
     #[error("Cannot schedule a migration in phase {}, state {}", .0.name(), .1.name())]
     Schedule(Phase, State),
     #[error("The migration is not scheduled")]

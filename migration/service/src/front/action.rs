@@ -52,6 +52,11 @@ const REFUSED: [&str; 16] = [
     "delete",
 ];
 
+/// What a migration that waits refuses: nothing could be brought over any more.
+const REMAKES: [&str; 2] = ["reprovision", "rollback_snapshot"];
+
+/// How long a deletion waits for the end of a migration.
+const ABORTED: Duration = Duration::from_secs(60);
 /// How long a caller waits for a finalize, and between two looks at it.
 const FINALIZED: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_millis(500);
@@ -69,6 +74,9 @@ impl Front {
         };
         if change == Change::Action && action == "migrate" {
             return self.migrate(vm, &params).await;
+        }
+        if action == "delete" {
+            self.end_what_waits(vm).await?;
         }
         self.refuse_while_migrating(vm, change, action, params.is_body_unread).await?;
         self.upstream.send(parts, body).await
@@ -101,6 +109,34 @@ impl Front {
             record.id
         );
         Err(Refused::coded(409, "ConflictError", &message))
+    }
+
+    /// Aborts a migration of which nothing runs: its owner deletes the VM. Where the copy cannot be removed the first
+    /// deletion is refused with the reason, and the VM is let go of.
+    async fn end_what_waits(&self, vm: &str) -> Result<(), Refused> {
+        let Some(uuid) = lower_uuid(vm) else { return Ok(()) };
+        let Some(kept) = self.service.records.of_vm(uuid).await? else { return Ok(()) };
+        let (record, id) = (&kept.record, kept.record.id);
+        let can_abort = admit(Some(record), Call::new(Action::Abort)).is_ok();
+        if !waits(record) || !can_abort || self.service.steps == Steps::External {
+            return Ok(());
+        }
+        let vm = self.service.vm(uuid).await?;
+        self.service.command(&vm, Action::Abort, &Asked::abort(), None).await?;
+        let until = Instant::now() + ABORTED;
+        while Instant::now() < until {
+            match self.service.records.get(id).await? {
+                Some(kept) if is_over(&kept.record) => return Ok(()),
+                None => return Ok(()),
+                Some(kept) if kept.record.state == RecordState::Failed => {
+                    let why = kept.record.error.as_deref().unwrap_or("no reason is known");
+                    let message = format!("The migration {id} cannot be aborted: {why}");
+                    return Err(Refused::coded(409, "ConflictError", &message));
+                }
+                Some(_) => sleep(LOOK).await,
+            }
+        }
+        Ok(())
     }
 
     /// Answers `action=migrate`. The order of the checks is VMAPI's.
@@ -237,14 +273,27 @@ fn named<'a>(params: &'a Params, name: &str, wrong: &str) -> Result<&'a str, Ref
     value.as_str().ok_or_else(|| Refused::parameter(name, wrong))
 }
 
-/// Returns true if an action would touch what the migration moves. Tags and metadata that change during syncs are
-/// brought over; the switch, or its way back, could lose them.
+/// Returns true if nothing of the migration runs, and the VM is where it was: it waits for a person, a time or its turn,
+/// or the last sync failed.
+fn waits(record: &Record) -> bool {
+    match record.state {
+        RecordState::Paused | RecordState::Scheduled | RecordState::Queued => true,
+        RecordState::Failed => matches!(record.phase, Phase::Begin | Phase::Sync),
+        RecordState::Running | RecordState::Successful | RecordState::Aborted => false,
+    }
+}
+
+/// Returns true if an action would touch what the migration moves. While it waits, the VM is its owner's: what changes is
+/// brought over, or fails the next sync. Tags and metadata are brought over also while a sync runs; the switch, or its way
+/// back, could lose them.
 fn is_in_the_way(record: &Record, change: Change, action: &str) -> bool {
     let is_switch = matches!(record.phase, Phase::Switch | Phase::Rollback);
     match record.state {
         RecordState::Successful => action == "delete",
         RecordState::Aborted => false,
+        _ if record.journal.let_go => false,
         _ if change == Change::Maps => is_switch,
+        _ if waits(record) && !REMAKES.contains(&action) => action == "delete",
         RecordState::Failed => record.target_server_uuid.is_some(),
         _ => true,
     }

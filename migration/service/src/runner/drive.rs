@@ -262,6 +262,7 @@ async fn ticket(service: &Service, fence: &Fence, kept: &mut Kept) -> Result<(),
     let record = &kept.record;
     let journal = &record.journal;
     let moves = match record.phase {
+        _ if journal.rescue.is_some() => true,
         Phase::Switch => !journal.target_shown,
         Phase::Rollback => !journal.source_shown,
         _ => false,

@@ -137,6 +137,9 @@ async fn ask(service: &Service, record: &Record, end: End) -> Answer {
 /// NAPI is not asked: the record names an address before it is reserved, and until it is free again.
 fn is_reserved(record: &Record) -> bool {
     let journal = &record.journal;
-    let is_ahead = record.phase == Phase::Switch && journal.undo.is_none() && !journal.target_shown;
+    let is_ahead = record.phase == Phase::Switch
+        && journal.undo.is_none()
+        && journal.rescue.is_none()
+        && !journal.target_shown;
     journal.reserved || (!is_ahead && !record.reserved_nics.is_empty())
 }

@@ -5,9 +5,9 @@
 //! Abort: as if the migration had never begun (RFD 34, R17).
 
 use super::restore;
-use super::stage::{Stage, copy, failed, fenced, forgotten, is_dead, node, released, stopped};
+use super::stage::{Stage, failed, fenced, forgotten, is_dead, node, released, stopped};
 use crate::journal::End;
-use crate::machine::facts::Facts;
+use crate::machine::facts::{Copy, Facts};
 use crate::machine::fence::MayDelete;
 use crate::machine::next::{Ending, Next, Reason, Step};
 use crate::record::Record;
@@ -15,26 +15,49 @@ use crate::record::Record;
 /// Returns what follows, or the ending.
 pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     let journal = &record.journal;
-    if journal.undo.is_some() {
-        return Ok(failed(record));
-    }
     if journal.target_booted {
-        return Err(Next::GiveUp(Reason::UseRollback));
+        return match journal.undo {
+            Some(_) => Ok(failed(record)),
+            None => Err(Next::GiveUp(Reason::UseRollback)),
+        };
     }
-    copy(facts, End::Source)?;
+    if journal.undo.is_some() {
+        // What could not be removed stays. The VM is its owner's again, and by a person's word that is the end.
+        restore::source(record, facts)?;
+        forgotten(facts, End::Source, None)?;
+        return Ok(match journal.discard {
+            Some(_) => Ending::Aborted,
+            None => failed(record),
+        });
+    }
+    node(facts, End::Source)?;
     restore::source(record, facts)?;
     // The rest of a target whose node is declared dead stays, and is listed when the node is back.
     if record.target_server_uuid.is_some() && !is_dead(journal, facts, End::Target) {
         if let Some(target) = &node(facts, End::Target)?.copy {
-            if !target.hidden {
-                return Err(Next::GiveUp(Reason::Shown(End::Target)));
-            }
-            stopped(facts, End::Target)?;
-            let permission = fenced(MayDelete::check(End::Target, facts))?;
-            return Err(Next::Do(Step::Delete(permission)));
+            return Err(delete(record, facts, target)?);
         }
         released(facts, End::Target)?;
     }
     forgotten(facts, End::Source, None)?;
     Ok(Ending::Aborted)
+}
+
+/// What leads to the deletion of the target. Where the source is gone, a target that has received all of it once may be
+/// the last copy: only a person's word deletes it.
+fn delete(record: &Record, facts: &Facts, target: &Copy) -> Stage<Next> {
+    if !target.hidden {
+        return Err(Next::GiveUp(Reason::Shown(End::Target)));
+    }
+    let is_last = facts.is_absent(End::Source);
+    let is_empty = record.num_sync_phases == 0 && target.snapshots.is_empty();
+    if is_last && !is_empty && record.journal.discard.is_none() {
+        return Err(Next::GiveUp(Reason::LastCopy(End::Target)));
+    }
+    stopped(facts, End::Target)?;
+    let permission = match is_last {
+        true => MayDelete::check_last(End::Target, facts),
+        false => MayDelete::check(End::Target, facts),
+    };
+    Ok(Next::Do(Step::Delete(fenced(permission)?)))
 }

@@ -4,7 +4,9 @@
 
 //! The source is as it was before the operation.
 
-use super::stage::{Stage, is_dead, moved, node, powered, quota, shown, unless};
+use super::stage::{
+    Stage, hidden, is_dead, moved, node, powered, quota, released, shown, stopped, unless,
+};
 use crate::journal::End;
 use crate::machine::facts::Facts;
 use crate::machine::next::{Next, Note, Step};
@@ -16,12 +18,25 @@ use crate::record::Record;
 /// declared dead or was deleted.
 pub fn source(record: &Record, facts: &Facts) -> Stage<()> {
     let journal = &record.journal;
-    if is_dead(journal, facts, End::Source) || facts.is_absent(End::Source) {
+    if is_dead(journal, facts, End::Source) {
         return Ok(());
+    }
+    if facts.is_absent(End::Source) {
+        quota(facts, End::Target)?;
+        released(facts, End::Source)?;
+        return unless(!facts.reserved, Step::Unreserve);
     }
     node(facts, End::Source)?;
     quota(facts, End::Source)?;
     quota(facts, End::Target)?;
+    // The target was never allowed to be shown, nor to boot: a person has done it. One that is shown beside a source that
+    // is not hidden may be somebody else's.
+    if facts.copy(End::Source).is_some_and(|copy| copy.hidden) {
+        hidden(facts, End::Target)?;
+    }
+    if facts.copy(End::Target).is_some_and(|copy| copy.hidden) {
+        stopped(facts, End::Target)?;
+    }
     moved(journal, facts, End::Source)?;
     shown(journal, facts, End::Source)?;
     if let Some(power) = journal.power {

@@ -19,6 +19,9 @@ use crate::record::Record;
 pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     let journal = &record.journal;
     if journal.undo.is_some() {
+        if journal.source_shown && !facts.is_absent(End::Source) {
+            in_use(record, facts)?; // only the target is left, which may not want to go
+        }
         return Ok(failed(record)); // both copies stay; the next command goes on
     }
     copy(facts, End::Source)?;
@@ -75,15 +78,7 @@ fn target_off(record: &Record, facts: &Facts) -> Stage<()> {
 /// The source is shown, runs if the target ran, and nothing of the migration is left.
 fn source_on(record: &Record, facts: &Facts) -> Stage<()> {
     let journal = &record.journal;
-    shown(journal, facts, End::Source)?;
-    moved(journal, facts, End::Source)?;
-    if let Some(power) = journal.power {
-        powered(journal, facts, End::Source, power)?;
-    }
-    let target = facts.copy(End::Target).map(|copy| copy.protection);
-    protected(facts, End::Source, target.unwrap_or_default())?;
-    quota(facts, End::Source)?;
-    unless(!facts.reserved, Step::Unreserve)?;
+    in_use(record, facts)?;
     if !is_dead(journal, facts, End::Target) {
         let target = node(facts, End::Target)?;
         if target.copy.is_some() {
@@ -93,6 +88,22 @@ fn source_on(record: &Record, facts: &Facts) -> Stage<()> {
         released(facts, End::Target)?;
     }
     forgotten(facts, End::Source, None)
+}
+
+/// The source is the VM again. The target stays off, whoever has started it.
+fn in_use(record: &Record, facts: &Facts) -> Stage<()> {
+    let journal = &record.journal;
+    stopped(facts, End::Target)?;
+    hidden(facts, End::Target)?;
+    shown(journal, facts, End::Source)?;
+    moved(journal, facts, End::Source)?;
+    if let Some(power) = journal.power {
+        powered(journal, facts, End::Source, power)?;
+    }
+    let target = facts.copy(End::Target).map(|copy| copy.protection);
+    protected(facts, End::Source, target.unwrap_or_default())?;
+    quota(facts, End::Source)?;
+    unless(!facts.reserved, Step::Unreserve)
 }
 
 fn source_is_partial(facts: &Facts) -> bool {

@@ -87,7 +87,10 @@ fn was_started_after(copy: &Copy, number: u32) -> bool {
 /// The target is shown, runs if the source ran, and nothing of the sync is left but its last snapshot.
 fn target_on(record: &Record, facts: &Facts) -> Stage<()> {
     let journal = &record.journal;
-    let power = journal.power.unwrap_or(UNKNOWN);
+    // A rollback that failed before it began has changed nothing.
+    let as_it_is = |it: &Copy| Power { running: it.running, autoboot: it.autoboot };
+    let running = facts.copy(End::Target).filter(|_| journal.target_booted).map(as_it_is);
+    let power = journal.power.or(running).unwrap_or(UNKNOWN);
     stopped(facts, End::Source)?;
     hidden(facts, End::Source)?;
     shown(journal, facts, End::Target)?;

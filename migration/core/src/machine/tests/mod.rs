@@ -8,6 +8,8 @@
 
 mod failures;
 
+mod hands;
+
 mod fence;
 
 mod order;

@@ -82,6 +82,8 @@ pub struct World {
     pub broken: Option<String>,
     pub is_running: bool,
     pub waits: u32,
+    /// vmadm refuses to delete a copy.
+    pub refuses_deletion: bool,
     writes: u64,
 }
 
@@ -107,6 +109,7 @@ impl World {
             is_running,
             writes: 1,
             waits: 0,
+            refuses_deletion: false,
         }
     }
 

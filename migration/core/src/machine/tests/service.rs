@@ -35,6 +35,7 @@ impl World {
         let record = self.record.as_mut().unwrap();
         match admitted {
             Admitted::Start(phase) => start(record, phase, "x", Uuid::nil(), NOW),
+            Admitted::Rescue => rescue(record, "x", Uuid::nil(), NOW),
             Admitted::Pause => record.journal.pause = true,
             Admitted::Finalize => {}
             Admitted::AbortAtOnce => self.record = None,
@@ -128,6 +129,9 @@ impl World {
         match next {
             _ if fault == Fault::Dies => {}
             Next::Note(it) => note(&mut record, it),
+            Next::Do(Step::Delete(_)) if self.refuses_deletion => {
+                give_up(&mut record, &"the copy cannot be deleted");
+            }
             Next::Do(Step::Place) => record.target_server_uuid = Some(Uuid::max()),
             Next::Do(step) => match fault {
                 Fault::OrderLost => {}

@@ -57,38 +57,38 @@ fn every_recorded_call_of_the_table_gets_the_recorded_reply() {
 const TABLE: [(&str, &str, &str); 35] = [
     ("begin", "queued", "schedule abort"),
     ("begin", "running", "schedule"),
-    ("begin", "paused", "sync switch abort schedule"),
-    ("begin", "scheduled", "sync switch abort schedule"),
-    ("begin", "failed", "begin estimate switch abort schedule"),
-    ("begin", "successful", ""),
+    ("begin", "paused", "sync switch abort schedule rescue"),
+    ("begin", "scheduled", "sync switch abort schedule rescue"),
+    ("begin", "failed", "begin estimate switch abort schedule rescue"),
+    ("begin", "successful", "rescue"),
     ("begin", "aborted", "begin estimate schedule"),
     ("sync", "queued", "pause abort schedule"),
     ("sync", "running", "pause schedule"),
-    ("sync", "paused", "sync switch abort schedule"),
-    ("sync", "scheduled", "sync switch abort schedule"),
-    ("sync", "failed", "sync switch abort schedule"),
-    ("sync", "successful", ""),
+    ("sync", "paused", "sync switch abort schedule rescue"),
+    ("sync", "scheduled", "sync switch abort schedule rescue"),
+    ("sync", "failed", "sync switch abort schedule rescue"),
+    ("sync", "successful", "rescue"),
     ("sync", "aborted", "begin estimate schedule"),
     ("switch", "queued", "abort"),
     ("switch", "running", ""),
-    ("switch", "paused", "abort"),
-    ("switch", "scheduled", "abort"),
-    ("switch", "failed", "abort"),
-    ("switch", "successful", "rollback finalize"),
+    ("switch", "paused", "abort rescue"),
+    ("switch", "scheduled", "abort rescue"),
+    ("switch", "failed", "abort rescue"),
+    ("switch", "successful", "rollback finalize rescue"),
     ("switch", "aborted", "begin estimate schedule"),
     ("abort", "queued", "abort"),
     ("abort", "running", ""),
-    ("abort", "paused", "abort"),
-    ("abort", "scheduled", "abort"),
-    ("abort", "failed", "abort"),
-    ("abort", "successful", ""),
+    ("abort", "paused", "abort rescue"),
+    ("abort", "scheduled", "abort rescue"),
+    ("abort", "failed", "abort rescue"),
+    ("abort", "successful", "rescue"),
     ("abort", "aborted", "begin estimate schedule"),
     ("rollback", "queued", "abort rollback"),
     ("rollback", "running", ""),
-    ("rollback", "paused", "abort rollback"),
-    ("rollback", "scheduled", "abort rollback"),
-    ("rollback", "failed", "abort rollback"),
-    ("rollback", "successful", "rollback"),
+    ("rollback", "paused", "abort rollback rescue"),
+    ("rollback", "scheduled", "abort rollback rescue"),
+    ("rollback", "failed", "abort rollback rescue"),
+    ("rollback", "successful", "rollback rescue"),
     ("rollback", "aborted", "begin estimate schedule"),
 ];
 
@@ -141,12 +141,12 @@ fn the_journal_opens_ways_that_records_of_the_deployed_service_do_not_have() {
         )
     };
     let shown = failed(json!({"revision": 9, "target_shown": true}));
-    assert_eq!(taken(&shown, false), "switch rollback");
+    assert_eq!(taken(&shown, false), "switch rollback rescue");
     assert_eq!(admit(Some(&shown), Call::new(Action::Abort)), Err(Refusal::UseRollback));
     let stalled = failed(json!({"revision": 9, "power": {"running": true, "autoboot": true}}));
-    assert_eq!(taken(&stalled, false), "switch abort");
+    assert_eq!(taken(&stalled, false), "switch abort rescue");
     let silent = failed(json!({"revision": 9, "undo": "the source's node does not answer"}));
-    assert_eq!(taken(&silent, false), "switch abort");
+    assert_eq!(taken(&silent, false), "switch abort rescue");
     let forced = Call { is_forced: true, ..Call::new(Action::Abort) };
     let running = record(json!({"phase": "sync", "state": "running"}));
     assert_eq!(admit(Some(&running), forced), Ok(Admitted::PauseThenAbort));

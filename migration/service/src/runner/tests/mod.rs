@@ -24,6 +24,8 @@ mod postgres;
 
 mod killed;
 
+mod hands;
+
 mod story;
 
 mod routed;

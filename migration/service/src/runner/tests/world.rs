@@ -301,6 +301,9 @@ impl Centre {
                 (404, json!({"code": "ResourceNotFound", "message": "VM not found"}))
             }
             ("vmapi", &Method::GET, ["vms", _]) => (200, Value::Object(self.vmapi.clone())),
+            ("vmapi", &Method::POST | &Method::DELETE, ["vms", vm]) => {
+                (202, json!({"vm_uuid": vm, "job_uuid": Uuid::from_u128(6)}))
+            }
             ("vmapi", &Method::PUT, ["vms", _]) => {
                 self.moves += usize::from(self.vmapi["server_uuid"] != body["server_uuid"]);
                 self.vmapi = body.as_object().cloned().unwrap();

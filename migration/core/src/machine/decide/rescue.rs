@@ -1,0 +1,73 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Rescue: one of the copies is gone, by hand or with its pool, and the other one becomes the VM. Where both are gone
+//! nothing of the migration is left.
+
+use super::stage::{
+    Stage, copy, failed, forgotten, moved, node, powered, protected, quota, released, shown, unless,
+};
+use crate::journal::{End, Power};
+use crate::machine::facts::Facts;
+use crate::machine::next::{Ending, Next, Note, Reason, Step};
+use crate::record::Record;
+
+/// What is assumed of a VM whose copy went before it was asked.
+const UNKNOWN: Power = Power { running: true, autoboot: true };
+
+/// Returns what follows, or the ending.
+pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
+    let journal = &record.journal;
+    if journal.undo.is_some() {
+        return Ok(failed(record));
+    }
+    node(facts, End::Source)?;
+    node(facts, End::Target)?;
+    let last = match (facts.is_absent(End::Source), facts.is_absent(End::Target)) {
+        (true, false) => End::Target,
+        (false, true) => End::Source,
+        (false, false) => return Err(Next::GiveUp(Reason::NothingLost)),
+        (true, true) => {
+            released(facts, End::Source)?;
+            released(facts, End::Target)?;
+            unless(!facts.reserved, Step::Unreserve)?;
+            return Ok(Ending::Finalized { is_gone: true });
+        }
+    };
+    let kept = copy(facts, last)?;
+    let was_in_use = last == End::Source || journal.target_booted;
+    if !was_in_use && kept.snapshots.is_empty() {
+        return Err(Next::GiveUp(Reason::Empty(last)));
+    }
+    if kept.is_off() {
+        unless(!kept.partial || kept.snapshots.is_empty(), Step::Settle(last))?;
+    }
+    quota(facts, last)?;
+    let note = match last {
+        End::Source if journal.target_shown && !journal.source_shown => Some(Note::SourceShown),
+        End::Target if !journal.target_shown => Some(Note::TargetShown),
+        _ => None,
+    };
+    moved(journal, facts, last)?;
+    if let Some(note) = note {
+        return Err(Next::Note(note));
+    }
+    let was_hidden = kept.hidden;
+    shown(journal, facts, last)?;
+    let is_untouched = last == End::Source && !journal.target_shown && journal.power.is_none();
+    if last == End::Target && !journal.target_booted {
+        return Err(Next::Note(Note::TargetBooted));
+    }
+    if !is_untouched || was_hidden {
+        powered(journal, facts, last, journal.power.unwrap_or(UNKNOWN))?;
+    }
+    protected(facts, last, kept.marked)?;
+    unless(!facts.reserved, Step::Unreserve)?;
+    released(facts, last.other())?;
+    forgotten(facts, last, None)?;
+    Ok(match last {
+        End::Source => Ending::RolledBack { is_gone: true },
+        End::Target => Ending::Finalized { is_gone: true },
+    })
+}

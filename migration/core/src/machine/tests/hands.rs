@@ -1,0 +1,263 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What a person does by hand meanwhile: wherever a migration stands, and whatever is on both nodes and in VMAPI, one
+//! command ends it.
+
+use super::model::{Fault, World};
+use crate::journal::{End, Word};
+use crate::machine::*;
+use crate::record::{Phase, State, is_over};
+use crate::time::Time;
+
+/// Where a migration stands: the commands that went well, one that failed, after which order, and of what.
+const STANDS: [(&str, &[Action], Option<(Action, &str, End)>); 9] = [
+    ("begun", &[Action::Begin], None),
+    ("synced", &[Action::Begin, Action::Sync], None),
+    (
+        "sync failed",
+        &[Action::Begin, Action::Sync],
+        Some((Action::Sync, "send 2 from source", End::Target)),
+    ),
+    (
+        "switch stalled",
+        &[Action::Begin, Action::Sync],
+        Some((Action::Switch, "hide source", End::Source)),
+    ),
+    (
+        "switch failed when shown",
+        &[Action::Begin, Action::Sync],
+        Some((Action::Switch, "show target", End::Target)),
+    ),
+    ("switched", &[Action::Begin, Action::Sync, Action::Switch], None),
+    (
+        "rollback failed",
+        &[Action::Begin, Action::Sync, Action::Switch],
+        Some((Action::Rollback, "stop target", End::Target)),
+    ),
+    (
+        "rollback failed when shown",
+        &[Action::Begin, Action::Sync, Action::Switch],
+        Some((Action::Rollback, "show source", End::Source)),
+    ),
+    (
+        "abort failed",
+        &[Action::Begin, Action::Sync],
+        Some((Action::Abort, "delete target", End::Target)),
+    ),
+];
+
+/// What is done by hand.
+const HANDS: [&str; 14] = [
+    "nothing",
+    "source deleted",
+    "target deleted",
+    "both deleted",
+    "source booted",
+    "target booted",
+    "source halted",
+    "target halted",
+    "source hidden",
+    "target shown",
+    "source rolled back",
+    "target rolled back",
+    "remade",
+    "moved in VMAPI",
+];
+
+fn runs(world: &mut World) {
+    for _ in 0..400 {
+        if !world.is_busy() {
+            return;
+        }
+        world.round(Fault::None);
+    }
+    panic!("it goes on for ever");
+}
+
+fn stands(good: &[Action], bad: Option<(Action, &str, End)>) -> World {
+    let mut world = World::new(true, None);
+    for action in good {
+        assert!(world.command(*action), "{action:?}");
+        runs(&mut world);
+    }
+    let Some((action, order, end)) = bad else { return world };
+    assert!(world.command(action), "{action:?}");
+    if order == "delete target" {
+        world.refuses_deletion = true;
+        runs(&mut world);
+        world.refuses_deletion = false;
+        return world;
+    }
+    while world.orders.last().is_none_or(|last| last != order) {
+        world.round(Fault::None);
+    }
+    world.goes_down(end);
+    runs(&mut world);
+    world.comes_up(end);
+    assert!(world.record.is_some(), "{action:?} was done");
+    world
+}
+
+fn does(world: &mut World, hand: &str) {
+    let (end, what) = match hand.split_once(' ') {
+        Some(("source", what)) => (End::Source, what),
+        Some(("target", what)) => (End::Target, what),
+        _ => (End::Source, hand),
+    };
+    match what {
+        "deleted" => world.host(end).copy = None,
+        "both deleted" => (world.source.copy, world.target.copy) = (None, None),
+        "remade" => world.settings = Settings::Remade,
+        "moved in VMAPI" => world.vmapi = world.vmapi.other(),
+        "rolled back" => {
+            if let Some(disk) = world.disk(end) {
+                disk.seen.snapshots.clear();
+            }
+        }
+        _ => {
+            let Some(disk) = world.disk(end) else { return };
+            match what {
+                "booted" => (disk.seen.running, disk.seen.started_since_snapshot) = (true, true),
+                "halted" => disk.seen.running = false,
+                "hidden" => disk.seen.hidden = true,
+                "shown" => disk.seen.hidden = false,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The commands that people are told to give.
+const VERBS: [&str; 7] =
+    ["abort", "switch", "finalize", "rollback", "rollback --discard", "rescue", "abort --force"];
+
+/// The word of a person that something may be lost.
+fn discards(world: &mut World) {
+    let word = Word { by: uuid::Uuid::nil(), at: Time::from_millis(0) };
+    world.record.as_mut().unwrap().journal.discard = Some(word);
+}
+
+/// Gives a command, and finalizes what it switched. Returns true if the migration is over then, with nothing left of it.
+fn ends(world: &World, hand: &str, verb: &str) -> bool {
+    let mut world = world.clone();
+    let never_synced = world.record.as_ref().is_some_and(|it| it.num_sync_phases == 0);
+    let action = Action::parse(verb.split(' ').next().unwrap()).unwrap();
+    if !world.command(action) {
+        return false;
+    }
+    if verb.contains(" --") {
+        discards(&mut world);
+    }
+    runs(&mut world);
+    let has_switched = action == Action::Switch
+        && world.record.as_ref().is_some_and(|it| it.state == State::Successful);
+    if has_switched && world.command(Action::Finalize) {
+        runs(&mut world);
+    }
+    let is_over = world.record.as_ref().is_none_or(is_over);
+    let copies: Vec<End> =
+        [End::Source, End::Target].into_iter().filter(|end| world.disk(*end).is_some()).collect();
+    let may_go = hand == "both deleted" || verb == "abort --force" || never_synced;
+    let is_clean = match copies[..] {
+        [] => may_go,
+        // A copy that a person has shown is not the migration's.
+        _ if hand == "target shown" && verb == "abort --force" => return is_over,
+        [end] => {
+            let seen = world.disk(end).unwrap().seen.clone();
+            !seen.hidden && seen.snapshots.is_empty() && !seen.quota_lifted && world.vmapi == end
+        }
+        _ => false,
+    };
+    is_over && is_clean && !world.source.held && !world.target.held && !world.reserved
+}
+
+/// The command that people are told to give.
+fn told(stand: &str, hand: &str) -> &'static str {
+    let is_shown = matches!(stand, "switch failed when shown" | "switched" | "rollback failed");
+    match (stand, hand) {
+        ("begun", "source deleted" | "both deleted") => "abort",
+        (_, "source deleted" | "both deleted") => "rescue",
+        (_, "target deleted") if is_shown => "rescue",
+        ("switched", "source booted" | "moved in VMAPI") => "rollback",
+        ("switched", _) => "finalize",
+        _ if is_shown => "switch",
+        ("rollback failed when shown", _) => "rollback",
+        ("switch stalled", "target shown") => "abort",
+        (_, "target shown") => "abort --force",
+        _ => "abort",
+    }
+}
+
+#[test] // M111, P14
+fn from_wherever_it_stands_and_whatever_was_done_by_hand_one_command_ends_it() {
+    let mut table = String::new();
+    let mut is_wrong = false;
+    for (stand, good, bad) in STANDS {
+        let world = stands(good, bad);
+        for hand in HANDS {
+            let mut world = world.clone();
+            does(&mut world, hand);
+            let all: Vec<&str> =
+                VERBS.into_iter().filter(|verb| ends(&world, hand, verb)).collect();
+            let told = told(stand, hand);
+            is_wrong |= !all.contains(&told);
+            table += &format!("{stand} | {hand} | {told} | {}\n", all.join(", "));
+        }
+    }
+    assert!(!is_wrong, "{table}");
+}
+
+#[test] // M111
+fn a_deletion_that_is_refused_lets_go_of_the_vm_and_a_second_abort_ends_it() {
+    let mut world = stands(&[Action::Begin, Action::Sync], None);
+    world.refuses_deletion = true;
+    assert!(world.command(Action::Abort));
+    runs(&mut world);
+    let record = world.record.clone().unwrap();
+    assert_eq!((record.phase, record.state), (Phase::Abort, State::Failed));
+    assert_eq!(record.error.as_deref(), Some("the copy cannot be deleted"));
+    assert!(record.journal.let_go);
+    let source = world.disk(End::Source).unwrap().seen.clone();
+    assert!(
+        source.running && !source.hidden && source.snapshots.is_empty() && !source.quota_lifted
+    );
+    let mut forced = world.clone();
+    assert!(forced.command(Action::Abort));
+    discards(&mut forced);
+    runs(&mut forced);
+    assert!(forced.record.is_none());
+    let past = forced.past.unwrap();
+    assert_eq!(past.state, State::Aborted);
+    assert_eq!(past.error.as_deref(), Some("the copy cannot be deleted"));
+    world.refuses_deletion = false;
+    assert!(ends(&world, "nothing", "abort"));
+}
+
+#[test] // M111
+fn the_last_copy_goes_by_a_persons_word_alone_and_a_rescue_takes_nothing_from_a_living_vm() {
+    let mut world = stands(&[Action::Begin, Action::Sync], None);
+    world.source.copy = None;
+    for action in [Action::Abort, Action::Abort, Action::Switch] {
+        world.command(action);
+        runs(&mut world);
+        assert!(world.target.copy.is_some(), "{action:?}");
+    }
+    for (good, state) in [
+        (vec![Action::Begin, Action::Sync], State::Paused),
+        (vec![Action::Begin, Action::Sync, Action::Switch], State::Successful),
+    ] {
+        let mut world = stands(&good, None);
+        let before = (world.source.copy.clone(), world.target.copy.clone());
+        assert!(world.command(Action::Rescue));
+        runs(&mut world);
+        assert_eq!(world.record.as_ref().unwrap().state, state);
+        assert!((world.source.copy, world.target.copy) == before, "{good:?}");
+    }
+    let mut empty = stands(&[Action::Begin], None);
+    empty.source.copy = None;
+    assert!(empty.command(Action::Rescue));
+    runs(&mut empty);
+    assert!(empty.target.copy.unwrap().seen.hidden);
+}

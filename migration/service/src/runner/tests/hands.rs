@@ -1,0 +1,127 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Over HTTP: what people do by hand meanwhile, and what the VM's owner may do while a migration waits.
+
+use std::sync::Arc;
+
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::node::{Fails, ONE, TWO, VM};
+use super::story::beside;
+use super::world::World;
+use migration_core::machine::Copy;
+use migration_core::protocol;
+use migration_core::record::{Phase, State};
+
+/// What VMAPI's double answers to a request that reached it.
+const REACHED: u16 = 202;
+
+fn on(world: &World, cn: uuid::Uuid) -> Copy {
+    world.centre().hosts[&cn].copy.clone().unwrap()
+}
+
+#[tokio::test(start_paused = true)] // M111
+async fn a_vm_that_was_deleted_by_hand_is_rescued_from_its_copy() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.centre().hosts.get_mut(&ONE).unwrap().copy = None;
+        for action in ["abort", "abort", "switch", "sync"] {
+            let (status, body) = world.act(action).await;
+            if status == 202 {
+                let record = world.settled().await.unwrap();
+                assert_eq!(record.state, State::Failed, "{action}");
+                assert!(record.error.as_ref().unwrap().contains("no copy of the VM"), "{action}");
+            } else {
+                assert_eq!(status, 412, "{action}: {body}");
+            }
+            assert!(on(&world, TWO).hidden, "{action}");
+        }
+        assert_eq!(world.act("rescue").await.0, 202);
+        assert_eq!(world.settled().await, None);
+    })
+    .await;
+    let target = on(&world, TWO);
+    assert!(target.running && target.autoboot && !target.hidden && target.snapshots.is_empty());
+    let centre = world.centre();
+    assert!(!centre.hosts[&TWO].held && !centre.hosts[&ONE].held && !centre.reserved);
+    assert_eq!(centre.vmapi["server_uuid"], json!(TWO));
+    assert_eq!((centre.hosts[&ONE].over.len(), centre.hosts[&TWO].over.len()), (1, 1));
+}
+
+/// The next deletions on the target's node are refused by vmadm.
+fn refuse_deletion(world: &World) {
+    let error = "the copy cannot be deleted: dataset is busy".to_owned();
+    let state = protocol::State::Failed { error, fatal: true };
+    let fails = Fails { name: "delete", state, times: 1, moved: |_| (0, 0) };
+    world.centre().hosts.get_mut(&TWO).unwrap().fails = Some(fails);
+}
+
+/// Whether VMAPI was asked.
+async fn reaches(world: &Arc<World>, method: &str, query: &str) -> bool {
+    let (status, body) = world.ask(method, &format!("/vms/{VM}{query}"), json!({})).await;
+    assert!(status == REACHED || status == 409, "{status} {body}");
+    status == REACHED
+}
+
+#[tokio::test(start_paused = true)] // M111
+async fn an_abort_whose_copy_is_not_deleted_says_so_lets_go_of_the_vm_and_is_ended_by_a_second_one()
+{
+    for is_forced in [false, true] {
+        let world = World::new(true);
+        beside(&world, async {
+            world.synced().await;
+            refuse_deletion(&world);
+            assert_eq!(world.act("abort").await.0, 202);
+            let record = world.settled().await.unwrap();
+            assert_eq!((record.phase, record.state), (Phase::Abort, State::Failed));
+            assert!(record.error.as_ref().unwrap().ends_with("dataset is busy"));
+            let source = on(&world, ONE);
+            assert!(source.running && source.snapshots.is_empty() && !source.quota_lifted);
+            for action in ["stop", "reprovision", "update"] {
+                assert!(reaches(&world, "POST", &format!("?action={action}")).await, "{action}");
+            }
+            if is_forced {
+                refuse_deletion(&world);
+            }
+            let how = if is_forced { "abort&force=true" } else { "abort" };
+            assert_eq!(world.act(how).await.0, 202);
+            let record = world.settled().await.unwrap();
+            assert_eq!(record.state, State::Aborted, "{:?}", record.error);
+            let told = record.error.as_ref().is_some_and(|why| why.ends_with("dataset is busy"));
+            assert_eq!(told, is_forced, "it names what is left");
+        })
+        .await;
+        let centre = world.centre();
+        assert_eq!(centre.hosts[&TWO].copy.is_some(), is_forced);
+        assert_eq!((centre.hosts[&ONE].over.len(), centre.hosts[&TWO].over.len()), (1, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)] // M31, M112
+async fn while_a_migration_waits_the_vm_is_its_owners_and_a_deletion_ends_it_first() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        for action in ["start", "stop", "reboot", "update", "create_snapshot", "delete_snapshot"] {
+            assert!(reaches(&world, "POST", &format!("?action={action}")).await, "{action}");
+        }
+        for action in ["reprovision", "rollback_snapshot"] {
+            assert!(!reaches(&world, "POST", &format!("?action={action}")).await, "{action}");
+        }
+        refuse_deletion(&world);
+        assert!(!reaches(&world, "DELETE", "").await, "the copy cannot be removed");
+        let record = world.record().await.unwrap();
+        assert_eq!((record.phase, record.state), (Phase::Abort, State::Failed));
+        assert_eq!(world.act("abort").await.0, 202);
+        assert_eq!(world.settled().await.unwrap().state, State::Aborted);
+        world.synced().await;
+        assert!(reaches(&world, "DELETE", "").await);
+        assert_eq!(world.record().await.unwrap().state, State::Aborted);
+        assert!(world.centre().hosts[&TWO].copy.is_none());
+    })
+    .await;
+}
