@@ -56,4 +56,17 @@ mod tests {
         assert_eq!((direct.failures, direct.passed), (Vec::new(), 320));
         assert_eq!((fronted.failures, fronted.passed), (Vec::new(), 611));
     }
+
+    #[test]
+    fn a_group_with_an_unknown_step_is_left_out_and_said() {
+        let dir = recordings::unpacked().unwrap();
+        let file = dir.path().join(FILE);
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("\"do\":\"moray\"", "\"do\":\"else\"")).unwrap();
+        for tally in both(&file, Some("storage-down")).unwrap() {
+            assert_eq!(tally.failures, Vec::<String>::new());
+            let left = "left out: the rest of storage-down: nobody knows";
+            assert!(tally.notes.iter().any(|note| note.starts_with(left)), "{:?}", tally.notes);
+        }
+    }
 }

@@ -42,4 +42,17 @@ mod tests {
         let tally = check(&dir.path().join(FILE), &[]).unwrap();
         assert_eq!((tally.failures, tally.passed), (Vec::new(), 642));
     }
+
+    #[test]
+    fn a_group_with_an_unknown_step_is_left_out_and_said() {
+        let dir = recordings::unpacked().unwrap();
+        let file = dir.path().join(FILE);
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("\"do\":\"moray\"", "\"do\":\"else\"")).unwrap();
+        for tally in [check(&file, &["--only".to_owned(), "storage-down".to_owned()]).unwrap()] {
+            assert_eq!(tally.failures, Vec::<String>::new());
+            let left = "left out: the rest of storage-down: nobody knows";
+            assert!(tally.notes.iter().any(|note| note.starts_with(left)), "{:?}", tally.notes);
+        }
+    }
 }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::peers::{Calls, Peers};
-use crate::conform::transcript::Asked;
+use crate::conform::transcript::{Asked, UnknownStep};
 
 /// A running service.
 pub(super) struct Front {
@@ -88,7 +88,7 @@ pub(super) fn change(
             let record = match (&change["record"], jobs.record(next)) {
                 (Value::Object(record), _) => Value::Object(record.clone()),
                 (_, Some(record)) => record,
-                _ => jobs.like(change, vm).context("no job has a record")?,
+                _ => jobs.like(change, vm).ok_or_else(|| UnknownStep(change.clone()))?,
             };
             ask("POST", format!("/migrations/{vm}/store"), record)
         }

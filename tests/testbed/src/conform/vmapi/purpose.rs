@@ -7,9 +7,10 @@
 use serde_json::Value;
 
 use crate::conform::purpose::{Case, Rule};
+use crate::conform::transcript::Asked;
 
 /// The list. What is meant for one exchange alone has a row in the file.
-pub(super) const RULES: [Rule; 11] = [
+pub(super) const RULES: [Rule; 12] = [
     Rule {
         defect: "a slash at the end makes the uuid or a name empty, which the query or body then gives",
         covers: |case| case.one.request.path.ends_with('/'),
@@ -78,6 +79,19 @@ pub(super) const RULES: [Rule; 11] = [
         },
     },
     Rule {
+        defect: "the last event of a sync that is over is sent to who watches another step",
+        covers: |case| case.one.response.stream.is_some(),
+        holds: |case| case.is_same_without,
+    },
+    Rule {
+        defect: "limit is ignored in the list of migrations",
+        covers: |case| case.asks("GET", "/migrations", "/migrations") && limit(case).is_some(),
+        holds: |case| {
+            let (recorded, ours) = (entries(case.recorded()).len(), entries(&case.body).len());
+            case.status == Some(200) && limit(case) == Some(ours) && ours < recorded
+        },
+    },
+    Rule {
         defect: "a record lacks the VM's owner, or the account that asked (RFD 34)",
         covers: |case| case.asks("GET", "/migrations", "") && case.is_same_without,
         holds: |case| entries(&case.body).iter().all(|record| record["account_uuid"].is_string()),
@@ -87,16 +101,23 @@ pub(super) const RULES: [Rule; 11] = [
         covers: |case| case.is_of_calls,
         holds: |case| case.is_same_without,
     },
-    Rule {
-        defect: "the last event of a sync that is over is sent to who watches another step",
-        covers: |case| case.one.response.stream.is_some(),
-        holds: |case| case.is_same_without,
-    },
 ];
+
+/// A request for a migration of a VM.
+pub(super) fn asks_to_migrate(asked: &Asked) -> bool {
+    let in_body = asked.body.as_ref().is_some_and(|body| body["action"] == "migrate");
+    in_body || asked.query.contains("action=migrate")
+}
 
 fn is_of_migration(case: &Case<'_>) -> bool {
     let asked = &case.one.request;
-    asked.path.starts_with("/migrations") || super::replay::is_of_migration(asked)
+    asked.path.starts_with("/migrations") || asks_to_migrate(asked)
+}
+
+/// How many records the request wants at most.
+fn limit(case: &Case<'_>) -> Option<usize> {
+    let mut pairs = case.one.request.query.split('&');
+    pairs.find_map(|pair| pair.strip_prefix("limit=")?.parse().ok())
 }
 
 /// The records of an answer: of a list, or the one.

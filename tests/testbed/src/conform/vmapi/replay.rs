@@ -159,12 +159,6 @@ fn encoded(asked: &Asked) -> Asked {
     Asked { query: asked.query.replace('>', "%3E"), ..asked.clone() }
 }
 
-/// A request for a migration of a VM.
-pub(super) fn is_of_migration(asked: &Asked) -> bool {
-    let in_body = asked.body.as_ref().is_some_and(|body| body["action"] == "migrate");
-    in_body || asked.query.contains("action=migrate")
-}
-
 /// An exchange through the service, and what is away meanwhile.
 struct Through<'a> {
     recorded: &'a Recorded,
@@ -190,7 +184,8 @@ impl Through<'_> {
         ledger: &mut Ledger,
     ) -> anyhow::Result<Option<String>> {
         // What VMAPI asked for its own routes is its own.
-        let calls = self.recorded.calls.get(&one.id).filter(|_| is_of_migration(&one.request));
+        let calls =
+            self.recorded.calls.get(&one.id).filter(|_| purpose::asks_to_migrate(&one.request));
         self.front.peers.begin(calls.cloned().unwrap_or_default());
         let came = self.ask(one, memory).await?;
         let unasked = self.front.peers.faults();

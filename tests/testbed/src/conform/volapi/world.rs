@@ -35,7 +35,8 @@ pub(super) async fn change(
     match text("do") {
         "vm" if world.get("storage_vm_of").is_some() => {
             let volume = memory.ours(text("storage_vm_of"));
-            let volume = service.shared.records.volumes.get(&volume).await.context("a volume")?;
+            let volume = service.shared.records.volumes.get(&volume).await;
+            let volume = volume.context(UnknownStep(world.clone()))?;
             let vm = volume.value.vm_uuid().to_owned();
             put(data_centre, &vm, set);
             service.follower.look(&vm, None).await?;
