@@ -25,7 +25,7 @@ use crate::node::{Node, NodeInfo, PLATFORM, TOOLS, Zfs, zone_kstats};
 use crate::payload::Payload;
 use crate::sample::{self, BORN, MIX, Site, uuid};
 use crate::state::{ZoneKstat, ZoneState, Zones};
-use crate::vmadm;
+use crate::vmadm::{self, Image};
 
 const GIB: u64 = 1 << 30;
 
@@ -142,6 +142,13 @@ impl Node {
     /// Makes a new node with generated VMs; see [`CreateOptions`].
     pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
         create(options)
+    }
+
+    /// `imgadm import`: the dataset of an image, and its manifest.
+    pub fn import_image(&self, uuid: &str, image: &Image) -> Result<(), NodeError> {
+        let volume = image.size.filter(|_| image.kind == "zvol").map(|mib| mib << 20);
+        self.zfs(|all| all.import_image(uuid, volume))?;
+        around::keep_manifest(self, uuid, image)
     }
 }
 

@@ -11,10 +11,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use mocks::cnapi::{Order, TaskError};
+use mocks::faults::{Mock as _, Reply};
 use mocks::{cnapi, imgapi, napi, papi, vmapi};
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod};
 use serde_json::{Map, Value, json};
+use simnode::vmadm::Image;
 use simnode::{Node, NodeError, Verbs, Wait};
 
 use super::error::LabError;
@@ -98,18 +101,19 @@ impl Centre {
             .map_err(LabError::io("listening on a free port as CNAPI"))?;
         let nodes = Arc::new(Nodes::default());
         let known = Arc::clone(&nodes);
+        let imgapi = imgapi::Server::start(local(0)).await;
+        let imgapi = Arc::new(imgapi.map_err(LabError::io("listening on a free port as IMGAPI"))?);
+        let images = imgapi.store().clone();
         cnapi.store().set_hands(Arc::new(move |order: Order| {
-            let node = known.held().get(&order.server_uuid).cloned();
-            Box::pin(
-                async move { carry_out(node.ok_or("this node is not in the lab")?, order).await },
-            )
+            let (node, images) = (known.held().get(&order.server_uuid).cloned(), images.clone());
+            Box::pin(async move {
+                carry_out(node.ok_or("this node is not in the lab")?, order, &images).await
+            })
         }));
         let vms = vmapi.store().clone();
         cnapi.store().set_vms(Arc::new(move || Some(vms.all())));
         let papi = papi::Server::start(local(0)).await;
         let papi = Arc::new(papi.map_err(LabError::io("listening on a free port as PAPI"))?);
-        let imgapi = imgapi::Server::start(local(0)).await;
-        let imgapi = Arc::new(imgapi.map_err(LabError::io("listening on a free port as IMGAPI"))?);
         let (napi, vmapi, cnapi) = (Arc::new(napi), Arc::new(vmapi), Arc::new(cnapi));
         let free =
             async || ports::or_free(0).await.map_err(LabError::io("looking for a free port"));
@@ -133,11 +137,21 @@ impl Centre {
                 self.papi.store().put(package);
             }
             let disks = vm.get("disks").and_then(Value::as_array).into_iter().flatten();
-            let of_disks = disks.filter_map(|disk| disk["image_uuid"].as_str().map(str::to_owned));
-            for uuid in text(vm, "image_uuid").into_iter().chain(of_disks) {
+            let of_disks = disks.filter_map(|disk| {
+                let size = disk["image_size"].as_u64().unwrap_or_default();
+                Some((disk["image_uuid"].as_str()?.to_owned(), "zvol", Some(size)))
+            });
+            let kind = if vm.text("brand") == Some("lx") { "lx-dataset" } else { "zone-dataset" };
+            let own = text(vm, "image_uuid").map(|uuid| (uuid, kind, None));
+            for (uuid, kind, size) in own.into_iter().chain(of_disks) {
+                let name = format!("sample-{}", uuid.get(..8).unwrap_or_default());
                 let files = json!([{ "compression": "gzip", "size": 1000, "sha1": "" }]);
-                let image = json!({ "uuid": uuid, "state": "active", "files": files });
-                self.imgapi.store().put(object(image));
+                let mut image = object(json!({
+                    "uuid": uuid, "name": name, "version": "1.0.0", "type": kind, "state": "active",
+                    "files": files,
+                }));
+                image.extend(size.map(|mib: u64| ("image_size".to_owned(), json!(mib))));
+                self.imgapi.store().put(image);
             }
         }
     }
@@ -181,7 +195,11 @@ impl Centre {
 }
 
 /// What a node's own agent would do.
-async fn carry_out(dir: PathBuf, mut order: Order) -> Result<Value, TaskError> {
+async fn carry_out(
+    dir: PathBuf,
+    mut order: Order,
+    images: &imgapi::Store,
+) -> Result<Value, TaskError> {
     let said = |error: NodeError| TaskError::from(error.to_string());
     let node = Node::open(dir).map_err(said)?;
     let with_hidden = order.params.get("include_dni").is_some_and(|it| it == "true");
@@ -202,7 +220,7 @@ async fn carry_out(dir: PathBuf, mut order: Order) -> Result<Value, TaskError> {
     match order.verb.as_str() {
         "load" => load().await.map(|vm| json!(vm)),
         "create" => {
-            import_image(&node, &order.body).map_err(said)?;
+            import_image(&node, &order.body, images).await?;
             order.body.shift_remove("image");
             let uuid = verbs.create(&order.body).await.map_err(said)?;
             Ok(json!({ "vm": { "uuid": uuid } }))
@@ -220,15 +238,102 @@ async fn carry_out(dir: PathBuf, mut order: Order) -> Result<Value, TaskError> {
     }
 }
 
-/// cn-agent imports the image of a VM, or of its first disk, where the pool lacks it.
-fn import_image(node: &Node, vm: &Map<String, Value>) -> Result<(), NodeError> {
-    const DISK: u64 = 10 << 30;
+/// cn-agent imports the image of a VM, or of its first disk, where the pool lacks it: from IMGAPI, which says what
+/// it is.
+async fn import_image(
+    node: &Node,
+    vm: &Map<String, Value>,
+    images: &imgapi::Store,
+) -> Result<(), TaskError> {
+    let said = |error: NodeError| TaskError::from(error.to_string());
     let of_vm = vm.get("image_uuid").and_then(Value::as_str);
     let of_disk = vm.get("disks").and_then(|disks| disks[0]["image_uuid"].as_str());
-    let Some(image) = of_vm.or(of_disk) else { return Ok(()) };
-    if node.datasets()?.get(&format!("zones/{image}")).is_some() {
+    let Some(uuid) = of_vm.or(of_disk) else { return Ok(()) };
+    if node.datasets().map_err(said)?.get(&format!("zones/{uuid}")).is_some() {
         return Ok(());
     }
-    let volume = of_vm.is_none().then_some(DISK);
-    node.zfs(|all| all.import_image(image, volume))
+    let manifest = manifest(images, uuid).await?;
+    let kind = manifest["type"].as_str().unwrap_or_default().to_owned();
+    let image = Image { kind, size: manifest["image_size"].as_u64(), ..Image::default() };
+    node.import_image(uuid, &image).map_err(said)
+}
+
+/// What IMGAPI has of an image.
+async fn manifest(images: &imgapi::Store, uuid: &str) -> Result<Value, TaskError> {
+    let asked = http::Request::get(format!("/images/{uuid}")).body(Bytes::new());
+    let asked = asked.map_err(|error| format!("no image has the uuid {uuid}: {error}"))?;
+    let Reply::Full(answer) = images.handle(asked).await else {
+        return Err(format!("IMGAPI closed the connection when it was asked for {uuid}").into());
+    };
+    let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+    match answer.status().as_u16() {
+        200 => Ok(body),
+        status => {
+            let why = body["message"].as_str().unwrap_or_default();
+            Err(format!("imgadm import {uuid}: IMGAPI answered {status}: {why}").into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use simnode::CreateOptions;
+
+    use super::*;
+    use crate::lab::world::World;
+
+    #[tokio::test]
+    async fn nodes_of_a_lab_share_neither_addresses_nor_macs() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = WorldOptions::new(dir.path().join("cn"), "testbed");
+        let first = World::create(options).await.unwrap();
+        let second = first.beside(1).await.unwrap();
+        let has = |world: &World| {
+            let mut has = BTreeSet::new();
+            for zone in world.node().zones().unwrap().iter() {
+                let text = std::fs::read_to_string(world.node().zone_xml(&zone.zonename)).unwrap();
+                for name in ["mac-addr=\"", "name=\"ips\" value=\""] {
+                    let values =
+                        text.split(name).skip(1).map(|rest| rest.split('"').next().unwrap());
+                    has.extend(values.map(str::to_owned));
+                }
+            }
+            let sysinfo = std::fs::read_to_string(world.node().path("/tmp/.sysinfo.json")).unwrap();
+            let sysinfo: Value = serde_json::from_str(&sysinfo).unwrap();
+            has.insert(sysinfo["Admin IP"].to_string());
+            has.insert(sysinfo["Network Interfaces"]["ixgbe0"]["MAC Address"].to_string());
+            has
+        };
+        let (first, second) = (has(&first), has(&second));
+        assert!(first.len() > 24 && second.len() > 24, "{first:?} {second:?}");
+        assert_eq!(first.intersection(&second).collect::<Vec<_>>(), Vec::<&String>::new());
+    }
+
+    #[tokio::test]
+    async fn an_image_is_imported_as_imgapi_has_it_and_not_at_all_where_it_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = CreateOptions { vms: 0, ..CreateOptions::new(dir.path().join("cn")) };
+        let (node, images) = (Node::create(&options).unwrap(), imgapi::Store::default());
+        let [zone, disk, none] =
+            ["1", "2", "3"].map(|n| format!("cccc000{n}-3333-4333-8333-000000000001"));
+        let object = |value: Value| value.as_object().cloned().unwrap();
+        images.put(object(json!({"uuid": zone, "type": "zone-dataset"})));
+        images.put(object(json!({"uuid": disk, "type": "zvol", "image_size": 5120})));
+        let of_zone = |image: &str| object(json!({"image_uuid": image}));
+        import_image(&node, &of_zone(&zone), &images).await.unwrap();
+        let of_disk = object(json!({"disks": [{"image_uuid": disk}]}));
+        import_image(&node, &of_disk, &images).await.unwrap();
+        let all = node.datasets().unwrap();
+        let size =
+            |name: &str| all.get(&format!("zones/{name}")).unwrap().get("volsize").to_owned();
+        assert_eq!(
+            (size(&disk), all.get(&format!("zones/{zone}@final")).is_some()),
+            ("5368709120".to_owned(), true)
+        );
+        let refused = import_image(&node, &of_zone(&none), &images).await.unwrap_err();
+        assert!(format!("{refused:?}").contains(&format!("image {none} not found")), "{refused:?}");
+        assert!(node.datasets().unwrap().get(&format!("zones/{none}")).is_none());
+    }
 }

@@ -75,7 +75,7 @@ impl Volumes {
         for uuid in IMAGES {
             imgapi
                 .store()
-                .put(object(&json!({"uuid": uuid, "name": "nfsserver", "state": "active"})));
+                .put(object(&json!({"uuid": uuid, "name": "nfsserver", "type": "zone-dataset"})));
         }
         world.napi.store().seed(&fabric()).map_err(LabError::Seed)?;
         let jobs = Jobs::new(client(&world.cnapi_url())?, client(&world.napi.url())?);
