@@ -187,7 +187,8 @@ fn fail(record: &mut Record, error: String, now: Time) {
         return;
     }
     record.journal.let_go = match record.phase {
-        Phase::Abort => true,
+        // Where the target has run, the source may be hidden still.
+        Phase::Abort => !record.journal.target_booted,
         Phase::Rollback => record.journal.source_shown,
         _ => false,
     };
