@@ -11,8 +11,11 @@ use crate::machine::*;
 use crate::record::{Phase, State, is_over};
 use crate::time::Time;
 
-/// Where a migration stands: the commands that went well, one that failed, after which order, and of what.
-const STANDS: [(&str, &[Action], Option<(Action, &str, End)>); 9] = [
+/// A command that fails: after which order, and by which node.
+type Fails = (Action, &'static str, End);
+
+/// Where a migration stands: the commands that went well, and one that failed.
+const STANDS: [(&str, &[Action], Option<Fails>); 9] = [
     ("begun", &[Action::Begin], None),
     ("synced", &[Action::Begin, Action::Sync], None),
     (
@@ -76,7 +79,7 @@ fn runs(world: &mut World) {
     panic!("it goes on for ever");
 }
 
-fn stands(good: &[Action], bad: Option<(Action, &str, End)>) -> World {
+fn stands(good: &[Action], bad: Option<Fails>) -> World {
     let mut world = World::new(true, None);
     for action in good {
         assert!(world.command(*action), "{action:?}");
