@@ -116,8 +116,8 @@ impl Service {
     /// copy whose agent does not answer.
     ///
     /// # Errors
-    /// If it is known, if no agent has it, if a node that is not named does not answer, or if it is not clear which copy
-    /// is in use.
+    /// If it is known, if no agent has it, if a node that is not named does not answer, or if it is not clear which
+    /// copy is in use.
     pub async fn adopt(
         &self,
         vm: Uuid,

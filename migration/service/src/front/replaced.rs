@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `GET /agents/CN/replaced?open=ID.REVISION,…`: what the agent of a node that comes back asks before anything else, and what
-//! one asks that hears nothing.
+//! `GET /agents/CN/replaced?open=ID.REVISION,…`: what the agent of a node that comes back asks before anything else,
+//! and what one asks that hears nothing.
 
 use std::sync::Arc;
 

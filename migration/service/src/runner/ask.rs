@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! When a service begins to do the rounds it asks every agent which migrations are open: its store may be empty, or older
-//! than what the agents have heard.
+//! When a service begins to do the rounds it asks every agent which migrations are open: its store may be empty, or
+//! older than what the agents have heard.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -113,8 +113,8 @@ async fn look(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<()
     Ok(())
 }
 
-/// Returns what the agent is asked with: a revision that is higher than any before, and stored; none where the record is
-/// older than what the agents heard.
+/// Returns what the agent is asked with: a revision that is higher than any before, and stored; none where the record
+/// is older than what the agents heard.
 async fn about(
     service: &Service,
     fence: &Fence,
