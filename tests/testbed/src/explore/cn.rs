@@ -227,6 +227,7 @@ impl Cn {
         let config = common(
             json!({
                 "napi": {"url": "http://napi.sim"}, "vmapi": {"url": "http://vmapi.sim"},
+                "cnapi": {"url": "none"},
                 "vminfod": {"url": node, "trust_tcp": true}, "cn_uuid": self.uuid.to_string(),
                 "server_nic_delay": window("0s", "1s"),
             }),
@@ -241,7 +242,7 @@ impl Cn {
         let config = common(
             json!({
                 "vmapi_url": "http://vmapi.sim", "vminfod": {"url": node, "trust_tcp": true},
-                "server_uuid": self.uuid.to_string(),
+                "server_uuid": self.uuid.to_string(), "cnapi": {"url": "none"},
             }),
             "vm-agent",
         );

@@ -160,7 +160,7 @@ impl Wire {
         let cn = uuid(1, node, 0);
         let mut config = json!({
             "vminfod": {"url": "http://127.0.0.1:9090", "trust_tcp": true}, "no_rabbit": true, "seed": seed,
-            "log_level": "off", "state_dir": dir.join(node.to_string()),
+            "log_level": "off", "state_dir": dir.join(node.to_string()), "cnapi": {"url": "none"},
         });
         match with {
             With::NetAgent => {

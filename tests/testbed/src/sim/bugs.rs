@@ -79,10 +79,12 @@ pub enum Bug {
     ForgetWhatWasTold,
     /// vm-agent does not see that a VM is hidden.
     NameHiddenVms,
+    /// Nobody looks whether a second machine has the node's uuid.
+    MissTheSecondMachine,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 35] = [
+pub const BUGS: [(&str, Bug); 36] = [
     ("drop-if-match", Bug::DropIfMatch),
     ("ask-no-vmapi", Bug::AskNoVmapi),
     ("skip-second-look", Bug::SkipSecondLook),
@@ -118,6 +120,7 @@ pub const BUGS: [(&str, Bug); 35] = [
     ("lose-the-last-event", Bug::LoseTheLastEvent),
     ("forget-what-was-told", Bug::ForgetWhatWasTold),
     ("name-hidden-vms", Bug::NameHiddenVms),
+    ("miss-the-second-machine", Bug::MissTheSecondMachine),
 ];
 
 impl Bug {

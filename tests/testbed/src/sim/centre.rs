@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::bugs::Bug;
 use super::truth::Truth;
 use mocks::napi::{Era, Options, Store};
-use mocks::vmapi;
+use mocks::{cnapi, vmapi};
 
 /// NAPI, VMAPI, the truth, and how chance falls.
 #[derive(Clone)]
@@ -19,6 +19,8 @@ pub struct Centre {
     pub napi: Store,
     /// VMAPI.
     pub vmapi: vmapi::Store,
+    /// CNAPI.
+    pub cnapi: cnapi::Store,
     /// What is really so.
     pub truth: Truth,
     /// The seed of this world.
@@ -38,8 +40,9 @@ impl Centre {
     pub fn new(era: Era, seed: u64, bug: Option<Bug>, truth: &Truth) -> Self {
         let napi = Store::new(Options { seed, ..Options::era(era) });
         let relists = seed.is_multiple_of(2) && bug != Some(Bug::LoseTheLastEvent);
-        let (vmapi, truth, unsure) = (vmapi::Store::default(), truth.clone(), Arc::default());
-        Self { napi, vmapi, truth, seed, bug, lies: false, relists, unsure }
+        let (vmapi, cnapi) = (vmapi::Store::default(), cnapi::Store::default());
+        let (truth, unsure) = (truth.clone(), Arc::default());
+        Self { napi, vmapi, cnapi, truth, seed, bug, lies: false, relists, unsure }
     }
 
     /// VMAPI hears from the nodes, or does not: then it makes states up, and its lists are halved.

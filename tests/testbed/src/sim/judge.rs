@@ -102,6 +102,7 @@ impl Judge {
         let vm = vm.as_str();
         let life = self.truth.life(vm);
         self.truth.note(format!("DELETE {mac} of {vm}"));
+        self.truth.writes(&self.cn, "a NIC");
         let broken =
             |name: &str, what: &str| self.truth.fault(name, format!("{what}: {mac} of {vm}"));
         if !guarded {
@@ -201,6 +202,7 @@ impl Judge {
     /// An update took effect.
     pub(super) fn update(&self, mac: &str, before: &Value, after: &Value) {
         self.told().writes += 1;
+        self.truth.writes(&self.cn, "a NIC");
         let vm = owner(before);
         let vm = vm.as_str();
         let life = self.truth.life(vm);

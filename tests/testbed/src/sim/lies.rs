@@ -139,7 +139,10 @@ pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
     if rng.random() {
         cn.net.kill(false).await?;
         if centre.bug == Some(Bug::ForgetTheReference) {
-            cn.net.edit_memory(|memory| memory["reference"] = json!(kept))?;
+            cn.net.edit_memory(|memory| {
+                memory["reference"] = json!(kept);
+                memory["day"] = json!({"older": kept, "newer": kept});
+            })?;
         }
         cn.start_agent()?;
     }

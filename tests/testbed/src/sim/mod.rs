@@ -43,6 +43,8 @@ pub mod steps; // random steps
 
 mod moves; // VMs that move
 
+mod twins; // a second machine with the uuid of a node
+
 mod lies; // a node that shows less than it has
 
 pub mod watch; // listeners and readers, who hold the stream to its promises
@@ -64,6 +66,8 @@ pub mod record_judge; // whether a write to VMAPI was allowed
 pub mod outside; // NAPI and VMAPI as a net-agent reaches them
 
 pub mod judge; // whether a write to NAPI was allowed
+
+mod cnapi; // CNAPI as agents reach it
 
 mod sight; // the node as its vm-agent sees it
 

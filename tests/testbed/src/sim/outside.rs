@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::bugs::Bug;
 use super::centre::Centre;
+use super::cnapi::Cnapi;
 use super::dice::Dice;
 use super::judge::Judge;
 use super::truth::Truth;
@@ -28,6 +29,7 @@ pub struct Outside {
     store: Store,
     napi: InProcess,
     vmapi: InProcess,
+    cnapi: Cnapi,
     truth: Truth,
     bug: Option<Bug>,
     lies: bool,
@@ -75,6 +77,7 @@ impl Outside {
             store: centre.napi.clone(),
             napi: InProcess::new(centre.napi.clone()),
             vmapi: InProcess::new(centre.vmapi.clone()),
+            cnapi: Cnapi::new(centre),
             truth: centre.truth.clone(),
             bug: centre.bug,
             lies: centre.lies,
@@ -162,6 +165,7 @@ impl Transport for Outside {
             let whole = async {
                 let mut answer = match request.url.host_str() {
                     Some("vmapi.sim") => self.vmapi.send(request).await?,
+                    Some("cnapi.sim") => self.cnapi.send(request).await?,
                     _ => self.to_napi(request).await?,
                 };
                 let text = String::from_utf8_lossy(&answer.body);

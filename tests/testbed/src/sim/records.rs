@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::bugs::Bug;
 use super::centre::Centre;
+use super::cnapi::Cnapi;
 use super::dice::Dice;
 use super::outside::ELSEWHERE;
 use super::record_judge::RecordJudge;
@@ -27,6 +28,8 @@ pub struct Records {
     cn: String,
     centre: Centre,
     vmapi: InProcess,
+    cnapi: Cnapi,
+    napi: InProcess,
     judge: RecordJudge,
     dice: Mutex<Dice>,
 }
@@ -37,6 +40,8 @@ impl Records {
         Self {
             cn: cn.to_owned(),
             vmapi: InProcess::new(centre.vmapi.clone()),
+            cnapi: Cnapi::new(centre),
+            napi: InProcess::new(centre.napi.clone()),
             judge: RecordJudge::new(centre, cn),
             dice: Mutex::new(Dice::new(seed)),
             centre: centre.clone(),
@@ -60,6 +65,14 @@ impl Records {
         let reads = request.method == Method::GET;
         if !reads {
             self.worsen(&mut request);
+        }
+        match request.url.host_str() {
+            Some("cnapi.sim") => return self.cnapi.send(request).await,
+            Some("napi.sim") => return self.napi.send(request).await,
+            _ => {}
+        }
+        if !reads {
+            self.centre.truth.writes(&self.cn, "a record");
         }
         let sent = self.judge.sent(&request);
         let answer = self.vmapi.send(request).await;

@@ -8,6 +8,7 @@ use super::bugs::Bug;
 use super::settle::{RECORDS, settle};
 use super::signals::Weather;
 use super::truth::Truth;
+use super::twins;
 use super::world::{World, held};
 use crate::place::place;
 
@@ -26,6 +27,9 @@ async fn world(seed: u64, bug: Option<Bug>, truth: &Truth) -> anyhow::Result<()>
     let dir = place()?;
     let mut world = World::new(seed, (bug, true), truth, dir.path(), Weather::GOOD).await?;
     world.live(false).await?;
+    for cn in &mut world.nodes {
+        twins::one_machine(&world.centre, cn).await?;
+    }
     settle(&world.centre, &world.nodes, &world.readers, RECORDS).await?;
     world.end().await;
     held(truth)

@@ -26,6 +26,8 @@ struct Known {
     quiet: bool,
     /// Nodes whose brake is on, until an operator comes.
     braked: HashSet<String>,
+    /// Nodes of whose uuid there is a second machine: nobody knows which one is the node.
+    doubted: HashSet<String>,
     vms: HashMap<String, Life>,
     /// Addresses in use that no configuration shows now.
     hidden: HashSet<String>,
@@ -83,6 +85,27 @@ impl Truth {
     /// Returns true if the node's brake has to be on.
     pub fn is_braked(&self, cn: &str) -> bool {
         self.known().braked.contains(cn)
+    }
+
+    /// A second machine has the uuid of this node, or not any more.
+    pub(super) fn doubt(&self, cn: &str, is_doubted: bool) {
+        let doubted = &mut self.known().doubted;
+        match is_doubted {
+            true => doubted.insert(cn.to_owned()),
+            false => doubted.remove(cn),
+        };
+    }
+
+    /// Returns true if a second machine has the uuid of this node.
+    pub(super) fn is_doubted(&self, cn: &str) -> bool {
+        self.known().doubted.contains(cn)
+    }
+
+    /// An agent of this node writes.
+    pub(super) fn writes(&self, cn: &str, what: &str) {
+        if self.is_doubted(cn) {
+            self.fault("P18", format!("{what} of a node of which there are two"));
+        }
     }
 
     /// These addresses are in use by a VM whose configuration cannot be read.

@@ -17,6 +17,7 @@ use super::node::Cn;
 use super::signals::Weather;
 use super::steps;
 use super::truth::Truth;
+use super::twins;
 use super::watch::{self, Histories, Places, Watching};
 use mocks::napi::Era;
 
@@ -32,14 +33,14 @@ impl World {
     /// The world of a seed, with everything running.
     pub(super) async fn new(
         seed: u64,
-        (bug, lies): (Option<Bug>, bool),
+        (bug, has_lies): (Option<Bug>, bool),
         truth: &Truth,
         dir: &Path,
         weather: Weather,
     ) -> anyhow::Result<Self> {
         let mut rng = StdRng::seed_from_u64(seed);
         let era = if rng.random_range(0..3_u8) == 0 { Era::Rfd58 } else { Era::Master };
-        let centre = Centre { lies, ..Centre::new(era, seed, bug, truth) };
+        let centre = Centre { lies: has_lies, ..Centre::new(era, seed, bug, truth) };
         let (mut nodes, mut readers) = (Vec::new(), Vec::new());
         let count = if rng.random_range(0..4_u8) == 0 { 2 } else { 1 };
         for nth in 0..count {
@@ -52,6 +53,9 @@ impl World {
             }
             let vms = cn.load().await.context("the first load")?;
             steps::seed(&centre, &mut cn, nth, &vms, &mut rng).map_err(anyhow::Error::msg)?;
+            if nth == 0 && has_lies && seed % 8 == 5 {
+                twins::second_machine(&centre, &cn.uuid)?;
+            }
             cn.start_vminfod().await?;
             cn.start_agent()?;
             cn.start_vm_agent()?;

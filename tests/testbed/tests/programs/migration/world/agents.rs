@@ -41,6 +41,7 @@ impl Running {
         let window = |low: &str, high: &str| json!({"min": low, "max": high});
         let common = json!({
             "seed": 7 + node, "log_level": "off", "state_dir": world.state_dir(node),
+            "cnapi": {"url": "none"},
             "startup_delay": window("20ms", "20ms"),
             "provisioning_age": "1ms", "resync": "60s", "relist": "0s",
             "retry": window("20s", "30s"), "pace": {"per_second": 1000, "in_flight": 8},
