@@ -9,8 +9,8 @@ use std::path::Path;
 
 use super::source;
 
-/// The documents whose names are checked, and folders of them. `docs/contract` names what is of others.
-const DOCUMENTS: [&str; 7] = [
+/// What is checked beside `docs/`, where `docs/contract` names what is of others.
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "CONTRIBUTING.md",
     "RELIABILITY.md",
@@ -18,6 +18,8 @@ const DOCUMENTS: [&str; 7] = [
     "tests/README.md",
     "deploy/README.md",
     "deploy/UPGRADE.md",
+    "deploy/package",
+    ".ci/run",
 ];
 
 fn documents(root: &Path) -> Vec<String> {
@@ -62,7 +64,8 @@ impl Known {
     /// Lists what a line tells cargo to run and is not there.
     fn missing(&self, line: &str) -> Vec<String> {
         let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || c == '`').collect();
-        let Some(cargo) = words.iter().position(|word| *word == "cargo") else { return Vec::new() };
+        let is_cargo = |word: &&str| *word == "cargo" || word.ends_with("/illumos-check");
+        let Some(cargo) = words.iter().position(is_cargo) else { return Vec::new() };
         let own = words[cargo..].split(|word| *word == "--").next().unwrap_or_default();
         if own.get(1) == Some(&"new") {
             return Vec::new();
@@ -93,10 +96,10 @@ fn paths<'a>(line: &'a str, folders: &BTreeSet<String>) -> Vec<&'a str> {
             || line[at + word.len()..].starts_with(['*', '<', '$', '{']);
         let word = word.trim_end_matches(['.', '-']).trim_start_matches("../");
         let Some((first, rest)) = word.split_once('/') else { continue };
-        let has_capitals = word.split('/').any(|part| {
-            part.len() > 1 && part.bytes().all(|b| b.is_ascii_uppercase()) && !part.contains('.')
-        });
-        if folders.contains(first) && !rest.is_empty() && !is_open && !has_capitals {
+        let stands_for_any =
+            |part: &str| part.len() > 1 && part.bytes().all(|b| b.is_ascii_uppercase());
+        let is_pattern = !word.ends_with(".md") && word.split(['/', '.']).any(stands_for_any);
+        if folders.contains(first) && !rest.is_empty() && !is_open && !is_pattern {
             found.push(word);
         }
     }
