@@ -6,8 +6,10 @@
 //! no markup from text.
 
 use daemon::http::{Body, reply};
+use daemon::needs::NEEDS;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
+use serde_json::{Map, Value, json};
 
 /// Name below `/ui/`, content type and bytes of each file, from names by content type.
 macro_rules! files {
@@ -23,16 +25,34 @@ const FILES: &[(&str, &str, &[u8])] = files! {
         "main.js" "place.js" "tabs.js" "stream.js" "source.js" "history.js" "alarms.js"
         "vms.js" "filter.js" "summary.js" "trends.js" "events.js" "health.js"
         "detail.js" "fields.js" "agents.js" "net-agent.js" "vm-agent.js" "kvmd.js"
-        "migration-agent.js" "migrations.js" "volumes.js"
+        "migration-agent.js" "migrations.js" "volumes.js" "needs.js"
         "drawing.js" "dom.js" "format.js";
 };
 
+/// The file that is made of the table of states that need a person.
+const TABLE: &str = "table-of-needs.js";
+
 /// The file of this name.
 pub(crate) fn file(name: &str) -> Option<Response<Body>> {
+    if name == TABLE {
+        return Some(typed(reply(StatusCode::OK, table()), "text/javascript; charset=utf-8"));
+    }
     let (_, kind, bytes) = FILES.iter().find(|file| file.0 == name)?;
-    let mut response = reply(StatusCode::OK, *bytes);
+    Some(typed(reply(StatusCode::OK, *bytes), kind))
+}
+
+fn typed(mut response: Response<Body>, kind: &'static str) -> Response<Body> {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    Some(response)
+    response
+}
+
+/// Returns the table of states that need a person as a module of the page.
+fn table() -> String {
+    let rows = NEEDS
+        .iter()
+        .map(|need| (need.name.to_owned(), json!({ "says": need.says, "command": need.command })));
+    let rows: Map<String, Value> = rows.collect();
+    format!("export const NEEDS = {:#};\n", Value::Object(rows))
 }
 
 #[cfg(test)]
@@ -40,8 +60,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_command_that_the_page_proposes_is_in_the_table() {
+        for (name, _, bytes) in FILES.iter().filter(|file| file.0.ends_with(".js")) {
+            let text = std::str::from_utf8(bytes).unwrap();
+            for (at, found) in text.match_indices("command('") {
+                let asked: String =
+                    text[at + found.len()..].chars().take_while(|c| *c != '\'').collect();
+                assert!(daemon::needs::find(&asked).is_some(), "{name} asks for {asked:?}");
+            }
+            // An agent that the page does not know has no row.
+            let own = text.replace("svcs -xv ${", "");
+            for word in ["svcs -", "sdc-migrate ", "sdc-voladm r", "agent approve", "command: '"] {
+                assert!(!own.contains(word), "{name} makes a command of its own: {word}");
+            }
+        }
+        assert!(table().contains("\"migration-sync-failed\": {"));
+    }
+
+    #[test]
     fn names_only_files_that_exist_and_nothing_elsewhere() {
-        let known: Vec<&str> = FILES.iter().map(|file| file.0).collect();
+        let files = FILES.iter().map(|file| file.0);
+        let known: Vec<&str> = files.chain(std::iter::once(TABLE)).collect();
         for (name, _, bytes) in FILES.iter() {
             let text = std::str::from_utf8(bytes).unwrap();
             for (at, found) in text.match_indices("/ui/") {

@@ -4,7 +4,7 @@
 
 //! What every daemon of this project does besides its work. Nothing here knows of zones, NICs or
 //! routes; an agent names what it works on, such as a VM, and nothing here looks at the name. Of a node's
-//! programs only the names and places are known.
+//! programs only the names and places are known, and what a person does where one is needed.
 //!
 //! Where to start: an agent's `main` reads its file with [`Fields`], logs with
 //! [`log::init`], waits for the end with [`Shutdown`], runs its loops as [`Tasks`] and ends by [`exit`].
@@ -51,6 +51,8 @@ pub mod disk; // small files on the disk
 pub mod command; // the one way to run a program
 
 pub mod config; // configuration files
+
+pub mod needs; // the states that need a person, and the command for each
 
 pub mod exit; // one way to end a program
 

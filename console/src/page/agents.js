@@ -72,7 +72,7 @@ function show(agent, source, { state, body, mark }, name) {
   state.replaceChildren(text, source.at ? ', read ' : '', source.at ? ago(source.at) : '', source.at ? ' ago' : '');
   state.className = `pill ${kind}`;
   mark(kind, text);
-  alarms.set(agent.name, source.error ? [silent(agent.name, source)] : view.alarms?.(status, plan) ?? []);
+  alarms.set(agent.name, source.error ? [silent(agent.name, source)] : view.alarms?.(status, plan, name) ?? []);
   const none = [el('p', { class: 'soft' }, 'Not running, or not on this node.')];
   redraw(body, status ? view.parts(status, plan, name, history) : none);
   body.classList.toggle('old', source.error !== null);

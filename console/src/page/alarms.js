@@ -7,6 +7,7 @@
 
 import { ago, byId, el } from './dom.js';
 import { short } from './format.js';
+import { command } from './needs.js';
 import { NO_CONSOLE } from './source.js';
 
 const JITTER_MS = 5000;
@@ -41,15 +42,16 @@ function steady({ title, since }, before) {
   return Math.abs(same - since) < JITTER_MS ? same : since;
 }
 
-function line({ kind, title, text, since, command }) {
+function line({ kind, title, text, since, command: typed }) {
   const age = since ? [' (for ', ago(since), ')'] : [];
   const words = el('b', {}, title, ...age, ': ');
-  return el('p', { class: `alarm ${kind}` }, words, `${short(text, 400)} `, el('code', {}, command));
+  return el('p', { class: `alarm ${kind}` }, words, `${short(text, 400)} `, el('code', {}, typed));
 }
 
 /** The alarm of a program that does not answer, or of console, through which it is asked. */
 export function silent(name, source, text) {
   const who = source.error === NO_CONSOLE ? 'console' : name;
-  const [title, command] = [`${who} does not answer`, `svcs -xv ${who}`];
-  return { kind: 'bad', title, since: source.since, text: `${source.error}. ${text}`, command };
+  const typed = command(`${who}-silent`) || `svcs -xv ${who}`;
+  const title = `${who} does not answer`;
+  return { kind: 'bad', title, since: source.since, text: `${source.error}. ${text}`, command: typed };
 }

@@ -41,7 +41,7 @@ setInterval(() => {
 /** Tiles with one number each: name, number, colour; a tile with `act` is a button, pressed or not. */
 export function tiles(all) {
   return el('div', { class: 'tiles' }, ...all.map(([name, value, kind, act]) => {
-    const inside = [el('b', { class: kind || null }, String(value ?? 0)), el('span', {}, name)];
+    const inside = [el('b', { class: kind || null }, String(value ?? '–')), el('span', {}, name)];
     if (!act) return el('div', { class: 'tile' }, ...inside);
     const pressed = String(act.pressed);
     return el('button', { type: 'button', class: 'tile', 'aria-pressed': pressed, onclick: act.press }, ...inside);

@@ -7,6 +7,7 @@
 import { silent } from './alarms.js';
 import { ago, byId, el, facts, note, redraw, table } from './dom.js';
 import { clock, milliseconds, short } from './format.js';
+import { command, says } from './needs.js';
 
 /** A full refresh comes every 5 minutes and may take minutes. */
 const REFRESH_LATE_MS = 15 * 60000;
@@ -21,32 +22,31 @@ export function alarms(source, stream) {
   }
   const status = source.value;
   const all = [];
-  const add = (kind, title, text, command, since) => all.push({ kind, title, text, command, since });
-  if (stream) add('warn', 'No event stream', `${stream} Changes are not shown as they come.`, 'svcs -L vminfod');
+  const add = (kind, title, text, typed, since) => all.push({ kind, title, text, command: typed, since });
+  if (stream) add('warn', 'No event stream', `${stream} ${says('vminfod-no-stream')}`, command('vminfod-no-stream'));
   if (status.stale) {
-    const text = 'A source of the whole node has not answered for two refreshes; what is shown may be old.';
-    add('bad', 'vminfod’s view is stale', text, 'vminfod check');
+    add('bad', 'vminfod’s view is stale', says('vminfod-stale'), command('vminfod-stale'));
   }
   const errors = Object.entries(status.errors ?? {});
   for (const [name, trouble] of errors.slice(0, TOLD)) {
     const [vm] = name.split(' ');
     const title = `${short(name, 60)} cannot be read`;
-    add('bad', title, `${trouble.message}.`, `vminfod why ${vm}`, at(source, trouble.since));
+    add('bad', title, `${trouble.message}.`, command('vminfod-unread-vm', { VM: vm }), at(source, trouble.since));
   }
-  if (errors.length > TOLD) add('bad', `${errors.length - TOLD} more cannot be read`, '', 'vminfod status');
+  if (errors.length > TOLD) add('bad', `${errors.length - TOLD} more cannot be read`, '', command('vminfod-unread'));
   const incomplete = (status.incomplete ?? []).filter((name) => !status.errors?.[name]);
   if (incomplete.length > 0) {
     const isList = incomplete.includes('*');
     const title = isList ? 'The list of zones is not complete' : `${incomplete.length} VMs are not shown whole`;
     const text = `Agents protect what may be theirs: ${incomplete.slice(0, TOLD).join(', ')}.`;
-    add('warn', title, text, 'vminfod status -j');
+    add('warn', title, text, command('vminfod-incomplete'));
   }
   for (const [name, state] of Object.entries(status.sources ?? {})) {
-    if (state !== 'running') add('bad', `Source ${name} is ${state}`, lost(name, status), 'svcs -L vminfod');
+    if (state !== 'running') add('bad', `Source ${name} is ${state}`, lost(name, status), command('vminfod-source-down'));
   }
   const refreshed = at(source, status.lastRefresh);
   if (source.at - refreshed > REFRESH_LATE_MS) {
-    add('warn', 'No full refresh', 'What no event announced is found late.', 'vminfod status', refreshed);
+    add('warn', 'No full refresh', says('vminfod-refresh-old'), command('vminfod-refresh-old'), refreshed);
   }
   return all;
 }

@@ -6,6 +6,7 @@
 
 import { ago, el, facts, note, table } from './dom.js';
 import { clock, short } from './format.js';
+import { command } from './needs.js';
 
 /** Verdicts shown, the newest first. */
 const SHOWN = 20;
@@ -22,7 +23,7 @@ export function alarms(status) {
   const count = queued(status);
   if (count === 0) return [];
   const text = 'Somebody else holds these QEMUs’ monitors: who turns them off will not be known.';
-  return [{ kind: 'warn', title: `${count} monitors are held by others`, text, command: 'kvmd status' }];
+  return [{ kind: 'warn', title: `${count} monitors are held by others`, text, command: command('kvmd-taken') }];
 }
 
 const queued = (status) => Object.values(status.instances ?? {}).filter((one) => one.state === 'queued').length;

@@ -6,6 +6,7 @@
 
 import { el, facts, note, table, tiles } from './dom.js';
 import { bytes, short, span } from './format.js';
+import { command } from './needs.js';
 
 /** How each VM's stream goes, as read last: the tab of all migrations shows it too. */
 export const streams = new Map();
@@ -25,7 +26,8 @@ export function parts(status, plan, name) {
   streams.clear();
   for (const one of open(status)) if (one.order?.progress) streams.set(one.vm, one.order.progress);
   const refused = { ...status.refused_requests, ...status.refused_streams };
-  const counted = Object.entries(refused).filter(([, count]) => count > 0);
+  // Each connection begins with a request that is not signed yet: only the others are refusals.
+  const counted = Object.entries(refused).filter(([why, count]) => count > 0 && why !== 'unsigned');
   const rows = open(status).map((one) => [
     el('span', { title: one.vm }, short(name(one.vm), 40)), one.end, order(one.order), ...flow(one.order?.progress),
     words(one),
@@ -52,7 +54,7 @@ export function alarms(status) {
   if (waiting.length === 0) return [];
   const title = `${waiting.length} VMs do not boot until migration-service answers`;
   const text = 'They may have been replaced by copies on other nodes while this node was away.';
-  return [{ kind: 'warn', title, text, command: `sdc-migrate get ${waiting[0].vm}` }];
+  return [{ kind: 'warn', title, text, command: command('migration-agent-waits', { VM: waiting[0].vm }) }];
 }
 
 /** What it says about one VM. */

@@ -7,6 +7,7 @@
 import { ago, el, note, table, tiles } from './dom.js';
 import { bytes, short, span } from './format.js';
 import { flow, streams } from './migration-agent.js';
+import { command } from './needs.js';
 
 const DAY_MS = 86_400_000;
 /** A migration that is paused longer than this was forgotten; so was one that is not finalized. */
@@ -49,25 +50,28 @@ export function parts(list, plan, name) {
   ];
 }
 
-/** What needs a person. */
-export function alarms(list) {
-  const failed = list.filter((one) => one.state === 'failed').map((one) => ({
-    kind: 'bad', title: `The migration of ${short(one.vm_uuid.slice(0, 8))} failed`, since: since(one),
-    text: `${short(one.error ?? 'It does not say why', 200)}.`, command: `sdc-migrate get ${one.vm_uuid}`,
+/** What needs a person: migration-service says of each what that means, and the command. */
+export function alarms(list, plan, name) {
+  const needy = list.flatMap((one) => (one.needs ?? []).map((need) => {
+    const has = need.state.endsWith('-failed') ? 'failed' : 'waits for a person';
+    const why = one.error ? ` ${short(one.error, 200)}.` : '';
+    return {
+      kind: has === 'failed' ? 'bad' : 'warn', title: `The migration of ${short(name(one.vm_uuid), 40)} ${has}`,
+      since: since(one), text: `${sentence(need.says)}${why}`, command: need.command,
+    };
   }));
-  const left = forgotten(list).map((one) => ({
-    kind: 'warn', title: `The migration of ${short(one.vm_uuid.slice(0, 8))} was forgotten`, since: since(one),
-    text: words(one), command: `sdc-migrate ${one.state === 'paused' ? 'get' : 'finalize'} ${one.vm_uuid}`,
-  }));
-  return [...few(failed, 'fail', 'sdc-migrate list -s failed'), ...few(left, 'wait', 'sdc-migrate list -l')];
+  const of = (kind) => needy.filter((one) => one.kind === kind);
+  return [...few(of('bad'), 'failed', command('migrations-failed')), ...few(of('warn'), 'wait', command('migrations-wait'))];
 }
 
+const sentence = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
+
 /** Names a few; of more it says how many. */
-function few(all, what, command) {
+function few(all, what, typed) {
   if (all.length <= NAMED) return all;
   const rest = all.length - NAMED;
   const title = `${rest} more migrations ${what}`;
-  return [...all.slice(0, NAMED), { kind: all[0].kind, title, text: 'The tab “migrations” has them.', command }];
+  return [...all.slice(0, NAMED), { kind: all[0].kind, title, text: 'The tab “migrations” has them.', command: typed }];
 }
 
 /** What it says about one VM. */
@@ -109,7 +113,7 @@ function progress(one) {
 function waits(one) {
   if (one.waits_for) return short(one.waits_for, 120);
   if (one.state === 'scheduled') return `its time, ${short(one.scheduled_timestamp, 40)}`;
-  return { queued: 'its turn', paused: 'a person', failed: 'a person', successful: 'finalize' }[one.state] ?? '–';
+  return { queued: 'its turn', paused: 'you: sync, switch or abort', failed: 'you', successful: 'you: finalize' }[one.state] ?? '–';
 }
 
 const node = (uuid) => (uuid ? short(uuid, 8) : '–');

@@ -6,6 +6,7 @@
 
 import { ago, el, facts, note, table, tiles } from './dom.js';
 import { approval, clock, short, span } from './format.js';
+import { command, says } from './needs.js';
 
 /** Names of its counters; those that are 0 are not shown. */
 const DONE = {
@@ -36,23 +37,24 @@ export function state(status) {
 /** What needs a person. */
 export function alarms(status, plan) {
   const all = [];
-  const add = (kind, title, text, command, since) => all.push({ kind, title, text, command, since });
+  const add = (kind, title, text, typed, since) => all.push({ kind, title, text, command: typed, since });
   const id = plan?.approval?.id;
   if (status.brake) {
-    add('bad', 'net-agent’s brake is on', `${status.brake}.`, id ? `net-agent approve ${id}` : 'net-agent plan');
+    const typed = id ? command('net-agent-approve', { ID: id }) : command('net-agent-brake');
+    add('bad', 'net-agent’s brake is on', `${status.brake}.`, typed);
   }
-  if (status.memory) add('bad', 'net-agent cannot keep its memory', status.memory, 'svcs -L net-agent');
+  if (status.memory) add('bad', 'net-agent cannot keep its memory', status.memory, command('net-agent-memory'));
   const whole = holds(status).find((hold) => !hold.vm);
   if (whole) {
     const until = whole.until ? `until ${clock(whole.until)}` : 'until it is released';
     const text = `No NIC of this node is touched ${until}: ${whole.reason}.`;
-    add('warn', 'The whole node is held', text, 'net-agent release', Date.parse(whole.since));
+    add('warn', 'The whole node is held', text, command('net-agent-held'), Date.parse(whole.since));
   } else if (status.mute && status.mode === 'on') {
-    add('warn', 'net-agent writes nothing', `${status.mute}.`, 'net-agent status');
+    add('warn', 'net-agent writes nothing', `${status.mute}.`, command('net-agent-mute'));
   }
   const pass = Date.parse(status.last_pass ?? '');
   if (Date.now() - pass > PASS_LATE_MS) {
-    add('warn', 'net-agent has not compared with NAPI', 'One pass a day is due.', 'net-agent status', pass);
+    add('warn', 'net-agent has not compared with NAPI', says('net-agent-pass-old'), command('net-agent-pass-old'), pass);
   }
   return all;
 }
@@ -117,7 +119,7 @@ function notes(status, plan, name) {
   const all = [];
   if (status.brake) {
     const id = plan?.approval?.id;
-    const help = id ? `Approve with: net-agent approve ${id}` : 'net-agent plan lists what it blocks.';
+    const help = id ? `Approve with: ${command('net-agent-approve', { ID: id })}` : 'net-agent plan lists what it blocks.';
     all.push(note('bad', 'Brake', `${short(status.brake, 400)}. ${help}`));
   }
   if (status.approved) all.push(note('', 'Approved', approval(status.approved, 'records')));

@@ -11,6 +11,7 @@ import { tone } from './vms.js';
 
 /** Draws the tiles of `vms` (a map); `words(uuid)` are those of a row, `search` is the text and sets it. */
 export function draw(vms, words, search, status) {
+  const isKnown = vms.size > 0 || status.at !== null;
   const states = new Map();
   const marked = new Map([['hidden', 0], ['held', 0], ['stale', 0]]);
   const sum = { memory: 0, quota: 0 };
@@ -27,11 +28,12 @@ export function draw(vms, words, search, status) {
   });
   const every = { pressed: search.text() === '', press: () => search.set('') };
   const parts = tiles([
-    ['VMs', vms.size, '', every],
+    // Before the first answer nothing is known.
+    ['VMs', isKnown ? vms.size : null, '', every],
     ...[...states].sort().map(([state, count]) => [state, count, tone(state), filter('state', state)]),
-    ...[...marked].map(([word, count]) => [word, count, count > 0 ? 'warn' : '', filter('', word)]),
-    ['memory, running', mebibytes(sum.memory), ''],
-    ['quotas', `${sum.quota} GiB`, ''],
+    ...[...marked].map(([word, count]) => [word, isKnown ? count : null, count > 0 ? 'warn' : '', filter('', word)]),
+    ['memory, running', isKnown ? mebibytes(sum.memory) : null, ''],
+    ['quotas', isKnown ? `${sum.quota} GiB` : null, ''],
   ]);
   const focused = [...byId('summary').querySelectorAll('button')].indexOf(document.activeElement);
   const age = el('p', { class: 'soft age' }, 'vminfod’s status read ', ago(status.at), ' ago');

@@ -6,6 +6,7 @@
 
 import { ago, el, facts, note, table, tiles } from './dom.js';
 import { approval, clock, short, span } from './format.js';
+import { command } from './needs.js';
 
 /** Names of its counters; those that are 0 are not shown. */
 const DONE = {
@@ -50,14 +51,15 @@ export function parts(status, plan, name) {
 /** What needs a person. */
 export function alarms(status, plan) {
   const all = [];
-  const add = (kind, title, text, command) => all.push({ kind, title, text, command });
+  const add = (kind, title, text, typed) => all.push({ kind, title, text, command: typed });
   const id = plan?.approval?.id;
   if (status.brake) {
-    add('bad', 'vm-agent’s brake is on', `${status.brake}.`, id ? `vm-agent approve ${id}` : 'vm-agent plan');
+    const typed = id ? command('vm-agent-approve', { ID: id }) : command('vm-agent-brake');
+    add('bad', 'vm-agent’s brake is on', `${status.brake}.`, typed);
   }
-  if (status.memory) add('bad', 'vm-agent cannot keep its memory', status.memory, 'svcs -L vm-agent');
+  if (status.memory) add('bad', 'vm-agent cannot keep its memory', status.memory, command('vm-agent-memory'));
   if (status.mute && status.mode === 'on') {
-    add('warn', 'vm-agent writes nothing', `${status.mute}.`, 'vm-agent status');
+    add('warn', 'vm-agent writes nothing', `${status.mute}.`, command('vm-agent-mute'));
   }
   return all;
 }
@@ -76,7 +78,7 @@ function notes(status, plan) {
   const all = [];
   if (status.brake) {
     const id = plan?.approval?.id;
-    const help = id ? `Approve with: vm-agent approve ${id}` : 'vm-agent plan lists what it blocks.';
+    const help = id ? `Approve with: ${command('vm-agent-approve', { ID: id })}` : 'vm-agent plan lists what it blocks.';
     all.push(note('bad', 'Brake', `${short(status.brake, 400)}. ${help}`));
   }
   if (status.approved) all.push(note('', 'Approved', approval(status.approved, 'VMs')));

@@ -6,6 +6,7 @@
 
 import { ago, el, facts, note, table, tiles } from './dom.js';
 import { mebibytes, short } from './format.js';
+import { command } from './needs.js';
 
 export const HAS_PLAN = true;
 
@@ -74,8 +75,8 @@ export function alarms(status) {
     ? `The volume ${short(first.name ?? first.vm_uuid, 40)} is degraded`
     : `${ill.length} volumes are degraded`;
   const since = Math.min(...ill.map((one) => Date.parse(one.since)));
-  const command = first.volume ? `sdc-voladm restart-volume-zone --force ${first.volume}` : 'sdc-voladm check';
-  return [{ kind: 'bad', title, since, text: words(first), command }];
+  const typed = first.command ?? command('volumes-failed');
+  return [{ kind: 'bad', title, since, text: words(first), command: typed }];
 }
 
 /** What it says about one VM. */

@@ -76,13 +76,13 @@ pub struct Basics {
 /// The arguments that name the files. An agent's grammar sets the default of `--config`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct FileArgs {
-    /// The agent's file, as config-agent writes it.
+    /// The configuration file, as config-agent writes it.
     #[arg(long, global = true, value_name = "FILE", default_value = "")]
     pub config: PathBuf,
     /// A second file with the keys that the shipped agent does not have.
     #[arg(long, global = true, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// Where the agent's pages are (default: `status.listen` of the configuration).
+    /// Where its pages are (default: `status.listen` of the configuration).
     #[arg(long, global = true, value_name = "URL")]
     pub url: Option<String>,
     /// Check the configuration and exit.

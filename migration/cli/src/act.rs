@@ -14,10 +14,10 @@ use sdc_clients::{Class, Error};
 
 use super::args::{Consent, NAME, Placed};
 use super::ask::{Stake, called, confirm, is_asked, takes};
-use super::loss;
 use super::services::{Services, node};
 use super::show::{Style, waits_for};
 use super::watching::{Watched, follow};
+use super::{loss, next};
 use migration_core::machine::{Action, Call, admit};
 use migration_core::record::Record;
 use migration_core::time::Time;
@@ -31,6 +31,8 @@ const REFUSED: u8 = exit::FAILED;
 pub(super) struct Act<'a> {
     pub services: &'a Services,
     pub style: Style,
+    /// Whether an order is watched until it ends.
+    pub waits: bool,
 }
 
 impl Act<'_> {
@@ -232,11 +234,15 @@ impl Act<'_> {
     /// Watches.
     pub(super) async fn watch(&self, vm: &str, action: Option<&str>) -> anyhow::Result<ExitCode> {
         match follow(&self.services.migrations, vm, action, self.style).await? {
-            Watched::Ended(ending) if ending.is_failure => {
-                eprintln!("{}", ending.text);
-                Ok(ExitCode::from(exit::FAILED))
+            Watched::Ended(ending) => {
+                if ending.is_failure {
+                    eprintln!("{}", ending.text);
+                } else {
+                    say(&ending.text)?;
+                }
+                self.tell_next(vm).await;
+                Ok(if ending.is_failure { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
             }
-            Watched::Ended(ending) => say(&ending.text),
             Watched::Left => {
                 eprintln!(
                     "The migration goes on. Watch it with: {NAME} watch {vm}\nPause or abort it with: {NAME} \
@@ -301,6 +307,9 @@ impl Act<'_> {
         if let Some(why) = answer.migration.as_ref().and_then(waiting) {
             say(&why)?;
         }
+        if !self.waits {
+            return Ok(ExitCode::SUCCESS);
+        }
         self.watch(vm, Some(action)).await
     }
 
@@ -308,6 +317,17 @@ impl Act<'_> {
     async fn name(&self, vm: &str) -> String {
         let found = self.services.vmapi.get_vm(vm).await.ok();
         called(vm, found.as_ref().and_then(alias))
+    }
+
+    /// Tells people what comes next; scripts know.
+    async fn tell_next(&self, vm: &str) {
+        if !self.style.ansi || !self.style.screen.is_terminal {
+            return;
+        }
+        let migration = self.services.migrations.get(vm).await.ok();
+        if let Some(next) = migration.as_ref().and_then(next::step) {
+            eprintln!("Next: {next}");
+        }
     }
 
     /// Returns what it takes, as a sentence. What stands against it is an error: there is nothing to ask.

@@ -172,6 +172,9 @@ Examples:
     Sync {
         /// The VM.
         vm: String,
+        /// Do not watch it: print its job and end.
+        #[arg(long)]
+        no_wait: bool,
     },
     /// Stop the instance, send the rest, start it on the other node.
     #[command(after_help = "\
@@ -179,7 +182,7 @@ Examples:
   sdc-migrate switch VM
   sdc-migrate switch --source-dead CN VM    the old node is dead and stays so: boot the last copy
 
---source-dead is your word that nothing runs on that node any more. What the instance wrote there since the
+--source-dead: you confirm that nothing runs on that node any more. What the instance wrote there since the
 last sync is lost.")]
     Switch {
         /// The VM.
@@ -187,6 +190,9 @@ last sync is lost.")]
         /// The node of the source is dead.
         #[arg(long, value_name = "CN")]
         source_dead: Option<String>,
+        /// Do not watch it: print its job and end.
+        #[arg(long)]
+        no_wait: bool,
         #[command(flatten)]
         consent: Consent,
     },
@@ -218,7 +224,7 @@ Examples:
   sdc-migrate rollback VM
   sdc-migrate rollback --discard VM    without it; it is lost
 
---target-dead CN is your word that nothing runs on the new node any more.")]
+--target-dead CN: you confirm that nothing runs on the new node any more.")]
     Rollback {
         /// The VM.
         vm: String,
@@ -367,6 +373,9 @@ pub struct Placed {
     /// Where to place it relative to others, as docker spells it.
     #[arg(long, value_name = "RULE")]
     pub affinity: Option<String>,
+    /// Do not watch it: print its job and end.
+    #[arg(long)]
+    pub no_wait: bool,
     #[command(flatten)]
     pub consent: Consent,
 }

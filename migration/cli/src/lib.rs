@@ -29,6 +29,8 @@ mod verify;
 
 mod show;
 
+mod next;
+
 mod steps;
 
 mod plain;
@@ -102,15 +104,20 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         return Ok(cli::print(NAME, &asked.text::<Cli>().context("the manual pages")?));
     }
     let services = Services::find(reach)?;
-    let act = Act { services: &services, style };
+    let waits = match &verb {
+        Verb::Migrate { placed } | Verb::Begin { placed } => !placed.no_wait,
+        Verb::Sync { no_wait, .. } | Verb::Switch { no_wait, .. } => !no_wait,
+        _ => true,
+    };
+    let act = Act { services: &services, style, waits };
     match verb {
         Verb::Get { vm, json } => get(&services, &vm, json, style).await,
         Verb::List(list_args) => list(&services, &list_args, style).await,
         Verb::Estimate { vm, cn, full } => act.print_estimate(&vm, cn.as_deref(), full).await,
         Verb::Migrate { placed } => act.begin(&placed, true).await,
         Verb::Begin { placed } => act.begin(&placed, false).await,
-        Verb::Sync { vm } => act.sync(&vm).await,
-        Verb::Switch { vm, source_dead, consent } => {
+        Verb::Sync { vm, .. } => act.sync(&vm).await,
+        Verb::Switch { vm, source_dead, consent, .. } => {
             act.switch(&vm, source_dead.as_deref(), consent).await
         }
         Verb::Pause { vm } => act.pause(&vm).await,
@@ -138,7 +145,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
             Ok(ExitCode::from(exit::FAILED))
         }
         Verb::Evacuate { cn, dry_run, pause, release, list, consent } => {
-            let mut evacuation = Evacuation::of(&services, node(&cn)?, style);
+            let mut evacuation = Evacuation::of(&services, services.node(&cn).await?, style);
             match (dry_run, pause, release) {
                 (true, ..) => evacuation.dry_run(&list.layout()).await,
                 (_, true, _) => evacuation.pause().await,
@@ -167,7 +174,14 @@ async fn get(services: &Services, vm: &str, json: bool, style: Style) -> anyhow:
             let text = format!("{:#}\n", serde_json::to_value(&migration)?);
             cli::print(NAME, &style.screen.harmless(&text))
         }
-        false => cli::print(NAME, &show::get(&migration, now(), style)),
+        false => {
+            let code = cli::print(NAME, &show::get(&migration, now(), style));
+            // Scripts read stdout, which is as the shipped tool prints it.
+            if let Some(next) = next::step(&migration) {
+                eprintln!("Next: {next}");
+            }
+            code
+        }
     })
 }
 

@@ -56,7 +56,7 @@ pub(super) fn of_source(name: &str, cn: &str, migration: &Migration, now: Time) 
     let synced = synced.clone().find(|it| it.phase == "sync" && it.state == "successful");
     let since = age(synced.and_then(|it| it.started_timestamp.as_deref()), now);
     format!(
-        "This will start instance {name} from its last synced copy, on your word that node {cn} is dead.\n\
+        "This will start instance {name} from its last synced copy; you confirm that node {cn} is dead.\n\
          What it wrote there since {since} is LOST. If that node comes back, its copy is stopped and hidden."
     )
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use daemon::cli::Usage;
-use daemon::cli::names;
+use daemon::cli::names::{self, Kind};
 use daemon::config::environment;
 use daemon::{ConfigError, Fields};
-use sdc_clients::cnapi::Cnapi;
+use sdc_clients::cnapi::{Cnapi, ServerQuery};
 use sdc_clients::http::user_agent;
 use sdc_clients::migrations::Migrations;
 use sdc_clients::vmapi::{VmQuery, Vmapi};
@@ -95,6 +95,44 @@ impl Services {
         }
         Ok(names::find(&known, typed)?)
     }
+}
+
+impl Services {
+    /// Finds a node by its uuid, a beginning of it, or its host name. Where CNAPI is not known, or does not answer, a
+    /// uuid is taken as it is.
+    ///
+    /// # Errors
+    /// If there is no such node: the nearest name is told.
+    pub(super) async fn node(&self, typed: &str) -> anyhow::Result<String> {
+        let uuid = node(typed);
+        if self.cnapi.is_empty() {
+            return Ok(uuid?);
+        }
+        let cnapi = self.cnapi()?;
+        if let Ok(uuid) = &uuid {
+            match cnapi.get_server(uuid).await {
+                Err(error) if error.is_not_found_resource() => {}
+                _ => return Ok(uuid.clone()),
+            }
+        }
+        let servers = cnapi.list_servers(&ServerQuery::default()).await.context("CNAPI")?;
+        let names =
+            servers.iter().map(|it| (&*it.uuid, it.hostname.as_deref().unwrap_or_default()));
+        let known: Vec<(&str, &str)> = names.collect();
+        names::find_kind(NODE, &known, typed).map_err(|unknown| match nearest(&known, typed) {
+            Some(near) => Usage(format!("{unknown}; did you mean {near}?")).into(),
+            None => unknown.into(),
+        })
+    }
+}
+
+const NODE: Kind = Kind { one: "node", name: "host name" };
+
+/// Returns the uuid or the name that begins most like what was typed.
+fn nearest<'a>(known: &[(&'a str, &'a str)], typed: &str) -> Option<&'a str> {
+    let common = |name: &str| name.chars().zip(typed.chars()).take_while(|(a, b)| a == b).count();
+    let names = known.iter().flat_map(|(uuid, name)| [*uuid, *name]);
+    names.filter(|name| common(name) >= 3).max_by_key(|name| common(name))
 }
 
 /// Returns a node's uuid.

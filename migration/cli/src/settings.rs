@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::act::say;
 use super::args::NAME;
-use super::services::{Services, node};
+use super::services::Services;
 use migration_core::limits::SETTINGS;
 
 /// The key of a VM's internal metadata.
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Prints the settings of the data centre, or of a node.
 pub(super) async fn show(services: &Services, cn: Option<&str>) -> anyhow::Result<ExitCode> {
-    let cn = cn.map(node).transpose()?;
+    let cn = named(services, cn).await?;
     let settings = services.migrations.settings(cn.as_deref()).await?;
     say(&format!("{:#}", Value::Object(settings)))
 }
@@ -40,7 +40,7 @@ pub(super) async fn set(
     value: &str,
     cn: Option<&str>,
 ) -> anyhow::Result<ExitCode> {
-    let cn = cn.map(node).transpose()?;
+    let cn = named(services, cn).await?;
     if !SETTINGS.contains(&key) {
         let known = SETTINGS.join(", ");
         return Err(Usage(format!("there is no setting {key:?}; the settings are {known}")).into());
@@ -82,7 +82,7 @@ pub(super) async fn allow_cn(
     cn: &str,
     allowed: bool,
 ) -> anyhow::Result<ExitCode> {
-    let cn = node(cn)?;
+    let cn = services.node(cn).await?;
     let query = VmQuery {
         server_uuid: Some(cn.clone()),
         state: Some("active".to_owned()),
@@ -117,6 +117,13 @@ pub(super) async fn allow_cn(
         true => format!("Success - compute node {cn} now allows user migrations."),
         false => format!("Success - user migrations are no longer allowed on compute node {cn}."),
     })
+}
+
+async fn named(services: &Services, cn: Option<&str>) -> anyhow::Result<Option<String>> {
+    match cn {
+        Some(cn) => Ok(Some(services.node(cn).await?)),
+        None => Ok(None),
+    }
 }
 
 fn flag(allowed: bool) -> Map<String, Value> {

@@ -39,6 +39,8 @@ pub mod sync_plan; // datasets, snapshots of both sides, tokens → the streams 
 
 pub mod properties; // which properties of a dataset go from node to node
 
+pub mod need; // what a person has to do something about
+
 pub mod machine; // which action is taken when, and what its next step is
 
 #[cfg(any(test, feature = "samples"))]

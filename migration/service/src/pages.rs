@@ -23,15 +23,9 @@ use super::refused::Refused;
 use super::runner::is_busy;
 use super::state::Service;
 use super::strangers::Stranger;
+use migration_core::need::{DAY_MS, Why, age, needs};
 use migration_core::record::{Record, State as RecordState, is_over};
 use migration_core::time::Time;
-
-/// What lasts longer than this is told: a migration that runs, is paused, is not finalized, or has no copy shown.
-const RUNNING_MS: i64 = DAY_MS;
-const PAUSED_MS: i64 = 3 * DAY_MS;
-const UNFINISHED_MS: i64 = 7 * DAY_MS;
-const HIDDEN_MS: i64 = 60_000;
-const DAY_MS: i64 = 86_400_000;
 
 /// Returns the routes of the pages.
 pub fn router(service: Service) -> Router {
@@ -72,22 +66,6 @@ async fn page(service: &Service) -> Result<Value, Refused> {
         "steps": format!("{:?}", service.steps).to_lowercase(), "url": *service.url,
         "version": env!("CARGO_PKG_VERSION"),
     }))
-}
-
-/// Why a person has to do something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Why {
-    Failed,
-    Runs,
-    Paused,
-    Late,
-    Unfinished,
-    Hidden,
-    Declared,
-    Returned,
-    RunsReplaced,
-    Older,
-    Stranger,
 }
 
 /// What a person has to do something about, of records and of ends that were replaced.
@@ -138,49 +116,33 @@ fn of_end(row: &Replaced, is_open: bool) -> Option<(Why, String)> {
     }
 }
 
-/// What a person has to do something about.
+/// What a person has to do something about: the state, and the sentence with what ends it.
 fn alarms(record: &Record, now: Time) -> Vec<(Why, String)> {
-    let mut alarms = Vec::new();
-    let mut tell = |why, text: String| alarms.push((why, format!("{}: {text}", record.vm_uuid)));
+    let told = needs(record, now).into_iter().map(|why| (why, sentence(record, why, now)));
+    told.collect()
+}
+
+/// Returns what is told of a state: whose it is, what it means, the details, the command.
+fn sentence(record: &Record, why: Why, now: Time) -> String {
     let journal = &record.journal;
-    let last = record.progress_history.last();
-    let since = last.and_then(|entry| entry.finished_timestamp.or(entry.started_timestamp));
-    let age = now.since(since.unwrap_or(record.created_timestamp));
-    let days = age / DAY_MS;
-    let (phase, held) = (record.phase.name(), held(journal.held_bytes));
-    match record.state {
-        _ if is_over(record) => {}
-        RecordState::Failed => {
-            let why = record.error.as_deref().unwrap_or("no reason is known");
-            tell(Why::Failed, format!("{phase} failed: {why}"));
+    let (vm, days, held) = (record.vm_uuid, age(record, now) / DAY_MS, held(journal.held_bytes));
+    let detail = match why {
+        Why::Stuck => format!(" ({}, {days} days)", record.phase.name()),
+        Why::Paused | Why::Unsynced | Why::Unfinalized => format!(" (for {days} days: {held})"),
+        Why::Hidden => {
+            let since = journal.hidden_since.map_or(0, |since| now.since(since));
+            format!(" (for {} s)", since / 1000)
         }
-        RecordState::Running if age > RUNNING_MS => {
-            tell(Why::Runs, format!("{phase} has run for {days} days"));
+        Why::Older => {
+            journal.older.map(|at| format!(" (as is known since {at})")).unwrap_or_default()
         }
-        RecordState::Paused if age > PAUSED_MS => {
-            tell(Why::Paused, format!("paused for {days} days, and both nodes hold {held}"));
-        }
-        RecordState::Scheduled if record.error.is_some() => {
-            tell(Why::Late, "the time of its switch has passed".to_owned());
-        }
-        RecordState::Successful if age > UNFINISHED_MS => {
-            tell(
-                Why::Unfinished,
-                format!("not finalized for {days} days, and both nodes hold {held}"),
-            );
-        }
-        _ => {}
-    }
-    if let Some(at) = journal.older {
-        let what = "the store is older than what the agents heard";
-        let vm = record.vm_uuid;
-        tell(Why::Older, format!("{what}, as is known since {at}: sdc-migrate adopt {vm}"));
-    }
-    let hidden = journal.hidden_since.map_or(0, |since| now.since(since));
-    if hidden > HIDDEN_MS && !is_over(record) {
-        tell(Why::Hidden, format!("no copy of it is shown, for {} s", hidden / 1000));
-    }
-    alarms
+        _ => record.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default(),
+    };
+    let need = why.name().and_then(daemon::needs::find);
+    let (says, command) = need.map_or(("", String::new()), |need| {
+        (need.says, need.command_for(&[("VM", &vm.to_string())]))
+    });
+    format!("{vm}: {says}{detail}. {command}")
 }
 
 fn held(bytes: Option<u64>) -> String {
@@ -263,10 +225,10 @@ async fn reading(service: &Service) -> Reading {
         of(RecordState::Scheduled),
         of(RecordState::Failed),
         of(RecordState::Successful),
-        told(Why::Runs),
+        told(Why::Stuck),
         told(Why::Late),
-        told(Why::Paused),
-        told(Why::Unfinished),
+        told(Why::Paused) + told(Why::Unsynced),
+        told(Why::Unfinalized) + told(Why::FinalizeFailed),
         told(Why::Hidden),
         told(Why::Returned),
         told(Why::RunsReplaced),
@@ -300,28 +262,30 @@ mod tests {
         let now = Time::parse("2026-02-20T00:00:00Z").unwrap();
         let at = |text: &str| json!([{"type": "progress", "phase": "sync", "state": "successful", "finished_timestamp": text}]);
         for (fields, want) in [
-            (json!({"state": "paused"}), vec![Why::Paused]),
+            (json!({"state": "paused"}), vec![Why::Unsynced]),
+            (json!({"state": "paused", "num_sync_phases": 1}), vec![Why::Paused]),
+            (json!({"state": "failed", "phase": "sync", "error": "x"}), vec![Why::SyncFailed]),
             (
                 json!({"state": "paused", "progress_history": at("2026-02-17T00:00:00.000Z")}),
                 vec![],
             ),
-            (json!({"state": "running"}), vec![Why::Runs]),
+            (json!({"state": "running"}), vec![Why::Stuck]),
             (
                 json!({"state": "running", "progress_history": at("2026-02-19T00:00:00.000Z")}),
                 vec![],
             ),
-            (json!({"state": "failed", "error": "x"}), vec![Why::Failed]),
+            (json!({"state": "failed", "error": "x"}), vec![Why::BeginFailed]),
             (json!({"state": "scheduled", "error": "x"}), vec![Why::Late]),
-            (json!({"state": "successful", "phase": "switch"}), vec![Why::Unfinished]),
+            (json!({"state": "successful", "phase": "switch"}), vec![Why::Unfinalized]),
             (json!({"state": "aborted"}), vec![]),
             (json!({"state": "paused", "created_timestamp": "2026-02-19T00:00:00.000Z"}), vec![]),
             (
                 json!({"state": "failed", "journal": {"hidden_since": "2026-02-19T23:59:00.000Z"}}),
-                vec![Why::Failed],
+                vec![Why::BeginFailed],
             ),
             (
                 json!({"state": "failed", "journal": {"hidden_since": "2026-02-19T23:58:59.000Z"}}),
-                vec![Why::Failed, Why::Hidden],
+                vec![Why::BeginFailed, Why::Hidden],
             ),
         ] {
             let told: Vec<Why> =

@@ -74,7 +74,10 @@ impl Pages {
             let found = self.service.shared.records.volumes_with(&[("vm_uuid", &vm)]).await;
             let volume = found.ok().and_then(|found| found.into_iter().next()).map(|it| it.value);
             let of = |get: fn(&Volume) -> &str| volume.as_ref().map(get);
+            let named = if state == "stopped" { "volume-stopped" } else { "volume-unserved" };
+            let need = daemon::needs::find(named).zip(of(Volume::uuid));
             all.push(json!({
+                "command": need.map(|(need, volume)| need.command_for(&[("VOLUME", volume)])),
                 "volume": of(Volume::uuid),
                 "name": of(Volume::name),
                 "owner_uuid": of(Volume::owner_uuid),

@@ -85,6 +85,9 @@ pub(crate) fn next(known: &Known, cn: &str, was_tried: bool) -> Next {
             let at = migration.scheduled_timestamp.clone().unwrap_or_default();
             Next::Stays(Obstacle::Scheduled(at))
         }
+        // Nothing was made yet: nobody has begun to move it.
+        ("failed", "begin") if migration.target_server_uuid.is_none() && !was_tried => Next::Begin,
+        ("failed", "begin") if migration.target_server_uuid.is_none() => Next::Stays(failed()),
         _ if !migration.automatic => Next::Stays(Obstacle::ByHand),
         _ if known.refusal.is_some() => Next::Stays(failed()),
         ("paused", _) => Next::Resume,
@@ -243,6 +246,10 @@ mod tests {
             assert_eq!(next(&known, "CN", false), first, "{what}");
             assert_eq!(next(&known, "CN", true), again, "{what}, tried");
         }
+        let mut nothing = migrates("begin", "failed", false);
+        nothing.migration.as_mut().unwrap().target_server_uuid = None;
+        assert_eq!(next(&nothing, "CN", false), Next::Begin);
+        assert_eq!(next(&nothing, "CN", true), fails("boom"));
         let came = next(&migrates("switch", "successful", true), "T", false);
         assert_eq!(came, Next::Stays(Obstacle::NotFinalized));
         let known = Known { refusal: Some("no".into()), ..migrates("sync", "paused", true) };

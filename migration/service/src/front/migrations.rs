@@ -22,6 +22,7 @@ use crate::refused::Refused;
 use crate::runner::let_go;
 use crate::verify::verify as compare;
 use migration_core::limits::{Turn, turns};
+use migration_core::need::needs;
 use migration_core::permit::{Caller, permit_reading};
 use migration_core::record::{Filter, Record, State as RecordState};
 
@@ -164,6 +165,15 @@ impl Front {
         };
         if let Some(reason) = waits.get(&record.id) {
             shown["waits_for"] = json!(reason);
+        }
+        let needs = needs(record, now).into_iter().filter_map(|why| {
+            let need = daemon::needs::find(why.name()?)?;
+            let command = need.command_for(&[("VM", &record.vm_uuid.to_string())]);
+            Some(json!({"state": need.name, "says": need.says, "command": command}))
+        });
+        let needs: Vec<Value> = needs.collect();
+        if !needs.is_empty() && !self.is_external() {
+            shown["needs"] = json!(needs);
         }
         if let Some(bytes) = record.journal.held_bytes {
             shown["held_bytes"] = json!(bytes);

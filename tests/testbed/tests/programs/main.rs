@@ -34,6 +34,7 @@ mod many_keys;
 mod migration;
 mod monitoring;
 mod napi;
+mod needs;
 mod node;
 mod preflight;
 #[cfg(target_os = "linux")] // zfs-fuse

@@ -94,7 +94,8 @@ fn unusable(facts: &Facts) -> Vec<Finding> {
 }
 
 fn restarts(volume: &Volume) -> String {
-    format!("sdc-voladm restart-volume-zone --force {}", word(&volume.uuid))
+    let need = daemon::needs::find("volume-stopped");
+    need.map(|need| need.command_for(&[("VOLUME", &word(&volume.uuid))])).unwrap_or_default()
 }
 
 fn deletes(volume: &Volume) -> String {

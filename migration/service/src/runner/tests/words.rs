@@ -161,7 +161,7 @@ async fn an_agent_is_told_which_of_its_open_migrations_the_store_knows_or_knew()
 #[tokio::test(start_paused = true)] // M58
 async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
     let world = World::new(true);
-    let told = "no copy of it is shown, for ";
+    let told = "no copy of the VM is shown (for ";
     beside(&world, async {
         world.synced().await;
         let state = protocol::State::Failed { error: "vmadm is busy".into(), fatal: false };

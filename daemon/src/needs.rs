@@ -1,0 +1,216 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The states that need a person: what each means, and the command that ends it, or shows why it cannot be ended from
+//! here. Whatever tells people of a state says this: command lines, statuses, the page, the alert rules, the operator's
+//! guide.
+
+use crate::text::visible;
+
+/// A state that needs a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// What programs call it.
+    pub name: &'static str,
+    /// The rule of `deploy/metrics/alerts.yml` that tells of it; empty where none does.
+    pub alert: &'static str,
+    /// What it means.
+    pub says: &'static str,
+    /// The command. A word in capitals stands for what it is about.
+    pub command: &'static str,
+    /// What the command does about it.
+    pub does: Does,
+}
+
+/// What a command does about a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// It ends the state.
+    Ends,
+    /// It shows what ends it, which is elsewhere.
+    Shows,
+}
+
+/// A row: name, rule, what the command does; what the state means, the command.
+macro_rules! needs {
+    ($($name:literal $alert:literal $does:ident: $says:literal => $command:literal;)*) => {
+        &[$(Need {
+            name: $name,
+            alert: $alert,
+            says: $says,
+            command: $command,
+            does: Does::$does,
+        },)*]
+    };
+}
+
+/// All of them.
+pub const NEEDS: &[Need] = needs! {
+    "vminfod-silent" "VminfodDown" Shows: "vminfod does not answer" => "svcs -xv vminfod";
+    "vminfod-stale" "VminfodStale" Shows:
+        "a source of the whole node has not answered for two refreshes: what is shown may be old"
+        => "vminfod check";
+    "vminfod-refresh-old" "VminfodRefreshOld" Shows:
+        "there was no full refresh for long: what no event announced is found late"
+        => "vminfod status";
+    "vminfod-source-down" "VminfodSourceDown" Shows:
+        "a source is down, and is started again by itself: sweeps find changes meanwhile"
+        => "svcs -L vminfod";
+    "vminfod-unread" "VminfodCannotReadVms" Shows: "a VM cannot be read and is shown as it was" => "vminfod status";
+    "vminfod-unread-vm" "" Shows: "this VM cannot be read and is shown as it was" => "vminfod why VM";
+    "vminfod-incomplete" "" Shows: "a zone is not shown whole: agents protect what may be its" => "vminfod status -j";
+    "vminfod-no-stream" "" Shows: "there is no event stream: changes are not shown as they come" => "svcs -L vminfod";
+    "vminfod-loses-events" "VminfodLosesEvents" Shows: "changes arrive without events" => "vminfod check";
+    "vminfod-late" "VminfodSeesChangesLate" Shows: "changes are shown many seconds late" => "vminfod status";
+    "net-agent-silent" "NetAgentDown" Shows: "net-agent does not answer: NAPI is not told what changes"
+        => "svcs -xv net-agent";
+    "net-agent-brake" "NetAgentBrake" Shows: "net-agent wanted to delete too much and stopped" => "net-agent plan";
+    "net-agent-approve" "" Ends: "net-agent keeps deletes back until they are approved" => "net-agent approve ID";
+    "net-agent-memory" "NetAgentMemoryFault" Shows:
+        "net-agent's state directory is damaged or cannot be written: deletes wait"
+        => "net-agent status";
+    "net-agent-mute" "NetAgentDoesNotWrite" Shows: "net-agent writes nothing" => "net-agent status";
+    "net-agent-held" "" Ends: "net-agent is held for the whole node: it writes nothing" => "net-agent release";
+    "net-agent-deletes" "NetAgentDeletesMuch" Shows: "net-agent deleted many NICs within an hour"
+        => "net-agent history --since 2h";
+    "net-agent-pass-old" "NetAgentPassOld" Shows: "net-agent has not compared with NAPI for long; a pass a day is due"
+        => "net-agent status";
+    "net-agent-misses" "NetAgentMissesEvents" Shows:
+        "vminfod does not report what happens: net-agent found differences by comparing"
+        => "vminfod check";
+    "net-agent-nic-missing" "NetAgentMissingInNapi" Shows: "NAPI has no record of a NIC and may give its address away"
+        => "net-agent plan";
+    "net-agent-nic-foreign" "NetAgentForeignOwner" Shows: "NAPI says that a NIC belongs to somebody else"
+        => "net-agent plan";
+    "net-agent-unreadable" "NetAgentUnreadable" Shows: "NAPI has records that cannot be read and are left alone"
+        => "net-agent status";
+    "net-agent-hold-ends" "NetAgentHoldEnds" Ends: "a hold ends within 15 minutes"
+        => "net-agent extend --vm UUID --for 2h";
+    "vm-agent-silent" "VmAgentDown" Shows: "vm-agent does not answer: VMAPI is not told what changes"
+        => "svcs -xv vm-agent";
+    "vm-agent-brake" "VmAgentBrake" Shows: "vm-agent misses half of its VMs and reports nobody destroyed"
+        => "vm-agent plan";
+    "vm-agent-approve" "" Ends: "vm-agent reports nobody destroyed until it is approved" => "vm-agent approve ID";
+    "vm-agent-mute" "VmAgentDoesNotWrite" Shows: "vm-agent writes nothing" => "vm-agent status";
+    "vm-agent-holds" "VmAgentHolds" Shows: "VMs have not been told to VMAPI for hours" => "vm-agent plan";
+    "vm-agent-memory" "VmAgentMemoryFault" Shows: "vm-agent's state directory is damaged or cannot be written"
+        => "vm-agent status";
+    "vm-agent-comparison-old" "VmAgentComparisonOld" Shows: "vm-agent has not compared with VMAPI for two days"
+        => "vm-agent status";
+    "kvmd-silent" "KvmdDown" Shows: "kvmd does not answer: the ends of its VMs will be called unwatched"
+        => "svcs -xv kvmd";
+    "kvmd-taken" "KvmdMonitorTaken" Shows: "somebody else holds monitors: kvmd hears nothing there"
+        => "kvmd status -o name,state -s state";
+    "kvmd-markers" "KvmdMarkersFail" Shows: "markers cannot be written: a VM may be restarted against its user's wish"
+        => "kvmd verdicts -o name,marker -s marker";
+    "kvmd-unreachable" "KvmdUnreachable" Shows: "watched instances lost their socket's name"
+        => "kvmd status -o name,reachable,pid -s reachable";
+    "migration-agent-silent" "MigrationAgentDown" Shows:
+        "migration-agent does not answer: no VM migrates to or from there"
+        => "svcs -xv migration-agent";
+    "migration-agent-waits" "MigrationAgentVmsWait" Ends:
+        "a VM does not boot: migration-service does not say whether it was replaced"
+        => "migration-agent release VM";
+    "migration-service-silent" "MigrationServiceDown" Shows:
+        "migration-service does not answer, nor does the VMAPI behind it"
+        => "svcs -xv migration-service";
+    "migration-store-away" "MigrationStoreDown" Shows: "migration-service cannot read its records"
+        => "svcs -L migration-service";
+    "migrations-not-driven" "MigrationsNotDriven" Shows:
+        "no migration-service does the rounds, and migrations wait for them"
+        => "svcs -xv migration-service";
+    "migrations-failed" "MigrationFailed" Shows: "migrations have failed" => "sdc-migrate list -s failed";
+    "migrations-wait" "" Shows: "migrations wait for somebody" => "sdc-migrate list";
+    "migration-begin-failed" "" Ends:
+        "the begin failed; the VM runs where it was, and the rest of a copy may be on the target"
+        => "sdc-migrate abort VM && sdc-migrate begin VM";
+    "migration-sync-failed" "" Ends: "the sync failed; the VM runs where it was" => "sdc-migrate sync VM";
+    "migration-switch-undone" "" Ends: "the switch failed and was undone; the VM runs where it was"
+        => "sdc-migrate switch VM";
+    "migration-switch-failed" "" Ends:
+        "the switch failed after the new copy was shown; it goes on, or back with rollback"
+        => "sdc-migrate switch VM";
+    "migration-abort-failed" "" Ends: "the abort failed; the VM runs where it was" => "sdc-migrate abort VM";
+    "migration-rollback-failed" "" Ends: "the rollback failed" => "sdc-migrate rollback VM";
+    "migration-finalize-failed" "" Ends: "the finalize failed; the VM runs on its new node"
+        => "sdc-migrate finalize VM";
+    "migration-unsynced" "" Ends: "it is paused and was never synced; the copy takes room on the target"
+        => "sdc-migrate sync VM";
+    "migration-paused" "MigrationPausedLong" Ends: "it is paused; both nodes hold a copy" => "sdc-migrate switch VM";
+    "migration-late" "MigrationLate" Ends: "its switch has missed its time and does not start by itself"
+        => "sdc-migrate switch VM";
+    "migration-unfinalized" "MigrationNotFinalized" Ends:
+        "it was switched and is not finalized; both nodes hold a copy"
+        => "sdc-migrate finalize VM";
+    "migration-stuck" "MigrationStuck" Shows: "it has run for more than a day" => "sdc-migrate watch VM";
+    "migration-hidden" "MigrationHidden" Shows: "it is in the middle of a switch, and no copy of the VM is shown"
+        => "sdc-migrate get VM";
+    "migration-older" "" Ends: "the store is older than what the agents have heard" => "sdc-migrate adopt VM";
+    "migration-unknown" "MigrationUnknown" Ends: "it is open on its nodes, and the store does not know it"
+        => "sdc-migrate adopt VM";
+    "migration-replaced-runs" "MigrationReplacedRuns" Shows: "a copy that was replaced runs, and so does the other one"
+        => "vmadm stop VM -F";
+    "migration-returned" "MigrationSourceReturned" Shows:
+        "a copy was replaced, and its node is back: it is stopped, hidden, and must not be used"
+        => "sdc-migrate get VM";
+    "volapi-silent" "VolapiDown" Shows:
+        "volapi does not answer: volumes cannot be made, and instances that need one wait"
+        => "svcs -xv volapi";
+    "volapi-waits" "VolapiStorageAway" Shows: "volapi waits for another service" => "volapi status";
+    "volapi-deaf" "VolapiNobodyFollows" Shows:
+        "volapi does not hear of VMs: the states of volumes and their users get old"
+        => "volapi status";
+    "volumes-failed" "VolapiVolumesFail" Shows: "volumes cannot be used, or have failed" => "sdc-voladm check";
+    "volume-stopped" "VolapiStorageVmStopped" Ends:
+        "the volume cannot be used: its storage VM is stopped, and the volume fails when reboot_grace is over"
+        => "sdc-voladm restart-volume-zone --force VOLUME";
+    "volume-unserved" "VolapiStorageVmSilent" Ends:
+        "the volume cannot be used: its storage VM runs and does not serve"
+        => "sdc-voladm restart-volume-zone --force VOLUME";
+};
+
+/// Returns the state of this name.
+pub fn find(name: &str) -> Option<&'static Need> {
+    NEEDS.iter().find(|need| need.name == name)
+}
+
+impl Need {
+    /// Returns the command about what is named: pairs of a word in capitals, and the name.
+    pub fn command_for(&self, names: &[(&str, &str)]) -> String {
+        let fill = |word: &str| {
+            let named = names.iter().find(|(placeholder, _)| *placeholder == word);
+            named.map_or(word.to_owned(), |(_, name)| visible(name))
+        };
+        self.command.split(' ').map(fill).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Returns the table of the operator's guide.
+pub fn table() -> String {
+    let mut text = "| state | it means | command | |\n| --- | --- | --- | --- |\n".to_owned();
+    for Need { name, says, command, does, .. } in NEEDS {
+        let does = if *does == Does::Ends { "ends it" } else { "shows why" };
+        text += &format!("| `{name}` | {says} | `{command}` | {does} |\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_names_what_it_is_about() {
+        let need = find("migration-begin-failed").unwrap();
+        let command = need.command_for(&[("VM", "u\n1")]);
+        assert_eq!(command, "sdc-migrate abort u\\u000a1 && sdc-migrate begin u\\u000a1");
+    }
+
+    #[test]
+    fn each_state_has_one_row() {
+        for (at, need) in NEEDS.iter().enumerate() {
+            assert!(NEEDS[..at].iter().all(|other| other.name != need.name), "{}", need.name);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Which state of a migration a person has to end, and when that has lasted too long.
+
+use crate::record::{Phase, Record, State, is_over};
+use crate::time::Time;
+
+/// What lasts longer than this is told: a migration that runs, is paused, is not finalized, or has no copy shown.
+const RUNNING_MS: i64 = DAY_MS;
+const PAUSED_MS: i64 = 3 * DAY_MS;
+const UNFINISHED_MS: i64 = 7 * DAY_MS;
+const HIDDEN_MS: i64 = 60_000;
+/// A day.
+pub const DAY_MS: i64 = 86_400_000;
+
+/// A state that a person ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // the table of all states has what each means
+pub enum Why {
+    BeginFailed,
+    SyncFailed,
+    SwitchUndone,
+    SwitchFailed,
+    AbortFailed,
+    RollbackFailed,
+    FinalizeFailed,
+    Unsynced,
+    Paused,
+    Late,
+    Unfinalized,
+    Stuck,
+    Hidden,
+    Older,
+    Stranger,
+    /// A node was declared dead.
+    Declared,
+    Returned,
+    RunsReplaced,
+}
+
+impl Why {
+    /// Returns its name in the table of all states; a node that was declared dead needs nothing yet.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Why::BeginFailed => "migration-begin-failed",
+            Why::SyncFailed => "migration-sync-failed",
+            Why::SwitchUndone => "migration-switch-undone",
+            Why::SwitchFailed => "migration-switch-failed",
+            Why::AbortFailed => "migration-abort-failed",
+            Why::RollbackFailed => "migration-rollback-failed",
+            Why::FinalizeFailed => "migration-finalize-failed",
+            Why::Unsynced => "migration-unsynced",
+            Why::Paused => "migration-paused",
+            Why::Late => "migration-late",
+            Why::Unfinalized => "migration-unfinalized",
+            Why::Stuck => "migration-stuck",
+            Why::Hidden => "migration-hidden",
+            Why::Older => "migration-older",
+            Why::Stranger => "migration-unknown",
+            Why::Returned => "migration-returned",
+            Why::RunsReplaced => "migration-replaced-runs",
+            Why::Declared => return None,
+        })
+    }
+
+    /// Returns true if something has failed.
+    pub fn is_failure(self) -> bool {
+        self <= Why::RollbackFailed
+    }
+}
+
+/// Returns what a migration waits for a person to do, however long it does.
+pub fn waits(record: &Record) -> Option<Why> {
+    let last = record.progress_history.last();
+    Some(match record.state {
+        _ if is_over(record) => return None,
+        State::Failed => match record.phase {
+            Phase::Begin => Why::BeginFailed,
+            // A switch that was undone is back in its sync.
+            Phase::Sync if last.is_some_and(|it| it.phase == Phase::Switch) => Why::SwitchUndone,
+            Phase::Sync => Why::SyncFailed,
+            Phase::Switch => Why::SwitchFailed,
+            Phase::Abort => Why::AbortFailed,
+            Phase::Rollback => Why::RollbackFailed,
+        },
+        State::Paused if record.num_sync_phases == 0 => Why::Unsynced,
+        State::Paused => Why::Paused,
+        State::Scheduled if record.error.is_some() => Why::Late,
+        State::Successful if record.journal.finalize => return None,
+        State::Successful if record.error.is_some() => Why::FinalizeFailed,
+        State::Successful => Why::Unfinalized,
+        _ => return None,
+    })
+}
+
+/// Returns since when a migration is as it is, in ms: the end of what it did last, else the beginning of that.
+pub fn age(record: &Record, now: Time) -> i64 {
+    let last = record.progress_history.last();
+    let since = last.and_then(|entry| entry.finished_timestamp.or(entry.started_timestamp));
+    now.since(since.unwrap_or(record.created_timestamp))
+}
+
+/// Returns what a person has to do something about now. What is to be done about ends that were replaced, and migrations
+/// without a record, is no record's.
+pub fn needs(record: &Record, now: Time) -> Vec<Why> {
+    let (age, journal) = (age(record, now), &record.journal);
+    let mut needs = Vec::new();
+    needs.extend(waits(record).filter(|why| match why {
+        Why::Unsynced | Why::Paused => age > PAUSED_MS,
+        Why::Unfinalized => age > UNFINISHED_MS,
+        _ => true,
+    }));
+    if record.state == State::Running && !is_over(record) && age > RUNNING_MS {
+        needs.push(Why::Stuck);
+    }
+    let hidden = journal.hidden_since.map_or(0, |since| now.since(since));
+    if hidden > HIDDEN_MS && !is_over(record) {
+        needs.push(Why::Hidden);
+    }
+    if journal.older.is_some() {
+        needs.push(Why::Older);
+    }
+    needs
+}
