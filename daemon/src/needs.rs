@@ -146,7 +146,7 @@ pub const NEEDS: &[Need] = needs! {
     "migration-stuck" "MigrationStuck" Shows: "it has run for more than a day" => "sdc-migrate watch VM";
     "migration-hidden" "MigrationHidden" Shows: "it is in the middle of a switch, and no copy of the VM is shown"
         => "sdc-migrate get VM";
-    "migration-older" "" Ends: "the store is older than what the agents have heard" => "sdc-migrate adopt VM";
+    "migration-older" "" Ends: "the store is older than what the agents heard" => "sdc-migrate adopt VM";
     "migration-unknown" "MigrationUnknown" Ends: "it is open on its nodes, and the store does not know it"
         => "sdc-migrate adopt VM";
     "migration-replaced-runs" "MigrationReplacedRuns" Shows: "a copy that was replaced runs, and so does the other one"

@@ -24,7 +24,7 @@ use super::runner::is_busy;
 use super::state::Service;
 use super::strangers::Stranger;
 use migration_core::need::{DAY_MS, Why, age, needs};
-use migration_core::record::{Record, State as RecordState, is_over};
+use migration_core::record::{Record, State as RecordState};
 use migration_core::time::Time;
 
 /// Returns the routes of the pages.

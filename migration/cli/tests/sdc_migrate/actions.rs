@@ -194,7 +194,7 @@ async fn what_loses_data_is_confirmed_and_names_the_loss() {
     );
 }
 
-#[tokio::test] // M121
+#[tokio::test] // M141
 async fn what_the_state_refuses_is_said_before_a_flag_is_asked_for() {
     let recorded = recorded(&["migrate-life"]);
     let paused = &recorded["m-migrate-life-32"];

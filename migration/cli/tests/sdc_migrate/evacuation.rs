@@ -275,7 +275,7 @@ async fn it_is_left_paused_resumed_and_released() {
     assert!(done.stderr.contains("no evacuation of node"), "{}", done.stderr);
 }
 
-#[tokio::test] // M120
+#[tokio::test] // M140
 async fn a_pause_is_posted_once_for_each_vm() {
     let world = world(false).await;
     let mut running = start(&world.config, &["evacuate", CN]);

@@ -78,7 +78,7 @@ async fn a_flag_is_true_itself_and_is_waited_for() {
     }
 }
 
-#[tokio::test] // M120
+#[tokio::test] // M140
 async fn a_flag_that_is_set_already_is_not_set_again() {
     for (verb, allowed) in [("allow-instance", true), ("disallow-instance", false)] {
         let (url, log) = Script::default()

@@ -155,13 +155,13 @@ impl Centre {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // M122
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // M142
 async fn each_state_ends_by_the_command_that_the_table_has_for_it() {
     let centre = centre().await;
     let mut ended = BTreeSet::new();
     let source = centre.lab.node();
 
-    // The state refuses before a flag is proposed. // M121
+    // The state refuses before a flag is proposed. // M141
     centre.good(&format!("sdc-migrate begin {VM}")).await;
     let refused = centre.bad(&format!("sdc-migrate finalize {VM}")).await;
     assert!(refused.starts_with("Error: Finalize only works on a successful"), "{refused}");

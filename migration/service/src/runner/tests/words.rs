@@ -307,7 +307,7 @@ async fn a_stream_is_asked_about_each_second_and_a_command_does_not_wait_for_it(
     .await;
 }
 
-#[tokio::test(start_paused = true)] // M120
+#[tokio::test(start_paused = true)] // M140
 async fn an_order_that_is_given_again_writes_nothing() {
     for order in ["pause", "abort&force=true", "schedule&scheduled_timestamp=AT", "finalize"] {
         let world = World::new(true);
