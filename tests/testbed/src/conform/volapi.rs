@@ -49,10 +49,9 @@ mod tests {
         let file = dir.path().join(FILE);
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text.replace("\"do\":\"moray\"", "\"do\":\"else\"")).unwrap();
-        for tally in [check(&file, &["--only".to_owned(), "storage-down".to_owned()]).unwrap()] {
-            assert_eq!(tally.failures, Vec::<String>::new());
-            let left = "left out: the rest of storage-down: nobody knows";
-            assert!(tally.notes.iter().any(|note| note.starts_with(left)), "{:?}", tally.notes);
-        }
+        let tally = check(&file, &["--only".to_owned(), "storage-down".to_owned()]).unwrap();
+        assert_eq!(tally.failures, Vec::<String>::new());
+        let left = "left out: the rest of storage-down: nobody knows";
+        assert!(tally.notes.iter().any(|note| note.starts_with(left)), "{:?}", tally.notes);
     }
 }
