@@ -23,7 +23,6 @@
 /// The command line: `vminfod serve`, the questions, and vmadm's listings.
 pub mod cli;
 
-/// Compares this daemon with the deployed one, on a live node.
 /// Wires sources, reconciler and HTTP together.
 pub mod service;
 
