@@ -179,10 +179,8 @@ fn refused_by_the_router(request: &Request<Bytes>) -> Option<Response<Bytes>> {
         let kinds = ["*/*", "application/", "text/plain"];
         kinds.iter().any(|known| kind.trim().starts_with(known))
     };
-    match header(header::ACCEPT).filter(|accept| !accept.split(',').any(knows)) {
-        Some(_) => Some(restify::refusal(method, 406, "NotAcceptableError", restify::SERVES)),
-        None => None,
-    }
+    let is_refused = header(header::ACCEPT).is_some_and(|kinds| !kinds.split(',').any(knows));
+    is_refused.then(|| restify::refusal(method, 406, "NotAcceptableError", restify::SERVES))
 }
 
 impl Store {
