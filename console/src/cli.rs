@@ -136,7 +136,7 @@ async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
     let (_, tasks) = serve(config, shutdown).await?;
     if !tasks.ended().await {
-        tracing::warn!("some tasks did not end in time");
+        tracing::warn!("some tasks did not stop within their time");
     }
     Ok(ExitCode::SUCCESS)
 }

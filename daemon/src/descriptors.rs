@@ -22,12 +22,16 @@ pub fn raise(connections: usize) -> u64 {
     if now < wanted {
         let limit = Rlimit { current: Some(wanted), maximum };
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!(%error, wanted, "the limit of open files cannot be raised");
+            tracing::warn!(%error, wanted, "cannot raise the limit of open files");
         }
     }
     let got = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if got < needed {
-        tracing::warn!(limit = got, needed, "not enough open files for every connection allowed");
+        tracing::warn!(
+            limit = got,
+            needed,
+            "the limit of open files is below the number of connections allowed"
+        );
     }
     got
 }

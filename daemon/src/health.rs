@@ -134,7 +134,7 @@ impl Health {
         }
         if is_new && !is_quiet {
             state.is_logged = true;
-            tracing::warn!(service = self.service, reason = text, "the service fails");
+            tracing::warn!(service = self.service, reason = text, "a service fails");
         }
         state.trouble = Some(Trouble { kind, since, at: crate::wall::now(), seen: now, text });
     }
@@ -154,7 +154,7 @@ impl Health {
         state.ended = Some((trouble.since, now));
         if std::mem::take(&mut state.is_logged) {
             let seconds = trouble.since.elapsed().as_secs();
-            tracing::info!(service = self.service, seconds, "the service answers again");
+            tracing::info!(service = self.service, seconds, "a service answers again");
         }
     }
 }

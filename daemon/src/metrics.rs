@@ -139,10 +139,12 @@ pub fn serve(address: Option<SocketAddr>, pages: Router, tasks: &Tasks, shutdown
         loop {
             match listen(address).await {
                 Ok((listener, _)) => {
-                    tracing::info!(%address, "metrics can be collected");
+                    tracing::info!(%address, "serving metrics");
                     return server.serve(listener, only).await;
                 }
-                Err(error) => tracing::warn!(%error, "no metrics for other nodes yet"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot open the metrics port; it is tried again")
+                }
             }
             // Both arms are cancel-safe.
             tokio::select! {

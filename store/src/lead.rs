@@ -43,10 +43,12 @@ impl Store {
                 (until, Ok(Some(fence))) => {
                     tracing::info!(lease, number = fence.number(), "this instance holds the lease");
                     held(until, term, &fence, claim, work(fence.clone())).await;
-                    tracing::warn!(lease, "this instance leads no more");
+                    tracing::warn!(lease, "this instance lost the lease; another may lead");
                 }
                 (_, Ok(None)) => {}
-                (_, Err(error)) => tracing::warn!(lease, %error, "the lease cannot be claimed"),
+                (_, Err(error)) => {
+                    tracing::warn!(lease, %error, "cannot claim the lease; it is tried again")
+                }
             }
             sleep(term / 3).await;
         }
@@ -79,7 +81,7 @@ async fn held<C>(
             Ok(_) => return,
             Err(error) => {
                 pause = term / 15;
-                tracing::warn!(lease = fence.lease, %error, "the lease was not renewed");
+                tracing::warn!(lease = fence.lease, %error, "cannot renew the lease; it is tried until the term ends");
             }
         }
     }

@@ -53,7 +53,7 @@ pub async fn approve(
             ok(&json!({"id": id, what: count}))
         }
         Err(refused) => {
-            tracing::warn!(target: AUDIT, audit = true, id, by, reason = %refused, "refused an approval");
+            tracing::warn!(target: AUDIT, audit = true, id, by, reason = %refused, "refused an operator's approval");
             refuse(StatusCode::NOT_FOUND, "ResourceNotFound", &refused.to_string())
         }
     }
@@ -119,7 +119,7 @@ pub fn listen(
         // Everything but approvals works without it.
         Err(err) => {
             let socket = socket.display();
-            tracing::error!(%socket, reason = %err, "no control socket: approvals have to wait");
+            tracing::error!(%socket, reason = %err, "cannot open the control socket; approve and ping fail until it opens");
         }
     }
 }

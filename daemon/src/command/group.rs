@@ -40,10 +40,7 @@ impl Group {
             if !is_logged && began.elapsed() > DIES {
                 is_logged = true;
                 let group = group.as_raw_nonzero();
-                tracing::warn!(
-                    group,
-                    "a process group was killed and does not end; its caller waits"
-                );
+                tracing::warn!(group, "a killed process group has not ended; its caller waits");
             }
         }
     }

@@ -138,7 +138,7 @@ async fn next<K: Send>(mut stage: Stage<K>) -> Option<(Bytes, Stage<K>)> {
                 Counts::add(&follow.counts.fell_behind);
                 tracing::warn!(
                     cursor = follow.cursor,
-                    "listener fell behind the journal: disconnected"
+                    "disconnected a listener that fell behind the journal"
                 );
                 return None;
             }

@@ -167,7 +167,7 @@ impl Server {
                 Counts::add(&self.counts.refused);
                 tracing::warn!(
                     limit = self.limits.connections,
-                    "connection refused: too many are open"
+                    "refused a connection: too many are open"
                 );
                 continue;
             };
@@ -191,7 +191,10 @@ impl Server {
         drop(acceptor);
         connections.close();
         if tokio::time::timeout(self.limits.drain, connections.wait()).await.is_err() {
-            tracing::warn!(left = connections.len(), "connections reset at shutdown");
+            tracing::warn!(
+                left = connections.len(),
+                "reset the connections that were left at shutdown"
+            );
             cut.cancel();
             let _left_to_the_exit = tokio::time::timeout(CUT, connections.wait()).await;
         }

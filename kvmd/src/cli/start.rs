@@ -86,7 +86,7 @@ async fn daemon(args: ServeArgs) -> Result<ExitCode, StartError> {
     daemon::descriptors::raise(daemon::http::Limits::default().connections);
     let running = serve(config, args.root, shutdown).await?;
     if !running.ended().await {
-        tracing::warn!("some tasks did not end in time");
+        tracing::warn!("some tasks did not stop within their time");
     }
     Ok(ExitCode::SUCCESS)
 }

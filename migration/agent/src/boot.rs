@@ -165,13 +165,13 @@ pub async fn ask(parts: Arc<Parts>, service: String) {
                     for (migration, entry) in &open {
                         if let Err(error) = obey(&parts, &answer, *migration, entry).await {
                             let vm = entry.vm;
-                            tracing::error!(%vm, %error, "what was replaced or waits is left as it is");
+                            tracing::error!(%vm, %error, "cannot act on a replaced or waiting copy; it is tried again");
                         }
                     }
                 }
                 Err(error) if !is_told => {
                     is_told = true;
-                    tracing::warn!(%error, "the service does not say which copies were replaced");
+                    tracing::warn!(%error, "migration-service did not say which copies were replaced; it is asked again");
                 }
                 Err(_) => {}
             }
@@ -195,7 +195,7 @@ async fn obey(
         }
         (Word::Kept, None) => Ok(()),
         (Word::None(why), _) => {
-            tracing::error!(vm = %entry.vm, why, "nobody answers for a copy");
+            tracing::error!(vm = %entry.vm, why, "no answer from migration-service about a copy; the VM stays down");
             Ok(())
         }
     }
@@ -212,7 +212,7 @@ async fn keep_down(parts: &Parts, migration: Uuid, entry: &Entry) -> Result<(), 
         return Ok(parts.memory.change(migration, found_replaced).await?);
     };
     if !super::vm::is_off(&object) {
-        tracing::error!(%vm, "was replaced on another node: it is stopped and hidden");
+        tracing::error!(%vm, "the VM was replaced on another node; stopping and hiding this copy");
     }
     parts.node.set_autoboot(vm, false).await?;
     is_newest()?;
@@ -220,7 +220,7 @@ async fn keep_down(parts: &Parts, migration: Uuid, entry: &Entry) -> Result<(), 
     is_newest()?;
     parts.memory.change(migration, |entry| entry.hold = true).await?;
     if let Err(error) = parts.node.hold(vm, migration).await {
-        tracing::warn!(%vm, %error, "net-agent is not held for a copy that was replaced");
+        tracing::warn!(%vm, %error, "cannot place net-agent's hold on a replaced copy; it is tried again");
     }
     is_newest()?;
     parts.node.set_hidden(vm, true).await?;

@@ -81,7 +81,7 @@ async fn run(parts: &Parts, about: &About, work: &Work) {
     let (id, vm, order) = (about.migration, about.vm, super::counts::name(what));
     match &state {
         State::Failed { error, .. } => {
-            tracing::warn!(migration = %id, %vm, order, reason = error, "order not done");
+            tracing::warn!(migration = %id, %vm, order, reason = error, "an order failed; its reason was reported to migration-service");
         }
         _ => tracing::info!(migration = %id, %vm, order, "order done"),
     }

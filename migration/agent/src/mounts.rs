@@ -54,7 +54,7 @@ pub async fn mount(parts: &Parts, root: &str, delegated: &[String]) -> Result<()
         } else {
             tracing::warn!(
                 dataset = name,
-                "it is not mounted: its mountpoint is not that of its name"
+                "not mounting a dataset whose mountpoint differs from its name"
             );
         }
     }

@@ -119,7 +119,7 @@ impl Node {
             }
             // Only the VM itself can tell whether this has helped.
             if let Err(error) = self.run(Program::Vmadm, words, Vec::new(), *deadline).await {
-                tracing::warn!(vm = %uuid, %error, "the VM does not stop");
+                tracing::warn!(vm = %uuid, %error, "cannot stop the VM; it is tried again");
             }
         }
         let is_up = vm::is_running(&self.existing(uuid).await?);

@@ -43,7 +43,7 @@ async fn release(State(agent): Routes, asked: Result<Json<Vm>, JsonRejection>) -
         Ok(asked) => asked,
         Err(why) => return invalid(&why.body_text()),
     };
-    tracing::warn!(target: daemon::log::AUDIT, audit = true, %vm, "the operator releases a VM that waits");
+    tracing::warn!(target: daemon::log::AUDIT, audit = true, %vm, "an operator released a VM that was waiting for migration-service");
     match agent.release(vm).await {
         Ok(true) => ok(&json!({"vm": vm})),
         Ok(false) => {

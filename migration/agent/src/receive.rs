@@ -157,7 +157,7 @@ pub async fn opened(parts: &Parts, connection: Connection) -> Option<Opened> {
     match stream::accept(connection, &streams.tokens, &streams.refusals).await {
         Ok(opened) => Some(opened),
         Err(error) => {
-            tracing::warn!(%error, cause = error_cause(&error), "a stream was refused");
+            tracing::warn!(%error, cause = error_cause(&error), "refused a stream");
             None
         }
     }
@@ -175,9 +175,9 @@ pub async fn stream(parts: Arc<Parts>, (incoming, expected): Opened) {
     };
     let migration = expected.about.migration;
     match done {
-        Ok(bytes) => tracing::info!(%migration, dataset, bytes, "received"),
+        Ok(bytes) => tracing::info!(%migration, dataset, bytes, "received a dataset"),
         Err(failed) => {
-            tracing::warn!(%migration, dataset, reason = %failed, "not received");
+            tracing::warn!(%migration, dataset, reason = %failed, "a dataset was not received");
             running.work().stream_failed(failed.failure());
         }
     }

@@ -103,7 +103,7 @@ async fn datasets(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> 
 async fn rate(State(parts): Routes, asked: Asked<Rate>) -> Response<Body> {
     match asked {
         Ok(Json(Rate { mbps })) => {
-            tracing::info!(mbps, "the limit of the streams is changed");
+            tracing::info!(mbps, "changed the rate limit of streams");
             parts.streams.rate.set(mbps);
             ok(&json!({}))
         }

@@ -193,7 +193,7 @@ async fn renew(parts: Arc<Parts>) {
                 continue;
             }
             if let Err(error) = parts.node.hold(entry.vm, migration).await {
-                tracing::error!(vm = %entry.vm, %error, "the hold of net-agent is not renewed");
+                tracing::error!(vm = %entry.vm, %error, "cannot renew net-agent's hold; it ends when it expires");
                 wait = RETRIES;
             }
         }

@@ -33,7 +33,7 @@ pub async fn set_again(
                 tracing::warn!(
                     dataset,
                     property = name,
-                    "a property that the sender names may not be set here: it is left as it is"
+                    "ignored a property that a sender may not set"
                 );
             }
             may && !LIFTED.contains(&name.as_str())

@@ -96,7 +96,7 @@ pub async fn create(parts: &Parts, vm: Uuid, name: &str) -> Result<Snapshot, Not
             _ => NotDone::Zfs(error),
         }
     })?;
-    tracing::info!(%vm, name, "a snapshot of a volume is made");
+    tracing::info!(%vm, name, "created a volume's snapshot");
     find(parts, &dataset, name).await?.ok_or_else(|| NotDone::Absent(name.to_owned()))
 }
 
@@ -106,7 +106,7 @@ pub async fn destroy(parts: &Parts, vm: Uuid, name: &str) -> Result<(), NotDone>
     let _turn = parts.snapshots.lock().await;
     let dataset = changeable(parts, vm).await?;
     parts.zfs.remove(args(&["destroy", &format!("{dataset}@{name}")])).await?;
-    tracing::info!(%vm, name, "a snapshot of a volume is destroyed");
+    tracing::info!(%vm, name, "destroyed a volume's snapshot");
     Ok(())
 }
 
@@ -131,7 +131,7 @@ pub async fn roll_back(parts: &Parts, vm: Uuid, name: &str) -> Result<RolledBack
     }
     parts.zfs.change(args(&["rollback", &format!("{dataset}@{name}")])).await?;
     let dropped: Vec<String> = later.into_iter().map(Row::name).collect();
-    tracing::warn!(%vm, name, ?dropped, "a volume is as it was");
+    tracing::warn!(%vm, name, ?dropped, "rolled a volume back; later snapshots are gone");
     let left = left.into_iter().filter(Row::is_ours).map(Row::name).collect();
     Ok(RolledBack { dropped, left })
 }

@@ -129,7 +129,7 @@ impl Work {
         let mut warnings = lock(&self.warnings);
         let is_new = warnings.len() < WARNINGS && warnings.insert(text.clone());
         if is_new {
-            tracing::warn!(text, "an order is done without something");
+            tracing::warn!(text, "an order succeeded with a warning");
         }
     }
 

@@ -137,7 +137,7 @@ async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
     if !serve(config, shutdown).await?.ended().await {
-        tracing::warn!("some tasks did not end in time");
+        tracing::warn!("some tasks did not stop within their time");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -108,7 +108,7 @@ impl Service {
                 return Ok(target);
             }
             let texts: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
-            tracing::info!(vm = %vm.uuid, node = chosen, against = ?texts, "not placed there");
+            tracing::info!(vm = %vm.uuid, node = chosen, against = ?texts, "not placing the copy on this node");
             against.push(format!("{chosen}: {}", texts.join(", ")));
             placement.servers.retain(|server| *server != chosen);
         }

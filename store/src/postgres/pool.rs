@@ -100,7 +100,7 @@ impl Pool {
 /// Waits before the next try; fails when there is to be none.
 pub(super) async fn pause(backoff: &mut Backoff, why: String) -> Result<(), Error> {
     let Some(wait) = backoff.next_delay() else { return Err(Error::Unavailable { why }) };
-    tracing::debug!(%why, wait_ms = wait.as_millis() as u64, "asking PostgreSQL again");
+    tracing::debug!(%why, wait_ms = wait.as_millis() as u64, "PostgreSQL failed; asking again");
     tokio::time::sleep(wait).await;
     Ok(())
 }

@@ -66,7 +66,7 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<Exi
     };
     let (ended, ()) = tokio::join!(running.ended(), shown);
     if !ended {
-        tracing::warn!("some tasks did not end in time");
+        tracing::warn!("some tasks did not stop within their time");
     }
     Ok(ExitCode::SUCCESS)
 }

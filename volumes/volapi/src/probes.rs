@@ -195,7 +195,7 @@ impl Prober {
                 continue;
             }
             if let Err(error) = self.pass().await {
-                tracing::warn!(%error, "storage VMs could not be called");
+                tracing::warn!(%error, "cannot probe the storage VMs");
                 self.service.shared.counts.add(Count::Errors);
             }
         }
@@ -234,7 +234,7 @@ impl Prober {
             self.service.shared.counts.add(Count::Calls);
             if let Heard::Fails(why) | Heard::Nothing(why) = heard {
                 self.service.shared.counts.add(Count::CallsFailed);
-                tracing::debug!(why, vm = volume.vm_uuid(), "a storage VM does not answer");
+                tracing::debug!(why, vm = volume.vm_uuid(), "no answer from a storage VM");
             }
         }
         self.state.note(heard, daemon::wall::now());

@@ -297,10 +297,10 @@ pub async fn all<T: Serialize + DeserializeOwned>(
 /// Returns what a request is told of a failure of the storage.
 pub fn of_storage(error: store::Error) -> Refused {
     if error.is_away() {
-        tracing::warn!(%error, "the storage is away");
+        tracing::warn!(%error, "the store is not available");
         return Refused::StorageAway;
     }
-    tracing::error!(%error, "the storage refused");
+    tracing::error!(%error, "the store refused a request");
     Refused::Storage(error.to_string())
 }
 

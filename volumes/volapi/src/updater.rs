@@ -193,7 +193,7 @@ impl Updater {
             }
             Heard::Changed(vm) => self.service.follower.look(vm, Some(fence)).await?,
             Heard::Lost(why) => {
-                tracing::warn!(why, "changes of VMs are not heard of");
+                tracing::warn!(why, "lost VMAPI's changefeed; VM states may be stale");
                 self.service.shared.counts.add(Count::FeedsLost);
                 self.state.follows.store(false, Ordering::Relaxed);
                 self.state.failed(why.clone());

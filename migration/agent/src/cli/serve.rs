@@ -124,7 +124,10 @@ async fn admin_address(vminfod: &Vminfod) -> IpAddr {
             }
             Err(error) => daemon::log::chain(&error),
         };
-        tracing::warn!(reason = why, "the admin address is not known yet");
+        tracing::warn!(
+            reason = why,
+            "cannot read the admin address from sysinfo; it is read again"
+        );
         tokio::time::sleep(retry.next_delay()).await;
     }
 }

@@ -212,7 +212,7 @@ impl Front {
         let mut body = json!({"job_uuid": job, "migration": shown});
         if !warnings.is_empty() {
             let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-            tracing::warn!(vm = %record.vm_uuid, reasons = warnings.join("; "), "begun in spite of these");
+            tracing::warn!(vm = %record.vm_uuid, reasons = warnings.join("; "), "began the migration despite warnings");
             body["warnings"] = json!(warnings);
         }
         let mut response = reply_json(StatusCode::ACCEPTED, &body);

@@ -153,7 +153,7 @@ impl Front {
         self.service.records.remove(&kept, None, Rest::Stays).await?;
         let_go(&self.service, &kept.record).await;
         let (vm, id) = (kept.record.vm_uuid, kept.record.id);
-        tracing::warn!(%vm, %id, "a migration's record was removed by hand");
+        tracing::warn!(%vm, %id, "an operator removed a migration's record");
         done()
     }
 

@@ -62,7 +62,7 @@ async fn replaced(
                     found_returned(&service, &kept, None).await
                 };
                 if let Err(why) = told.await {
-                    tracing::warn!(?why, "people are not told that it is back");
+                    tracing::warn!(?why, "cannot record the alarm for a node that is back");
                 }
             }
         }
@@ -70,7 +70,7 @@ async fn replaced(
         let unknown = open.iter().map(|(id, _)| id).filter(|id| !known.contains(id));
         let unknown: Vec<&Uuid> = unknown.collect();
         if !unknown.is_empty() {
-            tracing::error!(%cn, ?unknown, "a node has migrations open that the store does not know");
+            tracing::error!(%cn, ?unknown, "a node has open migrations that the store does not know");
         }
         ok(&json!(Replaced { replaced, known }))
     };

@@ -47,7 +47,7 @@ impl Front {
     async fn change(&self, cn: Option<Uuid>, request: Request) -> Answer {
         let values = params(request).await?.into_object();
         let changed = self.service.settings.change(cn, &values).await?;
-        tracing::info!(?cn, values = %serde_json::Value::Object(values), "the settings were changed");
+        tracing::info!(?cn, values = %serde_json::Value::Object(values), "changed the settings");
         self.service.wake.notify_one();
         ok(&changed)
     }

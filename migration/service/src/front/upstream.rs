@@ -126,7 +126,7 @@ impl Upstream {
 }
 
 fn silent(error: Error) -> Refused {
-    tracing::warn!(reason = %error, "VMAPI does not answer");
+    tracing::warn!(reason = %error, "no answer from VMAPI");
     Refused::coded(503, "ServiceUnavailableError", "VMAPI does not answer")
 }
 

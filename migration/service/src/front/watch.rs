@@ -64,7 +64,7 @@ impl Watcher {
                 Ok(seen) => seen,
                 Err(error) => {
                     // Nothing is known: it is no end.
-                    tracing::warn!(vm = %self.vm, reason = %error, "a watch waits for the store");
+                    tracing::warn!(vm = %self.vm, reason = %error, "a watch cannot read the record; it is read again");
                     continue;
                 }
             };

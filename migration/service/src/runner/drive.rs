@@ -80,7 +80,7 @@ pub async fn drive(service: Service, fence: Fence, id: Uuid) {
             Ok(false) | Err(Failed::Fenced) => return,
             Err(Failed::Lost) => LOST,
             Err(Failed::Again(why) | Failed::Cut(why, _) | Failed::Fatal(why)) => {
-                tracing::warn!(%id, reason = why, "a round was not done");
+                tracing::warn!(%id, reason = why, "cannot process a migration in this round; it is tried in the next");
                 AWAY
             }
         };
@@ -214,7 +214,7 @@ impl Drive<'_> {
                 let is_down = kept.record.journal.power.is_some_and(|power| power.running);
                 let ms = if is_down { all.min(DOWN_MS) } else { all };
                 self.memory.left_ms = all - ms;
-                tracing::warn!(vm = %kept.record.vm_uuid, reason = why, wait_ms = ms, "a step waits");
+                tracing::warn!(vm = %kept.record.vm_uuid, reason = why, wait_ms = ms, "a step did not succeed; it is tried again");
                 if is_called(service, kept, Duration::from_millis(ms)).await {
                     (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
                 }

@@ -43,7 +43,7 @@ pub async fn end(
         let held = service.agents.size(source, vm).await.ok().map(|size| size.bytes);
         kept.record.journal.held_bytes = held.or(kept.record.journal.held_bytes);
     }
-    tracing::info!(vm = %kept.record.vm_uuid, id = %kept.record.id, ?ending, "an operation has ended");
+    tracing::info!(vm = %kept.record.vm_uuid, id = %kept.record.id, ?ending, "an operation ended");
     // Before the record is written: who dies between the two does it again.
     tickets::give_back(service, kept).await;
     kept.record.journal.creation = None;
@@ -83,7 +83,7 @@ pub async fn give_up(
     fence: &Fence,
 ) -> Result<(), Failed> {
     let record = &mut kept.record;
-    tracing::warn!(vm = %record.vm_uuid, id = %record.id, reason = why, "an operation is given up");
+    tracing::warn!(vm = %record.vm_uuid, id = %record.id, reason = why, "giving an operation up");
     if record.phase == Phase::Begin {
         tickets::free(service, kept).await;
     }
@@ -124,7 +124,7 @@ async fn over(service: &Service, record: &Record, ending: &Ending) {
             continue;
         }
         if let Err(why) = order(service, record, end, What::Over).await {
-            tracing::warn!(vm = %record.vm_uuid, %end, ?why, "an agent keeps what it remembers");
+            tracing::warn!(vm = %record.vm_uuid, %end, ?why, "cannot make an agent forget an ended migration");
         }
     }
 }

@@ -54,7 +54,7 @@ pub async fn lead(service: Service, store: Store, term: Duration) {
 async fn seen(service: &Service, pause: Duration) {
     loop {
         if let Err(error) = service.records.put_seen(service.clock.now()).await {
-            tracing::warn!(reason = %error, "nobody hears that this service runs the timers");
+            tracing::warn!(reason = %error, "cannot record the leader's heartbeat in the store");
         }
         sleep(pause).await;
     }
@@ -99,7 +99,7 @@ async fn worked(service: &Service, fence: &Fence) {
                             }
                         }
                         Err(Failed::Fenced) => return,
-                        Err(why) => tracing::warn!(?why, "the records cannot be looked at"),
+                        Err(why) => tracing::warn!(?why, "cannot list the migration records"),
                     }
                 }
             },

@@ -79,7 +79,7 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
         Answer::Silence => (Seen::Silent, None),
         Answer::Failed { error, is_alive } => {
             is_older |= is_old(&error);
-            tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent does not say what is true");
+            tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent did not report its node's state");
             (if is_alive { Seen::Unwell } else { Seen::Silent }, None)
         }
     };

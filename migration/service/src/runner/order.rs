@@ -101,7 +101,7 @@ pub async fn order_and_tell(
             if told.len() < MOST_TOLD && !told.split("; ").any(|it| it == text) {
                 told += if told.is_empty() { "" } else { "; " };
                 told += text;
-                tracing::warn!(%vm, %end, text, "an order is done without something");
+                tracing::warn!(%vm, %end, text, "an order succeeded with a warning");
             }
         }
         if !told.is_empty() && entry.error_detail.as_ref() != Some(&told) {

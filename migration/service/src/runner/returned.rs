@@ -207,7 +207,7 @@ pub async fn found_returned(
     fence: Option<&Fence>,
 ) -> Result<(), Failed> {
     let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
-    tracing::error!(%cn, %vm, "a node that was declared dead is back");
+    tracing::error!(%cn, %vm, "a node that was declared dead answers again");
     let Some(mut record) = service.records.get(kept.row.migration).await? else { return Ok(()) };
     if record.record.journal.returned.is_none() {
         record.record.journal.returned = kept.row.returned;

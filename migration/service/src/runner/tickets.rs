@@ -118,7 +118,7 @@ async fn own(
     let queued = service.peers.cnapi.queue_ticket(server, order).await?;
     let before = queued.queue.iter().filter(|ticket| ticket.uuid != queued.uuid);
     for left in before.filter(|ticket| is_left(ticket, migration)) {
-        tracing::warn!(ticket = left.uuid, "a ticket that was left is given back");
+        tracing::warn!(ticket = left.uuid, "released a CNAPI ticket that an earlier run left");
         release(service, &left.uuid).await;
     }
     if let Err(error) = service.peers.cnapi.wait_ticket(&queued.uuid, WITHIN).await {
@@ -161,6 +161,6 @@ pub async fn let_go(service: &Service, record: &Record) {
 /// Gives a ticket back. If that fails it ends when it expires.
 async fn release(service: &Service, ticket: &str) {
     if let Err(error) = service.peers.cnapi.release_ticket(ticket).await {
-        tracing::warn!(ticket, reason = %error, "a ticket stays until it expires");
+        tracing::warn!(ticket, reason = %error, "cannot release a CNAPI ticket; it stays until it expires");
     }
 }

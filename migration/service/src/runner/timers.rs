@@ -119,7 +119,7 @@ fn take(record: &mut Record, action: ByClock, now: Time) {
     match action {
         ByClock::Begin(phase) => start(record, phase, message(phase), Uuid::new_v4(), now),
         ByClock::Late => {
-            tracing::error!(vm = %record.vm_uuid, id = %record.id, "a scheduled switch is too late");
+            tracing::error!(vm = %record.vm_uuid, id = %record.id, "a scheduled switch missed its time");
             record.error =
                 Some("The time of the switch has passed: it does not start by itself".into());
         }

@@ -102,7 +102,7 @@ pub(super) async fn open(config: &Config) -> Result<Records, ServeError> {
         match Records::open(store.clone()).await {
             Ok(records) => return Ok(records),
             Err(error) if error.is_away() && config.postgres.is_some() => {
-                tracing::warn!(%error, "waiting for the storage");
+                tracing::warn!(%error, "no answer from the store; waiting");
                 tokio::time::sleep(AGAIN).await;
             }
             Err(error) => return Err(unusable(error)),

@@ -58,7 +58,7 @@ impl Archive {
                 Ok(known) if is_lost(&known) => self.put_away(&volume, &noted, fence).await?,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(%error, volume = volume.key, "cannot be archived yet");
+                    tracing::warn!(%error, volume = volume.key, "cannot archive a volume; it is tried again");
                 }
             }
         }
@@ -83,7 +83,7 @@ impl Archive {
         records.failures.delete_in(&mut batch, &noted.key, expect).map_err(of_storage)?;
         if written(records.store.commit(batch).await.map(drop), ())?.is_some() {
             self.shared.counts.add(Count::Archived);
-            tracing::info!(volume = volume.key, "a failed volume went to the archive");
+            tracing::info!(volume = volume.key, "archived a failed volume");
         }
         Ok(())
     }

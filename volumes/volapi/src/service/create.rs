@@ -68,7 +68,7 @@ impl Creates {
             match self.shared.peers.image(image, &self.shared.settings.image_source).await {
                 Ok(is_there) => all &= is_there,
                 Err(error) => {
-                    tracing::warn!(%error, image, "an image of storage VMs is not there");
+                    tracing::warn!(%error, image, "IMGAPI lacks an image of storage VMs");
                     all = false;
                 }
             }
@@ -144,7 +144,7 @@ impl Creates {
             return Ok(Chosen { size, compute_package, billing_id });
         }
         let packages = self.shared.peers.packages().await.map_err(|error| {
-            tracing::warn!(%error, "no packages of volumes");
+            tracing::warn!(%error, "cannot list the packages of volumes");
             Refused::Failed(Step::Packages)
         })?;
         let (size, package) = package_of(&packages, asked.size)?;
@@ -211,7 +211,7 @@ impl Creates {
     }
 
     async fn not_made(&self, volume: &Volume, error: &Error) -> Result<Refused, Refused> {
-        tracing::warn!(%error, volume = volume.uuid(), "VMAPI did not make the storage VM");
+        tracing::warn!(%error, volume = volume.uuid(), "VMAPI did not create the storage VM");
         self.shared.counts.add(Count::CreateFailed);
         let fail = |volume: &mut Volume| {
             if volume.state() == State::Creating {

@@ -229,7 +229,7 @@ impl Follower {
         let (owner, name, uuid) = (wanted.owner_uuid(), wanted.name(), wanted.uuid());
         match self.shared.records.claim(batch, owner, name, uuid).await {
             Err(Refused::NameTaken(name)) => {
-                tracing::warn!(uuid, name, "stays failed: another volume has its name");
+                tracing::warn!(uuid, name, "the volume stays failed: another volume has its name");
                 Ok(false)
             }
             claimed => claimed.map(|()| true),
@@ -278,7 +278,7 @@ impl Follower {
             let verdict = match self.verdict(&reservation).await {
                 Ok(verdict) => verdict,
                 Err(error) => {
-                    tracing::warn!(%error, job = reservation.job_uuid, "a job cannot be asked about");
+                    tracing::warn!(%error, job = reservation.job_uuid, "cannot read a job from VMAPI");
                     Verdict::Leave
                 }
             };
@@ -289,7 +289,7 @@ impl Follower {
         for (vm, verdict) in verdicts.into_iter().filter(|(_, it)| *it > Verdict::Leave) {
             match self.look_with(&vm, None, Some(verdict), fence).await {
                 Err(Trouble::Peer(error)) => {
-                    tracing::warn!(%error, vm, "a VM cannot be asked about");
+                    tracing::warn!(%error, vm, "cannot read a VM from VMAPI");
                 }
                 looked => drop(looked?),
             }

@@ -156,7 +156,7 @@ impl NetworkChanges {
         change.value.job_uuid = Some(job.map_err(Ended::of)?);
         // Where this is not written, the pass learns later whether the job failed.
         if let Err(error) = self.rewrite(change).await {
-            tracing::warn!(%error, volume = change.key, "the job of a change of networks");
+            tracing::warn!(%error, volume = change.key, "cannot read the job of a network change");
         }
         Ok(true)
     }
@@ -199,11 +199,11 @@ impl NetworkChanges {
             let age = daemon::wall::now().as_second() - change.value.began;
             let outcome = match self.outcome_of(&change.value, age).await {
                 Err(error) if age > DONE => {
-                    tracing::error!(%error, volume = change.key, "the storage VM was not restarted");
+                    tracing::error!(%error, volume = change.key, "cannot restart the storage VM; its networks change at its next boot");
                     Outcome::Failed
                 }
                 Err(error) => {
-                    tracing::warn!(%error, volume = change.key, "a change of networks is not over");
+                    tracing::warn!(%error, volume = change.key, "cannot finish a network change; it is tried again");
                     Outcome::Open
                 }
                 Ok(outcome) => outcome,
@@ -214,7 +214,7 @@ impl NetworkChanges {
                 Outcome::Failed => {
                     let (network, vm) = (&change.value.network_uuid, &change.value.vm_uuid);
                     let volume = &change.key;
-                    tracing::warn!(volume, network, vm, "a change of networks did not happen");
+                    tracing::warn!(volume, network, vm, "a network change did not take effect");
                     self.shared.counts.add(Count::NetworkChangesFailed);
                 }
             }

@@ -195,7 +195,9 @@ impl Snapshots {
         match self.settle(volume).await {
             Ok(true) => self.works.forget(busy.key()).await,
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, volume, "its snapshots are left to a later pass"),
+            Err(error) => {
+                tracing::warn!(%error, volume, "cannot read a volume's snapshots; they are read in the next pass")
+            }
         }
         drop(busy);
         self.hurry.notify_one();
@@ -260,7 +262,7 @@ impl Snapshots {
                 self.shared.counts.add(Count::SnapshotsMade);
             }
             Err(error) if is_refusal(&error) => {
-                tracing::warn!(%error, volume, "a snapshot cannot be made");
+                tracing::warn!(%error, volume, "cannot create a snapshot");
                 let why = error.message();
                 let done = |volume: &mut Volume| rules::failed(volume, &snapshot.uuid, why);
                 self.shared.records.change(volume, done).await?;

@@ -39,11 +39,11 @@ impl Service {
                     if left.value.doing != Doing::Snapshots {
                         self.shared.counts.add(Count::Recovered);
                         let (volume, doing) = (&left.value.volume, left.value.doing);
-                        tracing::info!(volume, ?doing, "ended what another run had left");
+                        tracing::info!(volume, ?doing, "finished work that an earlier run left");
                     }
                 }
                 Err(Trouble::Peer(error)) => {
-                    tracing::warn!(%error, volume = left.value.volume, "cannot be ended yet");
+                    tracing::warn!(%error, volume = left.value.volume, "cannot finish work that an earlier run left; it is tried again");
                 }
                 Err(error) => return Err(error),
             }

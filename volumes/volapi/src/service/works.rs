@@ -143,7 +143,7 @@ impl Works {
     pub(super) async fn let_go(&self, held: Held, is_done: bool) {
         let released = self.shared.peers.release_ticket(&held.ticket).await;
         if let Err(error) = &released {
-            tracing::warn!(%error, ticket = held.ticket, "a ticket could not be given back yet");
+            tracing::warn!(%error, ticket = held.ticket, "cannot release a CNAPI ticket; it is tried again");
         }
         if released.is_ok() && is_done {
             self.forget(&held.key).await;
@@ -153,7 +153,7 @@ impl Works {
 
     pub(super) async fn forget(&self, key: &str) {
         if let Err(error) = self.shared.records.work.delete(key, Expect::Anything).await {
-            tracing::warn!(%error, key, "work that was done could not be forgotten yet");
+            tracing::warn!(%error, key, "cannot delete the record of work that is done; it is tried again");
         }
     }
 }
