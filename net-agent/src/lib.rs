@@ -37,8 +37,6 @@ pub mod agent; // one agent: clients, parts, tasks
 
 mod pass; // the pass task
 
-mod moved; // VMs that live on other nodes
-
 mod unlisted; // candidates that no list shows
 
 mod own_nics; // the task for the node's own NICs
@@ -52,6 +50,8 @@ mod events; // the events task
 mod changes; // from a change of the node to work
 
 mod saver; // the task that saves the state file
+
+mod moved; // VMs that live on other nodes
 
 mod apply; // reads, checks and writes one record
 

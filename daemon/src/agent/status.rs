@@ -64,28 +64,6 @@ pub trait Counter: Copy + Ord + 'static {
     fn metric(self) -> (&'static str, &'static str);
 }
 
-/// Makes the enum of an agent's counters: the variant, the name in `/status`, the name in `/metrics`, the help.
-#[macro_export]
-macro_rules! counters {
-    ($($variant:ident, $name:literal, $metric:literal, $help:literal;)+) => {
-        /// The counters.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Count { $(#[doc = $help] $variant),+ }
-
-        impl $crate::agent::Counter for Count {
-            const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-
-            fn metric(self) -> (&'static str, &'static str) {
-                match self { $(Self::$variant => ($metric, $help)),+ }
-            }
-        }
-    };
-}
-
 /// A failure of the agent's work.
 #[derive(Clone, Debug)]
 struct Failure {

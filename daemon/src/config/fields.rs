@@ -15,9 +15,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::error::ConfigError;
 use super::file::{collect_unknown, read_capped};
-use super::values::{http_url, parse_span};
-use super::{ConfigError, Window, environment};
+use super::values::{Window, environment, http_url, parse_span};
 
 /// A configuration file. Every look-up returns a usable value, the default in place of a wrong one, and
 /// notes the fault; [`Fields::finish`] returns all faults.

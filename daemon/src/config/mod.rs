@@ -21,64 +21,20 @@
 
 mod fields; // typed look-ups
 
+mod error; // why a configuration cannot be used
+
 mod file; // the bytes of a file, and what nobody asked for
 
 mod values; // URLs, uuids, durations
 
-use std::ffi::OsString;
-use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
-
+pub use error::ConfigError;
 pub use fields::Fields;
-pub use values::{http_url, lower_uuid, parse_span};
-
-/// Why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("configuration {}: {source}", path.display())]
-    Read {
-        /// The file that was asked for.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file is neither a JSON object nor a TOML table.
-    #[error("configuration {place}: {reason}")]
-    Syntax {
-        /// The file, or `(text)`.
-        place: String,
-        /// The parser's message, with line and column.
-        reason: String,
-    },
-    /// Every wrong value of the file, one entry per key.
-    #[error("configuration {place}: {}", faults.join("; "))]
-    Faults {
-        /// The file, or `(text)`.
-        place: String,
-        /// `key: what is wrong`.
-        faults: Vec<String>,
-    },
-}
-
-/// Bounds of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Shortest.
-    pub min: Duration,
-    /// Longest.
-    pub max: Duration,
-}
-
-/// Returns the value of an environment variable; an empty one counts as none.
-pub fn environment(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
-}
+pub use values::{Window, environment, http_url, lower_uuid, parse_span};
 
 #[cfg(test)]
 mod tests {
     use std::ops::RangeInclusive;
+    use std::time::Duration;
 
     use super::*;
 

@@ -4,7 +4,17 @@
 
 //! Values that are checked: URLs, uuids, durations.
 
+use std::ffi::OsString;
 use std::time::Duration;
+
+/// Bounds of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Shortest.
+    pub min: Duration,
+    /// Longest.
+    pub max: Duration,
+}
 
 /// Checks a base URL, `http://host[:port]`, and returns it without a slash at its end.
 ///
@@ -38,4 +48,9 @@ pub fn parse_span(text: &str) -> Result<Duration, String> {
     }
     let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| wrong())?;
     Duration::try_from(signed).map_err(|_| wrong())
+}
+
+/// Returns the value of an environment variable; an empty one counts as none.
+pub fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }

@@ -89,7 +89,7 @@ async fn the_labs_node_is_as_believed_and_the_report_names_nobody() {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(with(&report, "false").is_empty(), "{report:#}");
     // Nobody runs vmadm, zpool and SMF below this root, and no configuration names the other services.
-    assert_eq!(with(&report, "unknown"), ["B7", "B11", "B15", "B22", "B23", "B24", "B25"]);
+    assert_eq!(with(&report, "unknown"), ["B7", "B11", "B15", "B25", "B22", "B23", "B24"]);
     let text = report.to_string();
     for vm in lab.vms().await {
         for secret in [common::text(&vm, "uuid"), common::text(&vm, "alias"), "127.0.0.1"] {
