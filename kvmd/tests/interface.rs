@@ -161,7 +161,7 @@ async fn the_clients_show_people_and_programs_the_same() {
 async fn watch_goes_on_over_a_restart_of_the_daemon_and_tells_nothing_twice() {
     let mut node = Node::new();
     // Both daemons on one port, so that the client finds the second.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = common::own_address();
     node.settings = json!({"listen": port.to_string()});
     node.start().await;
     #[allow(clippy::disallowed_methods)] // The program under test.
@@ -192,7 +192,7 @@ async fn watch_goes_on_over_a_restart_of_the_daemon_and_tells_nothing_twice() {
 #[tokio::test]
 async fn start_in_the_background_returns_when_it_serves() {
     let mut node = Node::new();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = common::own_address();
     node.settings = json!({"listen": port.to_string()});
     let config = node.config_file();
     let log = node.dir.path().join("kvmd.log");
