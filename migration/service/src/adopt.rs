@@ -74,6 +74,12 @@ fn judge(
         source_dead: dead(source),
         ..Journal::default()
     };
+    // What the source did before the switch is not known: the VM runs again.
+    let power = Some(Power { running: true, autoboot: true });
+    let midway = || {
+        let is_up = to.as_ref().is_some_and(|copy| copy.running);
+        Journal { target_booted: is_up, power: power.filter(|_| !is_up), ..on_target() }
+    };
     let adopted = |phase, state, journal| Adopted { phase, state, journal, error: None };
     let vmapi = vmapi.ok_or(Unclear::Vmapi)?;
     let between = Some("adopted in the middle of a switch: switch goes on with it");
@@ -83,7 +89,7 @@ fn judge(
         (false, true, End::Target) => adopted(Phase::Switch, State::Successful, on_target()),
         // It was shown, or is about to be: the record in VMAPI follows.
         (false, true, End::Source) => {
-            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, on_target()) }
+            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, midway()) }
         }
         (true, false, End::Source) => {
             let target_dead = dead(target);
@@ -100,11 +106,10 @@ fn judge(
             adopted(Phase::Switch, State::Successful, journal)
         }
         (false, false, End::Target) => {
-            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, on_target()) }
+            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, midway()) }
         }
-        // The target was never shown. What the source did is not known: it runs again.
+        // The target was never shown.
         (false, false, End::Source) => {
-            let power = Some(Power { running: true, autoboot: true });
             let journal = Journal { power, ..Journal::default() };
             Adopted { error: between, ..adopted(Phase::Switch, State::Failed, journal) }
         }
@@ -295,9 +300,15 @@ mod tests {
             ("none", "up", target, Ok("switch successful, target in use")),
             ("silent", "up", target, Ok("switch successful, target in use, source replaced")),
             ("hidden", "up", source, Ok("switch failed, target in use")),
-            ("hidden", "hidden", target, Ok("switch failed, target in use")),
-            ("silent", "hidden", target, Ok("switch failed, target in use, source replaced")),
-            ("hidden", "hidden", source, Ok("switch failed")),
+            ("hidden", "shown", source, Ok("switch failed, target shown, to be started")),
+            ("hidden", "hidden", target, Ok("switch failed, target shown, to be started")),
+            (
+                "silent",
+                "hidden",
+                target,
+                Ok("switch failed, target shown, to be started, source replaced"),
+            ),
+            ("hidden", "hidden", source, Ok("switch failed, to be started")),
             ("silent", "hidden", source, Ok("sync paused")),
             ("hidden", "silent", target, Ok("switch successful, target in use")),
             ("up", "up", target, Err(Unclear::BothShown)),
@@ -309,8 +320,13 @@ mod tests {
             let judged = judge(&node(from), &node(to), vmapi, &word).map(|it| {
                 let journal = &it.journal;
                 let mut text = format!("{} {}", it.phase.name(), it.state.name());
-                if journal.target_shown && journal.target_booted {
-                    text += ", target in use";
+                match (journal.target_shown, journal.target_booted) {
+                    (true, true) => text += ", target in use",
+                    (true, false) => text += ", target shown",
+                    _ => {}
+                }
+                if journal.power.is_some_and(|power| power.running) {
+                    text += ", to be started";
                 }
                 for end in [End::Source, End::Target] {
                     if journal.is_replaced(end) {
