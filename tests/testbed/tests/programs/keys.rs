@@ -29,6 +29,10 @@ fn read_by(source: &str) -> Vec<String> {
             }
         }
     }
+    // The services whose address follows from that of the agent's own one.
+    for other in ["cnapi", "napi"].into_iter().filter(|_| source.contains("sibling::optional(")) {
+        keys.extend(source.contains(&format!("\"{other}\"")).then(|| format!("{other}.url")));
+    }
     keys.extend(source.contains(".metrics()").then(|| "metrics.listen".to_owned()));
     keys
 }
@@ -59,7 +63,7 @@ fn each_agent_documents_every_configuration_key() {
 #[test]
 fn volapi_documents_every_configuration_key() {
     let page = text("docs/config-volapi.md");
-    let read = read_by(&text("volumes/src/config.rs"));
+    let read = read_by(&text("volumes/volapi/src/config.rs"));
     assert!(read.len() > 10, "{read:?}");
     for key in read {
         assert!(page.contains(&format!("`{key}`")), "{key} is not in docs/config-volapi.md");

@@ -28,6 +28,7 @@ const SCOPES: [(&[&str], &[&str]); 12] = [
             "testbed/src/explore",
             "testbed/src/moving",
             "real_zfs",
+            "programs/needs",
         ],
         &["migration"],
     ),
