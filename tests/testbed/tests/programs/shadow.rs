@@ -32,6 +32,7 @@ async fn a_shadow_tells_what_lasts_and_when_it_is_over() {
     let (first, second) = (node(&dir.path().join("a"), 4), node(&dir.path().join("b"), 4));
     let (place, there) = start(&first).await;
     let (ours, here) = start(&second).await;
+    #[allow(clippy::disallowed_methods)] // The program under test.
     let mut shadow = tokio::process::Command::new(program())
         .args(["shadow", &here, &there, "--every", "200ms"])
         .stdout(Stdio::piped())

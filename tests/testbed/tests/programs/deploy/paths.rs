@@ -48,8 +48,21 @@ const ROOTS: [&str; 11] =
     ["bin", "dev", "etc", "lib", "opt", "proc", "sbin", "tmp", "usr", "var", "zones"];
 
 /// The crates of the programs, whose sources have the defaults.
-const CRATES: [&str; 8] =
-    ["vminfod", "net-agent", "vm-agent", "kvmd", "migration", "console", "volumes", "daemon"];
+const CRATES: [&str; 13] = [
+    "vminfod",
+    "net-agent",
+    "vm-agent",
+    "kvmd",
+    "migration/core",
+    "migration/agent",
+    "migration/service",
+    "migration/cli",
+    "console",
+    "volumes/core",
+    "volumes/volapi",
+    "volumes/cli",
+    "daemon",
+];
 
 /// The paths of the platform, and the folders that they are in.
 pub fn platform() -> BTreeSet<String> {
