@@ -54,8 +54,8 @@ pub fn allowance(listed: usize) -> usize {
 /// How long departures count together at least; at most twice as long.
 pub const DAY: Duration = Duration::from_secs(86_400);
 
-/// The VMs that a node had a day ago: those that left since count together, so that a slow decline passes no brake. What
-/// came in their place counts as well.
+/// The VMs that a node had a day ago: those that left since count together, so that a slow decline passes no brake.
+/// What came in their place counts as well.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Day {
     /// The VMs of a view that is one to two days old, or of the first one.

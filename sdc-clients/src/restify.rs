@@ -5,8 +5,8 @@
 //! The dialect of Triton's HTTP services, for programs that serve it.
 //!
 //! NAPI, VMAPI, CNAPI and the others stand on one HTTP library, restify, and their clients depend on its habits: what
-//! becomes of a name that comes twice in a query, that a request id comes back, in which order a 405 lists methods, that
-//! a router's own refusals have fewer headers than those of a route. A service states its paths in one table,
+//! becomes of a name that comes twice in a query, that a request id comes back, in which order a 405 lists methods,
+//! that a router's own refusals have fewer headers than those of a route. A service states its paths in one table,
 //! [`Endpoints`]; what it does with a request is its own.
 
 mod endpoint; // the table of a service's paths

@@ -3,7 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! Where vminfod is. Who answers on its TCP port is not proved by answering: any local user may take the port while
-//! vminfod is down. A program that acts on what vminfod says reads it through its unix socket, which only root can make.
+//! vminfod is down. A program that acts on what vminfod says reads it through its unix socket, which only root can
+//! make.
 
 use crate::config::{Fields, http_url};
 

@@ -17,7 +17,8 @@
 //! The agent remembers no plan: an order says what is to be, the node says what is, and the journal
 //! (`memory`) has what the node cannot tell. So it can die at any moment.
 //!
-//! Seams: [`daemon::command::Commands`] (programs), [`wire`] (connections for data), `Transport` (requests), tokio's clock.
+//! Seams: [`daemon::command::Commands`] (programs), [`wire`] (connections for data), `Transport` (requests), tokio's
+//! clock.
 
 #![forbid(unsafe_code)]
 

@@ -102,8 +102,8 @@ pub fn age(record: &Record, now: Time) -> i64 {
     now.since(since.unwrap_or(record.created_timestamp))
 }
 
-/// Returns what a person has to do something about now. What is to be done about ends that were replaced, and migrations
-/// without a record, is no record's.
+/// Returns what a person has to do something about now. What is to be done about ends that were replaced, and
+/// migrations without a record, is no record's.
 pub fn needs(record: &Record, now: Time) -> Vec<Why> {
     let (age, journal) = (age(record, now), &record.journal);
     let mut needs = Vec::new();

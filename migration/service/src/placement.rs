@@ -115,8 +115,8 @@ impl Service {
         Err(Unplaced::NoneFits(against.join("; ")))
     }
 
-    /// Returns the manifest of the VM's image as CNAPI needs it: with the files that a node would fetch. Of an image that
-    /// IMGAPI lacks, which the source's node sends, it has no more than the node knows.
+    /// Returns the manifest of the VM's image as CNAPI needs it: with the files that a node would fetch. Of an image
+    /// that IMGAPI lacks, which the source's node sends, it has no more than the node knows.
     pub async fn manifest(&self, vm: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced> {
         let found = self.peers.image(vm).await?;
         manifest(found, vm)

@@ -63,7 +63,8 @@ impl Server {
         Response { status, headers, body: text.into() }
     }
 
-    /// The first exchange that was recorded, once more: the client is given the nonce of its request, and then its answer.
+    /// The first exchange that was recorded, once more: the client is given the nonce of its request, and then its
+    /// answer.
     fn replay(&self, request: &Request) -> Response {
         let (heard, answered) = (self.heard.lock().unwrap(), self.answered.lock().unwrap());
         let at = answered.iter().position(|it| it.status == StatusCode::OK).unwrap();

@@ -51,7 +51,8 @@ pub(super) async fn shipped(request: Request, next: Next) -> Response {
     };
     // hyper adds `keep-alive` to an answer in 1.1 where a client of 1.0 asked for it.
     *response.version_mut() = version;
-    // Chunked, as shipped: a body of unknown length. A client of 1.0 reads until the end, also one that asks for keep-alive.
+    // Chunked, as shipped: a body of unknown length. A client of 1.0 reads until the end, also one that asks for
+    // keep-alive.
     response.headers_mut().remove(CONTENT_LENGTH);
     let mut response = response.map(|body| Body::from_stream(body.into_data_stream()));
     let connection = HeaderValue::from_static(if keeps { "keep-alive" } else { "close" });

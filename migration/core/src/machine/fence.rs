@@ -20,7 +20,8 @@ pub struct MayShow(End);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MayMove(End);
 
-/// The copy may be deleted: it is stopped and hidden, and the other one is there, shown and in VMAPI; or nobody needs it.
+/// The copy may be deleted: it is stopped and hidden, and the other one is there, shown and in VMAPI; or nobody needs
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MayDelete(End);
 

@@ -50,9 +50,9 @@ pub async fn accept<C: AsyncRead + AsyncWrite + Unpin, T>(
 }
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Incoming<C> {
-    /// Feeds the stream to `sink` and closes it, awaits `taken`, which says whether the receiver took
-    /// everything and has a deadline of its own, and tells the source. Returns the bytes. After an error nothing more is fed, and the last
-    /// piece never was: the caller ends the receiver.
+    /// Feeds the stream to `sink` and closes it, awaits `taken`, which says whether the receiver took everything and
+    /// has a deadline of its own, and tells the source. Returns the bytes. After an error nothing more is fed, and the
+    /// last piece never was: the caller ends the receiver.
     ///
     /// # Errors
     /// [`StreamError::Refused`], [`StreamError::Connection`], [`StreamError::Sink`], and

@@ -167,8 +167,8 @@ fn tree(
     Ok(None)
 }
 
-/// What the receiver has and the sender has not, below a dataset of which both have the goal: a replicated stream says so
-/// itself, others do not.
+/// What the receiver has and the sender has not, below a dataset of which both have the goal: a replicated stream says
+/// so itself, others do not.
 fn gone(part: &str, it: &Sent, from: &Side, to: &Side) -> Option<Act> {
     let ours = from.of(part);
     let is_ours = |row: &&Row| ours.iter().any(|own| own.guid == row.guid);
@@ -195,9 +195,9 @@ fn younger(base: &str, dataset: &str, from: &Side, to: &Side) -> Vec<String> {
     theirs.skip(1).map(Row::full_name).collect()
 }
 
-/// Returns true if a replicated stream from this base fits to everything below the dataset: the receiver has the base of
-/// it too, or it was made after the base and the receiver does not have it. Otherwise the dataset is sent alone: what is
-/// below has a base of its own.
+/// Returns true if a replicated stream from this base fits to everything below the dataset: the receiver has the base
+/// of it too, or it was made after the base and the receiver does not have it. Otherwise the dataset is sent alone:
+/// what is below has a base of its own.
 fn is_base_of_all(base: &Base, dataset: &str, names: &[String], from: &Side, to: &Side) -> bool {
     let Base::Snapshot(base) = base else { return true };
     let base = base.rsplit('@').next().unwrap_or_default();

@@ -133,8 +133,8 @@ impl Side {
         rows.into_iter().map(Row::full_name).collect()
     }
 
-    /// Returns the snapshots that are named as sync snapshots of the root are, and are none, at most so many: where they
-    /// arrive nothing else tells them apart.
+    /// Returns the snapshots that are named as sync snapshots of the root are, and are none, at most so many: where
+    /// they arrive nothing else tells them apart.
     pub fn others_named_so(&self, root: &str, most: usize) -> Vec<String> {
         let numbers = self.numbers();
         let Some(of_root) = numbers.get(root) else { return Vec::new() };

@@ -273,8 +273,8 @@ fn named<'a>(params: &'a Params, name: &str, wrong: &str) -> Result<&'a str, Ref
     value.as_str().ok_or_else(|| Refused::parameter(name, wrong))
 }
 
-/// Returns true if nothing of the migration runs, and the VM is where it was: it waits for a person, a time or its turn,
-/// or the last sync failed.
+/// Returns true if nothing of the migration runs, and the VM is where it was: it waits for a person, a time or its
+/// turn, or the last sync failed.
 fn waits(record: &Record) -> bool {
     match record.state {
         RecordState::Paused | RecordState::Scheduled | RecordState::Queued => true,
@@ -283,9 +283,9 @@ fn waits(record: &Record) -> bool {
     }
 }
 
-/// Returns true if an action would touch what the migration moves. While it waits, the VM is its owner's: what changes is
-/// brought over, or fails the next sync. Tags and metadata are brought over also while a sync runs; the switch, or its way
-/// back, could lose them.
+/// Returns true if an action would touch what the migration moves. While it waits, the VM is its owner's: what changes
+/// is brought over, or fails the next sync. Tags and metadata are brought over also while a sync runs; the switch, or
+/// its way back, could lose them.
 fn is_in_the_way(record: &Record, change: Change, action: &str) -> bool {
     let is_switch = matches!(record.phase, Phase::Switch | Phase::Rollback);
     match record.state {

@@ -179,7 +179,8 @@ impl Drive<'_> {
             }
             Err(failed) => {
                 let running = std::mem::take(&mut self.memory.running);
-                // A stream that was cut within a second was never seen to run; of an agent that died nothing else is known.
+                // A stream that was cut within a second was never seen to run; of an agent that died nothing else is
+                // known.
                 let cut = if let Failed::Cut(_, cut) = failed { cut } else { running };
                 let has_progressed = self.memory.has_progressed(step, cut);
                 self.failed_once(kept, failed, has_progressed).await

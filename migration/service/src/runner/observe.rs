@@ -114,8 +114,8 @@ enum Answer {
     Failed { error: Error, is_alive: bool },
 }
 
-/// Asks the agent of a copy. One that was declared dead is waited for briefly, and any answer of it, also an error, says
-/// that it is not.
+/// Asks the agent of a copy. One that was declared dead is waited for briefly, and any answer of it, also an error,
+/// says that it is not.
 async fn ask(service: &Service, record: &Record, end: End) -> Answer {
     let Some(cn) = node_of(record, end) else { return Answer::NoNode };
     let is_declared = record.journal.is_dead(end);

@@ -14,8 +14,8 @@ use crate::workflow;
 /// What a job is to do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
-    /// `create`, `delete`, or an action: `start`, `stop`, `reboot`, `reprovision`, `add_nics`, `remove_nics`; `update` for a
-    /// change of metadata or tags.
+    /// `create`, `delete`, or an action: `start`, `stop`, `reboot`, `reprovision`, `add_nics`, `remove_nics`; `update`
+    /// for a change of metadata or tags.
     pub verb: &'static str,
     /// The VM.
     pub vm_uuid: String,

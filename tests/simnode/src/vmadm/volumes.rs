@@ -154,7 +154,8 @@ fn root(vm: &Payload) -> String {
 /// Properties of a dataset with their values.
 pub type Properties = Vec<(&'static str, String)>;
 
-/// Properties of datasets that a payload sets, of the root and of what is delegated, by the names that zfs has for them.
+/// Properties of datasets that a payload sets, of the root and of what is delegated, by the names that zfs has for
+/// them.
 pub fn properties(vm: &Payload) -> (Properties, Properties) {
     let of = |names: &[(&'static str, &'static str)]| -> Properties {
         let text = |name: &str| vm.get(name).filter(|value| !value.is_null()).map(forms::printed);

@@ -18,7 +18,8 @@ use crate::storm::mutate::Mutation;
 /// How many changes a seed makes: at least, and less than.
 pub(super) const CHANGES: std::ops::Range<u32> = 10..40;
 
-/// Changes something of a zone, a dataset or a file, or installs a second zone of one uuid. Returns what was done to which VM.
+/// Changes something of a zone, a dataset or a file, or installs a second zone of one uuid. Returns what was done to
+/// which VM.
 pub(super) async fn change(verbs: &Verbs, rng: &mut StdRng) -> Result<String, NodeError> {
     let zones: Vec<String> = verbs.node().zones()?.iter().map(|z| z.zonename.clone()).collect();
     if zones.is_empty() {

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Counts of the requests to the service that is judged (NAPI or VMAPI) and their outcomes, per ten seconds and kind, and when each agent
-//! has all that it needs. `bounds` judges them.
+//! Counts of the requests to the service that is judged (NAPI or VMAPI) and their outcomes, per ten seconds and kind,
+//! and when each agent has all that it needs. `bounds` judges them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

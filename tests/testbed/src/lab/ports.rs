@@ -46,7 +46,8 @@ const OURS: std::ops::Range<u32> = 10_240..32_768;
 /// How many ports this process has tried.
 static TRIED: AtomicU32 = AtomicU32::new(0);
 
-/// The given port, or one that is free at all addresses for 0: each call tries others, and each process begins elsewhere.
+/// The given port, or one that is free at all addresses for 0: each call tries others, and each process begins
+/// elsewhere.
 pub(super) async fn or_free(given: u16) -> io::Result<u16> {
     if given != 0 {
         return Ok(given);

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The states that need a person: guide and alert rules say what the table says, and what the table promises to end, ends
-//! by its command, as somebody types it in a lab that is in that state.
+//! The states that need a person: guide and alert rules say what the table says, and what the table promises to end,
+//! ends by its command, as somebody types it in a lab that is in that state.
 
 use std::collections::BTreeSet;
 use std::path::Path;

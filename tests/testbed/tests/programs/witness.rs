@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The whole chain with real processes: vminfod, the vm-agent that tells VMAPI, VMAPI and net-agent. What one of them gets wrong, or what answers in its place, deletes no NIC.
+//! The whole chain with real processes: vminfod, the vm-agent that tells VMAPI, VMAPI and net-agent. What one of them
+//! gets wrong, or what answers in its place, deletes no NIC.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What follows from a VM's state: here a volume whose storage VM runs becomes `ready`, and one whose storage VM is gone
-//! goes. The records are read first, then the VM, then they are written as they
-//! were read: what is written never rests on an older look at the VM than the records.
+//! What follows from a VM's state: here a volume whose storage VM runs becomes `ready`, and one whose storage VM is
+//! gone goes. The records are read first, then the VM, then they are written as they were read: what is written never
+//! rests on an older look at the VM than the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The steps of a roll-back: the storage VM is stopped, its node takes the dataset back to the snapshot, and the storage
-//! VM is started; then the volume is ready again.
+//! The steps of a roll-back: the storage VM is stopped, its node takes the dataset back to the snapshot, and the
+//! storage VM is started; then the volume is ready again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

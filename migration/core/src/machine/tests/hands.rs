@@ -142,7 +142,8 @@ fn discards(world: &mut World) {
     world.record.as_mut().unwrap().journal.discard = Some(word);
 }
 
-/// Gives a command, and finalizes what it switched. Returns true if the migration is over then, with nothing left of it.
+/// Gives a command, and finalizes what it switched. Returns true if the migration is over then, with nothing left of
+/// it.
 fn ends(world: &World, hand: &str, verb: &str) -> bool {
     let mut world = world.clone();
     let never_synced = world.record.as_ref().is_some_and(|it| it.num_sync_phases == 0);
