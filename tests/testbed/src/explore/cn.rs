@@ -140,8 +140,11 @@ impl Cn {
         Verbs::new(&self.node, Wait::none())
     }
 
-    /// Starts vminfod; returns when it serves.
+    /// Starts vminfod, unless the boot of its node has done so meanwhile; returns when it serves.
     pub async fn start_vminfod(&self, net: &Arc<Net>) -> anyhow::Result<()> {
+        if self.running.lock().await.vminfod.is_some() {
+            return Ok(());
+        }
         let seat = net.points.seat(Party::Vminfod(self.end));
         let config = Config {
             root: self.node.root(),

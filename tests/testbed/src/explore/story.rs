@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use migration_core::journal::End;
+use migration_service::ends::Ends;
 use sdc_clients::migrations::Migration;
 use tokio::time::sleep;
 
@@ -90,16 +91,19 @@ impl World {
         sleep(if self.with_agents() { AGENTS_SETTLE } else { SETTLES }).await;
         self.judge.rest();
         self.judge.look("delete: the end");
-        self.check(story.end()).await;
-        Ok(())
+        self.check(story.end()).await
     }
 
     /// Checks that the VM is on this node, whole, and that nothing of the migration is left.
-    async fn check(&self, end: End) {
-        for (promise, what) in self.ending(end).wrongs().await {
+    async fn check(&self, end: End) -> anyhow::Result<()> {
+        let rows = Ends::open(&self.store).await?.all().await?;
+        let is_watched = rows.iter().any(|kept| kept.row.end == end.other());
+        let ending = Ending { is_watched, ..self.ending(end) };
+        for (promise, what) in ending.wrongs().await {
             self.judge.fault(promise, &what);
         }
         open_tickets(&self.cnapi).into_iter().for_each(|ticket| self.judge.note(ticket));
+        Ok(())
     }
 
     /// Checks what VMAPI and NAPI have, where the VM is on this node.
@@ -123,6 +127,7 @@ impl World {
             addresses: self.napi_client(),
             nics: &self.nics,
             with_agents: self.with_agents(),
+            is_watched: false,
         }
     }
 }

@@ -62,6 +62,8 @@ pub struct World {
     pub vmapi: vmapi::Store,
     /// CNAPI.
     pub cnapi: cnapi::Store,
+    /// The database.
+    pub(super) store: Store,
     service: Instance,
     /// It takes over where the first one is away.
     second: Instance,
@@ -145,6 +147,7 @@ impl World {
             napi,
             vmapi,
             cnapi,
+            store,
             service,
             second,
             shape,

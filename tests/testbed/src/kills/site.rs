@@ -204,6 +204,7 @@ impl Site {
             addresses: Napi::new(Http::new(&world.napi.url(), OWN_AGENT)?),
             nics: &self.nics,
             with_agents: true,
+            is_watched: false,
         };
         judge.rest();
         let until = Instant::now() + SETTLES;

@@ -200,6 +200,7 @@ impl Sight<'_> {
             addresses: Napi::new(napi.map_err(LabError::request("a client of NAPI"))?),
             nics,
             with_agents: true,
+            is_watched: false,
         })
     }
 

@@ -45,6 +45,9 @@ pub struct Ending<'a> {
     pub nics: &'a [Value],
     /// net-agent and vm-agent run.
     pub with_agents: bool,
+    /// The node of the other copy was declared dead and was away when the migration ended: the service still watches
+    /// what is left there, and nobody deletes it.
+    pub is_watched: bool,
 }
 
 /// What is wrong, with its promise.
@@ -54,8 +57,9 @@ impl Ending<'_> {
     /// Returns what is wrong: the VM is here, whole, and nothing of the migration is left.
     pub async fn wrongs(&self) -> Vec<Wrong> {
         let mut wrongs = self.copies();
-        for (side, is_here) in [(&self.here, true), (&self.there, false)] {
-            wrongs.extend(self.left_on(side, is_here));
+        wrongs.extend(self.left_on(&self.here, true));
+        if !self.is_watched {
+            wrongs.extend(self.left_on(&self.there, false));
         }
         wrongs.extend(self.records().await);
         wrongs
@@ -98,8 +102,12 @@ impl Ending<'_> {
             }
             None => wrong("there is no VM in the end"),
         }
-        if self.judge.copy(&self.there.node).is_some() {
-            wrong("the other copy is still there");
+        match self.judge.copy(&self.there.node) {
+            Some(copy) if self.is_watched && (copy.running || !copy.hidden) => {
+                wrong("the copy that was replaced is not stopped and hidden");
+            }
+            Some(_) if !self.is_watched => wrong("the other copy is still there"),
+            _ => {}
         }
         if !self.judge.is_latest(&self.here.node) {
             wrong("the VM has not what it wrote last");
