@@ -119,7 +119,7 @@ impl Node {
             }
             // Only the VM itself can tell whether this has helped.
             if let Err(error) = self.run(Program::Vmadm, words, Vec::new(), *deadline).await {
-                tracing::warn!(vm = %uuid, %error, "cannot stop the VM; it is tried again");
+                tracing::warn!(vm = %uuid, %error, "vmadm failed to stop the VM; checking whether it still runs");
             }
         }
         let is_up = vm::is_running(&self.existing(uuid).await?);

@@ -199,7 +199,7 @@ impl NetworkChanges {
             let age = daemon::wall::now().as_second() - change.value.began;
             let outcome = match self.outcome_of(&change.value, age).await {
                 Err(error) if age > DONE => {
-                    tracing::error!(%error, volume = change.key, "cannot restart the storage VM; its networks change at its next boot");
+                    tracing::error!(%error, volume = change.key, "cannot restart the storage VM; giving the network change up");
                     Outcome::Failed
                 }
                 Err(error) => {
