@@ -23,9 +23,9 @@ fn data() -> String {
 
 /// Gives an order until it has ended; returns how it went, with what it says it did without.
 async fn doing(world: &World, end: End, what: What) -> Doing {
+    // With a new revision, an order that failed between two requests would be begun again.
+    let given = Order { about: world.about(end, world.next()), wait_ms: 10_000, order: what };
     loop {
-        let given =
-            Order { about: world.about(end, world.next()), wait_ms: 10_000, order: what.clone() };
         let doing: Doing = world.post(world.cn(end), "orders", &given).await.unwrap();
         if doing.state != State::Running {
             return doing;
