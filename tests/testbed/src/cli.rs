@@ -29,7 +29,7 @@ usage: testbed COMMAND [ARGS]
   migrate-explore  whole migrations, a fault at each point
   migrate-kill  migrations with real programs, kill -9 at chosen moments
   chaos     random operations on a node, then old cache = fresh cache = the node
-  fleet     ten thousand agents against one NAPI, on a virtual clock
+  swarm     ten thousand agents against one NAPI, on a virtual clock
   soak      churn for minutes, and what grows
   fuzz      run every parser over generated input for a while
   bench     measure against limits taken in the same run
@@ -87,7 +87,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         "migrate-explore" => crate::explore::run(&rest),
         "migrate-kill" => crate::kills::run(&rest),
         "chaos" => crate::chaos::run(&rest),
-        "fleet" => crate::fleet::run(&rest),
+        "swarm" => crate::swarm::run(&rest),
         "soak" => crate::soak::run(&rest),
         "fuzz" => crate::fuzz::run(&rest),
         "bench" => crate::bench::run(&rest),

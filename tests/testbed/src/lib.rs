@@ -25,7 +25,7 @@ pub mod soak; // what grows over time, in real time
 
 pub mod lab; // a small data centre of processes and a story to watch; the base of most end-to-end tests
 
-pub mod fleet; // ten thousand agents, on a simulated clock
+pub mod swarm; // ten thousand agents, on a simulated clock
 
 pub mod explore; // whole migrations under every fault, on a simulated clock
 

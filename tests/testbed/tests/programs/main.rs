@@ -17,7 +17,6 @@ mod common;
 mod deploy;
 mod docs;
 mod faults;
-mod fleet;
 #[cfg(target_os = "linux")] // inotify
 mod fswatcher;
 mod garbage;
@@ -46,6 +45,7 @@ mod sim;
 mod soak;
 mod statements;
 mod storm;
+mod swarm;
 mod tenants;
 mod vm_agent;
 mod volapi;

@@ -35,7 +35,7 @@ const SCOPES: [(&[&str], &[&str]); 12] = [
     (&["kvmd"], &["kvmd"]),
     (&["vm-agent"], &["vm-agent", "vmapi", "faults"]),
     (&["napi", "vmapi", "mocks", "sdc-clients"], &["napi", "vmapi"]),
-    (&["agent", "fleet", "migration"], &["net-agent", "faults"]),
+    (&["agent", "migration", "swarm"], &["net-agent", "faults"]),
     (&["sim", "storm", "faults", "soak"], &["faults", "net-agent", "vminfod"]),
     (&[""], &["vminfod", "faults"]),
 ];

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One node of the fleet: vminfod's answers as prepared bytes, its own shard of the mock NAPI and of the mock
+//! One node of the swarm: vminfod's answers as prepared bytes, its own shard of the mock NAPI and of the mock
 //! VMAPI (no request of an agent concerns the records of another node), and the capacity of the service,
 //! which all share.
 
@@ -34,7 +34,7 @@ const OWNER: &str = "9dce1460-0c4c-4417-ab8b-25ca478c5a78";
 /// From the request to the answer on an idle network.
 const LATENCY: Duration = Duration::from_millis(2);
 
-/// The agent of a fleet.
+/// The agent of a swarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum With {
     /// net-agent, and what it asks of NAPI.
@@ -43,7 +43,7 @@ pub enum With {
     VmAgent,
 }
 
-/// What every node of the fleet is like.
+/// What every node of the swarm is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// VMs per node, one NIC each.
@@ -82,7 +82,7 @@ pub struct Wire {
 /// The n-th address of a node's kind.
 fn mac(kind: u8, node: u32, n: u32) -> String {
     let [a, b, c, d] = node.to_be_bytes();
-    // Nodes and addresses below 65,536 and 16: enough to be unique in the fleet.
+    // Nodes and addresses below 65,536 and 16: enough to be unique in the swarm.
     format!("{kind:02x}:{:02x}:{b:02x}:{c:02x}:{d:02x}:{:02x}", a | 0x10, n)
 }
 
@@ -153,7 +153,7 @@ impl Wire {
         dir: &Path,
         shutdown: Shutdown,
     ) -> anyhow::Result<BoxFuture<'static, ()>> {
-        // Any two agents draw from unrelated sequences, and the same seed gives the same fleet.
+        // Any two agents draw from unrelated sequences, and the same seed gives the same swarm.
         let seed = (seed << 20).wrapping_add(u64::from(node)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let with = self.centre.with;
         let wire: Arc<dyn Transport> = Arc::new(self);
@@ -164,8 +164,8 @@ impl Wire {
         });
         match with {
             With::NetAgent => {
-                config["napi"] = json!({"url": "http://napi.fleet"});
-                config["vmapi"] = json!({"url": "http://vmapi.fleet"});
+                config["napi"] = json!({"url": "http://napi.swarm"});
+                config["vmapi"] = json!({"url": "http://vmapi.swarm"});
                 config["cn_uuid"] = json!(cn);
                 config["admin_uuid"] = json!(ADMIN);
                 let config = net_agent::config::Config::from_json(&config.to_string())?;
@@ -173,7 +173,7 @@ impl Wire {
                 Ok(Box::pin(net_agent::agent::Agent::with_clients(config, made).run(shutdown)))
             }
             With::VmAgent => {
-                config["vmapi_url"] = json!("http://vmapi.fleet");
+                config["vmapi_url"] = json!("http://vmapi.swarm");
                 config["server_uuid"] = json!(cn);
                 let config = vm_agent::config::Config::from_json(&config.to_string())?;
                 let made = vm_agent::agent::clients(&config, &cn, Arc::clone(&wire), wire)?;
@@ -284,11 +284,11 @@ impl Transport for Wire {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
             match request.url.host_str() {
-                Some("napi.fleet") => self.queued(request, &self.napi).await,
-                Some("vmapi.fleet") if self.centre.with == With::VmAgent => {
+                Some("napi.swarm") => self.queued(request, &self.napi).await,
+                Some("vmapi.swarm") if self.centre.with == With::VmAgent => {
                     self.queued(request, &self.vmapi).await
                 }
-                Some("vmapi.fleet") => {
+                Some("vmapi.swarm") => {
                     self.centre.series.arrived(Kind::Vmapi);
                     self.vmapi.send(request).await
                 }

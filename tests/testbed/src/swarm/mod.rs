@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed fleet`: ten thousand agents against one NAPI or VMAPI, on a simulated clock. Every agent is the
-//! real one over an in-process transport; only delays are made up. A seed gives the same fleet
+//! `testbed swarm`: ten thousand agents against one NAPI or VMAPI, on a simulated clock. Every agent is the
+//! real one over an in-process transport; only delays are made up. A seed gives the same swarm
 //! again.
 
 mod bounds;
@@ -34,7 +34,7 @@ use mocks::napi::Era;
 /// Starts many agents at once against a NAPI (vm-agent: a VMAPI) of several capacities and compares with
 /// the promises.
 #[derive(Debug, Parser)]
-#[command(name = "testbed fleet")]
+#[command(name = "testbed swarm")]
 struct Args {
     /// How many agents start at the same moment
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=65_535))]
@@ -65,13 +65,13 @@ struct Args {
     #[arg(long, value_enum)]
     overload: Option<Overload>,
     /// Where the picture goes
-    #[arg(long, value_name = "FILE", default_value = "fleet.svg")]
+    #[arg(long, value_name = "FILE", default_value = "swarm.svg")]
     svg: PathBuf,
 }
 
 /// Runs the command with these arguments on runtimes whose clock is virtual.
 pub fn run(args: &[OsString]) -> ExitCode {
-    command("testbed fleet", args, async |args: Args| all(&args))
+    command("testbed swarm", args, async |args: Args| all(&args))
 }
 
 fn all(args: &Args) -> anyhow::Result<bool> {

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a fleet's start has to cost at least, how evenly it could be spread, how fast a service of a
+//! What a swarm's start has to cost at least, how evenly it could be spread, how fast a service of a
 //! given capacity could serve it, and whether a run stayed within the promised multiples of that.
 //!
 //! Which promise is about which NAPI:
@@ -44,7 +44,7 @@ const VM_LIST: (f64, f64) = (0.0, 600.0);
 /// When every first try has been made.
 pub const START: Duration = Duration::from_secs(600);
 
-/// One fleet's start.
+/// One swarm's start.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     pub agents: u32,

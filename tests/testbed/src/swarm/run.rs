@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One run: the fleet starts at one moment and goes on for some hours after it is done. Two runs go
+//! One run: the swarm starts at one moment and goes on for some hours after it is done. Two runs go
 //! at once, each on its own thread and clock.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::parallel::in_parallel;
 use crate::place::place;
 use crate::plot::Panel;
 
-/// A fleet that is not done by then never will be.
+/// A swarm that is not done by then never will be.
 const LONGEST: Duration = Duration::from_secs(12 * 3600);
 
 /// What to run.

@@ -2,22 +2,22 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A small fleet on a simulated clock; `testbed fleet` runs large ones.
+//! A small swarm on a simulated clock; `testbed swarm` runs large ones.
 
 use std::time::Duration;
 
 use mocks::napi::Era;
 use testbed::clock::paused;
-use testbed::fleet::{self, Check, Counts, Kind, Overload, Run, Shape, Start, With};
+use testbed::swarm::{self, Check, Counts, Kind, Overload, Run, Shape, Start, With};
 
 fn small(era: Era, capacity: f64, overload: Overload, seed: u64) -> (Run, Counts) {
     let shape = Shape { vms: 2, links: 2 };
-    fleet_of(Start { agents: 200, shape, era, with: With::NetAgent }, capacity, overload, seed)
+    swarm_of(Start { agents: 200, shape, era, with: With::NetAgent }, capacity, overload, seed)
 }
 
-fn fleet_of(start: Start, capacity: f64, overload: Overload, seed: u64) -> (Run, Counts) {
+fn swarm_of(start: Start, capacity: f64, overload: Overload, seed: u64) -> (Run, Counts) {
     let run = Run { start, seed, capacity, overload, after: Duration::from_secs(1800) };
-    let counts = paused().unwrap().block_on(fleet::simulate(&run)).unwrap();
+    let counts = paused().unwrap().block_on(swarm::simulate(&run)).unwrap();
     (run, counts)
 }
 
@@ -28,7 +28,7 @@ fn kept(run: &Run, counts: &Counts) {
 }
 
 #[test]
-fn a_small_fleet_keeps_every_promise_and_its_seed_gives_it_again() {
+fn a_small_swarm_keeps_every_promise_and_its_seed_gives_it_again() {
     let (run, counts) = small(Era::Rfd58, 20.0, Overload::Drops, 1);
     kept(&run, &counts);
     assert_eq!(counts.total(), 800, "two own NICs, their list and one list each, and nothing else");
@@ -41,13 +41,13 @@ fn a_small_fleet_keeps_every_promise_and_its_seed_gives_it_again() {
 }
 
 #[test]
-fn a_small_fleet_costs_a_napi_without_the_route_two_more_requests_each() {
+fn a_small_swarm_costs_a_napi_without_the_route_two_more_requests_each() {
     let (_, counts) = small(Era::Master, 20.0, Overload::Drops, 1);
     assert_eq!((counts.total(), counts.of(Kind::Probe)), (1200, 400));
 }
 
 #[test]
-fn a_small_fleet_neither_drowns_a_slow_napi_nor_waits_for_ever() {
+fn a_small_swarm_neither_drowns_a_slow_napi_nor_waits_for_ever() {
     // 70 % of what the start needs at its peak, and 30 %; then 70 % of what it needs on average,
     // and what 15 req/s are to ten thousand.
     for (capacity, overload) in [
@@ -68,20 +68,20 @@ fn a_small_fleet_neither_drowns_a_slow_napi_nor_waits_for_ever() {
 fn vm_agents(capacity: f64) -> Counts {
     let shape = Shape { vms: 2, links: 0 };
     let start = Start { agents: 3000, shape, era: Era::Rfd58, with: With::VmAgent };
-    let (run, counts) = fleet_of(start, capacity, Overload::Drops, 1);
+    let (run, counts) = swarm_of(start, capacity, Overload::Drops, 1);
     kept(&run, &counts);
     assert_eq!((counts.of(Kind::Write), counts.of(Kind::Probe)), (0, 0));
     counts
 }
 
 #[test]
-fn a_fleet_of_vm_agents_costs_a_list_each_and_writes_nothing() {
+fn a_swarm_of_vm_agents_costs_a_list_each_and_writes_nothing() {
     let counts = vm_agents(20.0);
     assert_eq!((counts.total(), counts.given_up), (3000, 0));
 }
 
 #[test]
-fn a_fleet_of_vm_agents_neither_drowns_a_slow_vmapi_nor_waits_for_ever() {
+fn a_swarm_of_vm_agents_neither_drowns_a_slow_vmapi_nor_waits_for_ever() {
     // 70 % of what the start needs, and 45 %.
     for capacity in [3.5, 2.25] {
         let counts = vm_agents(capacity);
