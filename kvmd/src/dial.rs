@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use sdc_clients::Jitter;
 use sdc_clients::retry::{Backoff, Policy};
+use sdc_clients::vminfod::Lines;
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::process;
-use crate::qmp::{Line, Lines, NEGOTIATE, Peer};
+use crate::qmp::{self, Line, NEGOTIATE, Peer};
 
 /// For refused connections: QEMU binds before it listens. When it is exhausted, the file is a dead
 /// process's.
@@ -116,8 +117,7 @@ pub async fn once(socket: &Path) -> io::Result<Connection> {
     }
     let stream = UnixStream::connect(socket).await?;
     let pid = stream.peer_cred().ok().and_then(|cred| cred.pid()).filter(|pid| *pid > 0);
-    let connection =
-        Connection { stream, lines: Lines::default(), peer: pid.map(process::identify) };
+    let connection = Connection { stream, lines: qmp::lines(), peer: pid.map(process::identify) };
     connection.negotiate();
     Ok(connection)
 }
@@ -149,7 +149,12 @@ impl Connection {
             let mut piece = [0; PIECE];
             match self.stream.try_read(&mut piece) {
                 Ok(0) => return self.end(give),
-                Ok(count) => self.lines.push(piece.get(..count).unwrap_or_default(), &mut give),
+                Ok(count) => {
+                    self.lines.push(piece.get(..count).unwrap_or_default());
+                    while let Some(line) = self.lines.next_line().transpose() {
+                        give(line);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Open,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_reset) if resets < 2 => resets += 1,

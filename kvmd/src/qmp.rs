@@ -7,12 +7,21 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
+use sdc_clients::vminfod::{LineTooLong, Lines};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-mod lines;
+/// A line without its end, or that one was too long.
+pub type Line = Result<Bytes, LineTooLong>;
 
-pub use lines::{LINE_CAP, Line, Lines};
+/// Longest line that is kept, in bytes; of a longer one only the fact remains.
+const LINE_CAP: usize = 1 << 20;
+
+/// Returns the splitter of what a monitor sends.
+pub fn lines() -> Lines {
+    Lines::new(LINE_CAP)
+}
 
 /// Longest string of a line that is kept, in bytes.
 const WORD_CAP: usize = 128;
@@ -115,8 +124,8 @@ pub struct EventData {
 #[derive(Debug, thiserror::Error)]
 pub enum BadLine {
     /// Longer than allowed.
-    #[error("longer than {LINE_CAP} bytes")]
-    TooLong,
+    #[error(transparent)]
+    TooLong(#[from] LineTooLong),
     /// Something else than an object; a list would do for serde.
     #[error("no object ({length} bytes)")]
     NoObject {
@@ -153,11 +162,8 @@ struct Wire<'a> {
 /// Reads one line, without its end.
 ///
 /// # Errors
-/// When it is too long or no JSON object of the protocol's shape.
+/// When it is no JSON object of the protocol's shape.
 pub fn parse_line(line: &[u8]) -> Result<Message, BadLine> {
-    if line.len() > LINE_CAP {
-        return Err(BadLine::TooLong);
-    }
     if line.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(BadLine::NoObject { length: line.len() });
     }

@@ -58,9 +58,9 @@ impl Session {
     /// It cannot be parsed; it is counted and the session continues.
     pub fn line(&mut self, at: Duration, line: &Line) -> Result<(), BadLine> {
         let parsed = match line {
-            Line::TooLong => Err(BadLine::TooLong),
-            Line::Whole(bytes) if bytes.is_empty() => return Ok(()),
-            Line::Whole(bytes) => {
+            Err(too_long) => Err((*too_long).into()),
+            Ok(bytes) if bytes.is_empty() => return Ok(()),
+            Ok(bytes) => {
                 self.history.raw(bytes);
                 parse_line(bytes)
             }

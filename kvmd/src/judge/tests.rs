@@ -7,7 +7,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::qmp::Line;
 use crate::session::Session;
 use crate::verdict::word;
 
@@ -16,7 +15,7 @@ fn session(script: &str) -> (Session, Duration) {
     let mut session = Session::default();
     let mut at = Duration::ZERO;
     let mut feed = |at, text: &str| {
-        session.line(at, &Line::Whole(text.as_bytes().to_vec())).unwrap();
+        session.line(at, &Ok(text.to_owned().into())).unwrap();
     };
     feed(at, r#"{"QMP":{"version":{"qemu":{"major":7,"minor":2,"micro":0}}}}"#);
     feed(at, r#"{"return":{}}"#);
@@ -198,11 +197,11 @@ fn how_sure_it_is_depends_on_what_qemu_tells() {
 fn an_interruption_makes_a_poweroff_unsure() {
     let sure = |minutes: u64| {
         let mut session = Session::default();
-        session.line(Duration::ZERO, &Line::Whole(br#"{"return":{}}"#.to_vec())).unwrap();
+        session.line(Duration::ZERO, &Ok(br#"{"return":{}}"#.as_slice().into())).unwrap();
         session.history.hole(Duration::ZERO);
         let at = Duration::from_secs(minutes * 60);
         let off = br#"{"event":"SHUTDOWN","data":{"guest":true,"reason":"guest-shutdown"}}"#;
-        session.line(at, &Line::Whole(off.to_vec())).unwrap();
+        session.line(at, &Ok(off.to_vec().into())).unwrap();
         session.verdict(at, ADMIN_WINDOW).confidence
     };
     assert_eq!((sure(1), sure(10)), (Low, High));
@@ -214,7 +213,7 @@ fn nothing_is_said_of_what_was_never_negotiated() {
     let mut session = Session::default();
     let verdict = session.verdict(Duration::ZERO, ADMIN_WINDOW);
     assert_eq!((verdict.initiator, verdict.kind), (Unknown, Kind::Unwatched));
-    session.line(Duration::ZERO, &Line::Whole(br#"{"QMP":{}}"#.to_vec())).unwrap();
+    session.line(Duration::ZERO, &Ok(br#"{"QMP":{}}"#.as_slice().into())).unwrap();
     assert_eq!(session.verdict(Duration::ZERO, ADMIN_WINDOW).kind, Kind::Unwatched);
 }
 
@@ -225,7 +224,7 @@ fn a_guests_strings_fool_only_the_shipped_rule() {
         r#"{"return":{}}"#,
         r#"{"event":"VNC_INITIALIZED","data":{"client":{"name":"SHUTDOWN","sasl":"POWERDOWN"}}}"#,
     ] {
-        session.line(Duration::ZERO, &Line::Whole(line.as_bytes().to_vec())).unwrap();
+        session.line(Duration::ZERO, &Ok(line.as_bytes().to_vec().into())).unwrap();
     }
     assert_eq!(session.history.shutdown, None);
     assert_eq!(session.history.pending, None);

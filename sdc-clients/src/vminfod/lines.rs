@@ -3,11 +3,11 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! Splits a stream of bytes into lines of a bounded length. It holds at most one line besides the piece it
-//! was given.
+//! was given, and nothing between two lines.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// The line that is being received is longer than allowed.
+/// A line is longer than allowed: it is left out up to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("line longer than {cap} bytes")]
 pub struct LineTooLong {
@@ -22,12 +22,14 @@ pub struct Lines {
     /// Bytes of the buffer that are known to hold no newline.
     searched: usize,
     cap: usize,
+    /// The line that is being received is left out.
+    skips: bool,
 }
 
 impl Lines {
     /// A splitter of lines of at most `cap` bytes.
     pub fn new(cap: usize) -> Lines {
-        Lines { buffer: BytesMut::new(), searched: 0, cap }
+        Lines { buffer: BytesMut::new(), searched: 0, cap, skips: false }
     }
 
     /// Takes the next piece of the stream.
@@ -39,25 +41,38 @@ impl Lines {
     /// Empty lines are returned as such.
     pub fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
         let rest = self.buffer.get(self.searched..).unwrap_or_default();
-        let Some(at) = rest.iter().position(|b| *b == b'\n') else {
+        let end = rest.iter().position(|b| *b == b'\n');
+        let Some(at) = end else {
             self.searched = self.buffer.len();
             // One more than the cap, for a carriage return that may be the end.
-            return if self.searched > self.cap.saturating_add(1) {
-                Err(LineTooLong { cap: self.cap })
-            } else {
-                Ok(None)
-            };
+            let is_long = self.searched > self.cap.saturating_add(1);
+            if is_long || self.skips || self.buffer.is_empty() {
+                (self.buffer, self.searched) = (BytesMut::new(), 0);
+            }
+            let is_news = is_long && !self.skips;
+            self.skips |= is_long;
+            return if is_news { Err(LineTooLong { cap: self.cap }) } else { Ok(None) };
         };
-        let mut line = self.buffer.split_to(self.searched + at);
+        let line = self.buffer.split_to(self.searched + at);
         self.buffer.advance(1);
         self.searched = 0;
+        match std::mem::take(&mut self.skips) {
+            true => self.next_line(),
+            false => self.whole(line).map(Some),
+        }
+    }
+
+    /// The stream ended: returns the line that has begun, which has no end.
+    pub fn finish(&mut self) -> Option<Result<Bytes, LineTooLong>> {
+        let rest = std::mem::take(&mut self.buffer);
+        (!rest.is_empty()).then(|| self.whole(rest))
+    }
+
+    fn whole(&self, mut line: BytesMut) -> Result<Bytes, LineTooLong> {
         if line.last() == Some(&b'\r') {
             line.truncate(line.len() - 1);
         }
-        if line.len() > self.cap {
-            return Err(LineTooLong { cap: self.cap });
-        }
-        Ok(Some(line.freeze()))
+        if line.len() > self.cap { Err(LineTooLong { cap: self.cap }) } else { Ok(line.freeze()) }
     }
 
     /// Bytes of a line that has begun and not ended.
@@ -98,6 +113,25 @@ mod tests {
         let mut lines = Lines::new(4);
         lines.push(b"fives6");
         assert_eq!(lines.next_line(), Err(LineTooLong { cap: 4 }));
+    }
+
+    #[test]
+    fn an_endless_line_is_left_out() {
+        const CAP: usize = 1 << 10;
+        let mut lines = Lines::new(CAP);
+        let mut too_long = 0;
+        for _ in 0..20 {
+            lines.push(&[b'x'; CAP / 8]);
+            assert!(lines.buffer.capacity() <= 3 * CAP);
+            too_long += usize::from(lines.next_line().is_err());
+        }
+        assert_eq!(too_long, 1);
+        lines.push(b"yz\n{}\r\n");
+        assert_eq!((all(&mut lines), lines.finish()), (vec![Bytes::from("{}")], None));
+        lines.push(b"half");
+        assert!(all(&mut lines).is_empty());
+        assert_eq!(lines.finish(), Some(Ok("half".into())));
+        assert_eq!(lines.buffer.capacity(), 0, "an idle connection holds nothing");
     }
 
     proptest! {

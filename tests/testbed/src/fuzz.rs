@@ -167,9 +167,11 @@ const fn target(name: &'static str, good: &'static [&'static str], parse: fn(&[u
 fn qmp_line(bytes: &[u8]) {
     ended(kvmd::qmp::parse_line(bytes));
     let mut session = kvmd::session::Session::default();
-    let mut lines = kvmd::qmp::Lines::default();
-    lines.push(bytes, |line| ended(session.line(Duration::ZERO, &line)));
-    lines.finish().into_iter().for_each(|line| ended(session.line(Duration::ZERO, &line)));
+    let mut lines = kvmd::qmp::lines();
+    lines.push(bytes);
+    while let Some(line) = lines.next_line().transpose().or_else(|| lines.finish()) {
+        ended(session.line(Duration::ZERO, &line));
+    }
     ended(session.verdict(Duration::ZERO, kvmd::judge::ADMIN_WINDOW));
 }
 

@@ -15,7 +15,6 @@ use std::time::Duration;
 use anyhow::Context;
 use indexmap::IndexMap;
 use kvmd::judge::ADMIN_WINDOW;
-use kvmd::qmp::Line;
 use kvmd::session::Session;
 use kvmd::verdict::{Kind, word};
 use serde::Deserialize;
@@ -133,7 +132,7 @@ fn feed(rows: &[Row], client: &str) -> (Session, Duration) {
         at = at.max(Duration::from_secs_f64((row.t_ms / 1000.0).clamp(0.0, 1e9)));
         if row.direction == "recv" {
             // A line that cannot be understood is counted by the session, as on a live one.
-            let _counted = session.line(at, &Line::Whole(row.line.as_bytes().to_vec()));
+            let _counted = session.line(at, &Ok(row.line.as_bytes().to_vec().into()));
         }
     }
     (session, at)
