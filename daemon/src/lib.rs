@@ -26,6 +26,8 @@ pub mod brake; // the measures of a mass-delete brake
 
 pub mod state_file; // what outlives the process
 
+pub mod json_lines; // an append-only file
+
 pub mod schedule; // the VMs that are to be worked on
 
 pub mod approval; // what an operator approves

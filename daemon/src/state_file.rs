@@ -6,6 +6,7 @@
 //! is replaced as a whole. If it is damaged, of another version or of another node, its reader must
 //! assume the worst.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ const LONGEST: usize = 32 << 20;
 /// The waits after a write that failed.
 const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(4) };
 
-/// What is kept in a state file. Its JSON has the fields `version` and `cn_uuid`.
+/// What is kept in a state file; its JSON also has the fields `version` and `cn_uuid`.
 pub trait State: Serialize + DeserializeOwned + Clone + Send + 'static {
     /// The version of the layout.
     const VERSION: u32;
@@ -61,6 +62,15 @@ impl Seen {
     /// the wall clock drifts, is no difference.
     pub fn is_close(self, other: Self) -> bool {
         self.0.duration_since(other.0).abs() < SignedDuration::from_secs(1)
+    }
+
+    /// Compares the values as [`Seen::are_close`].
+    pub fn are_all_close<K: Ord>(
+        one: &BTreeMap<K, Option<Self>>,
+        two: &BTreeMap<K, Option<Self>>,
+    ) -> bool {
+        one.keys().eq(two.keys())
+            && one.values().zip(two.values()).all(|(one, two)| Self::are_close(*one, *two))
     }
 
     /// Compares as [`Seen::is_close`].
@@ -97,10 +107,20 @@ pub enum Damage {
     Node { path: PathBuf, found: String },
 }
 
+/// The content of the file.
+#[derive(Serialize)]
+struct Written<K> {
+    version: u32,
+    cn_uuid: Arc<str>,
+    #[serde(flatten)]
+    kept: K,
+}
+
 /// The file and its condition. The lock is held for a few instructions and never over an await.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
+    cn_uuid: Arc<str>,
     condition: Mutex<Condition>,
     save: Arc<Notify>,
 }
@@ -116,9 +136,10 @@ struct Condition {
 }
 
 impl StateFile {
-    /// The file in this state directory; `save` wakes the task that saves it.
-    pub fn new(state_dir: &Path, save: Arc<Notify>) -> Self {
-        Self { path: state_dir.join("memory.json"), condition: Mutex::default(), save }
+    /// The file of this node in this state directory; `save` wakes the task that saves it.
+    pub fn new(state_dir: &Path, cn_uuid: &str, save: Arc<Notify>) -> Self {
+        let (path, condition) = (state_dir.join("memory.json"), Mutex::default());
+        Self { path, cn_uuid: cn_uuid.into(), condition, save }
     }
 
     fn condition(&self) -> MutexGuard<'_, Condition> {
@@ -126,8 +147,8 @@ impl StateFile {
     }
 
     /// Reads the file; none before the first run.
-    pub async fn read<K: State>(&self, cn_uuid: &str) -> Result<Option<K>, Damage> {
-        let (path, node) = (self.path.clone(), cn_uuid.to_owned());
+    pub async fn read<K: State>(&self) -> Result<Option<K>, Damage> {
+        let (path, node) = (self.path.clone(), Arc::clone(&self.cn_uuid));
         let failed = || {
             let (path, source) = (self.path.clone(), io::Error::other("the read was aborted"));
             Err(Damage::Io { path, source })
@@ -137,8 +158,9 @@ impl StateFile {
 
     /// Replaces the file.
     pub async fn write<K: State>(&self, kept: K) -> Result<(), Unwritten> {
-        let path = self.path.clone();
-        match disk::blocking(move || disk::write_atomically(&path, &kept, LONGEST)).await {
+        let (path, cn_uuid) = (self.path.clone(), Arc::clone(&self.cn_uuid));
+        let written = Written { version: K::VERSION, cn_uuid, kept };
+        match disk::blocking(move || disk::write_atomically(&path, &written, LONGEST)).await {
             Some(written) => Ok(written?),
             None => Err(Unwritten(io::Error::other("the write was aborted"))),
         }

@@ -2,16 +2,14 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What was written and deleted: a journal in the state directory, one JSON object per line, in two files
-//! of which the older one goes when the newer one is full. A line that a crash cut is left out. Nothing
-//! depends on it: where it cannot be written, the log says so and the work goes on.
+//! What was written and deleted: `history.jsonl` in the state directory. Nothing depends on it: where it cannot be
+//! written, the log says so and the work goes on.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::path::Path;
 
 use daemon::disk::{self, stamp};
+use daemon::json_lines::JsonLines;
 use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -69,57 +67,24 @@ impl Asked {
     }
 }
 
-/// The journal. Its lock is held while a line is appended, on a thread that may block.
+/// The file of what was written and deleted.
 #[derive(Clone, Debug)]
-pub struct History {
-    path: PathBuf,
-    older: PathBuf,
-    one_at_a_time: Arc<Mutex<()>>,
-}
+pub struct History(JsonLines<Entry>);
 
 impl History {
-    /// The journal of this state directory.
+    /// The history in this state directory.
     pub fn new(state_dir: &Path) -> Self {
-        let [path, older] =
-            ["history.jsonl", "history.older.jsonl"].map(|name| state_dir.join(name));
-        Self { path, older, one_at_a_time: Arc::default() }
+        Self(JsonLines::new(state_dir, "history.jsonl", LONGEST))
     }
 
     /// Appends an entry.
     pub async fn note(&self, entry: Entry) {
         let history = self.clone();
-        let appended = disk::blocking(move || history.append(&entry)).await;
+        let appended = disk::blocking(move || history.0.append(&entry, false)).await;
         if let Some(Err(err)) = appended {
-            let path = self.path.display();
+            let path = self.0.path().display();
             tracing::error!(%path, reason = %err, "a write is missing in the history");
         }
-    }
-
-    fn append(&self, entry: &Entry) -> io::Result<()> {
-        let _one_at_a_time = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut line = serde_json::to_vec(entry)?;
-        line.push(b'\n');
-        if let Some(dir) = self.path.parent() {
-            std::fs::create_dir_all(dir)?;
-        }
-        let mut file = self.open()?;
-        let length = file.seek(SeekFrom::End(0))?;
-        if length + line.len() as u64 > LONGEST as u64 {
-            std::fs::rename(&self.path, &self.older)?;
-            file = self.open()?;
-        } else if length > 0 {
-            let mut last = [0];
-            file.seek(SeekFrom::End(-1))?;
-            file.read_exact(&mut last)?;
-            if last != *b"\n" {
-                line.insert(0, b'\n');
-            }
-        }
-        file.write_all(&line)
-    }
-
-    fn open(&self) -> io::Result<File> {
-        OpenOptions::new().create(true).append(true).read(true).open(&self.path)
     }
 
     /// Returns the entries that are asked for, the oldest first. Blocks.
@@ -127,20 +92,11 @@ impl History {
     /// # Errors
     /// If a file exists and cannot be read.
     pub fn read(&self, asked: &Asked) -> io::Result<Vec<Entry>> {
-        let mut found = Vec::new();
-        for path in [&self.older, &self.path] {
-            let bytes = match disk::read(path, LONGEST) {
-                Err(err) if err.kind() == io::ErrorKind::NotFound => continue,
-                bytes => bytes?,
-            };
-            let lines = bytes.split(|byte| *byte == b'\n');
-            let entries = lines.filter_map(|line| serde_json::from_slice::<Entry>(line).ok());
-            found.extend(entries.filter(|entry| asked.fits(entry)));
-        }
-        Ok(found)
+        let entries = self.0.read()?.into_iter().filter_map(Result::ok);
+        Ok(entries.filter(|entry| asked.fits(entry)).collect())
     }
 
-    /// Returns the last entry of a record; none also if the journal cannot be read.
+    /// Returns the last entry of a record; none also if the history cannot be read.
     pub async fn last_of(&self, mac: MacAddr) -> Option<Entry> {
         let (history, asked) = (self.clone(), Asked { mac: Some(mac), ..Asked::default() });
         disk::blocking(move || history.read(&asked)).await?.ok()?.pop()
@@ -165,15 +121,18 @@ mod tests {
     }
 
     #[test] // C38
-    fn keeps_what_was_done_within_two_files_and_over_a_cut_line() {
+    fn keeps_what_was_done_within_two_files_and_over_a_strange_line() {
         let dir = tempfile::tempdir().unwrap();
         let history = History::new(dir.path());
         assert_eq!(history.read(&Asked::default()).unwrap(), []);
-        history.append(&entry(1, "f2:00:00:00:00:01", "v1")).unwrap();
-        history.open().unwrap().write_all(b"{\"at\": \"20").unwrap();
+        let append = |entry: Entry| history.0.append(&entry, false).unwrap();
+        append(entry(1, "f2:00:00:00:00:01", "v1"));
+        let path = history.0.path();
+        let first = std::fs::read_to_string(path).unwrap();
+        std::fs::write(path, first + "{\"of\": \"a later version\"}\n").unwrap();
         let again = History::new(dir.path());
-        again.append(&entry(2, "f2:00:00:00:00:02", "v2")).unwrap();
-        again.append(&entry(3, "f2:00:00:00:00:01", "v2")).unwrap();
+        append(entry(2, "f2:00:00:00:00:02", "v2"));
+        append(entry(3, "f2:00:00:00:00:01", "v2"));
         let seconds = |asked: Asked| -> Vec<i64> {
             again.read(&asked).unwrap().iter().map(|entry| entry.at.as_second()).collect()
         };
@@ -184,10 +143,8 @@ mod tests {
         let since = Timestamp::from_second(2).ok();
         assert_eq!(seconds(Asked { mac, since, ..Asked::default() }), [3]);
         for second in 4..1000 {
-            again.append(&entry(second, "f2:00:00:00:00:03", "v3")).unwrap();
+            append(entry(second, "f2:00:00:00:00:03", "v3"));
         }
-        let sizes = [&again.path, &again.older].map(|path| path.metadata().unwrap().len());
-        assert!(sizes.iter().all(|size| *size <= LONGEST as u64), "{sizes:?}");
         let kept = again.read(&Asked::default()).unwrap();
         assert!(kept.len() > 300 && kept.last().unwrap().at.as_second() == 999);
     }

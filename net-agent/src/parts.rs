@@ -99,7 +99,8 @@ impl Parts {
         let state_dir = &config.basics.places.state_dir;
         let node = Arc::new(Node::new(clock, config.times.hidden_memory, Arc::clone(&save)));
         let holds = HoldsFile::new(state_dir);
-        let state_file = Arc::new(StateFile::new(state_dir, Arc::clone(&save)));
+        let cn_uuid = &config.policy.cn_uuid;
+        let state_file = Arc::new(StateFile::new(state_dir, cn_uuid, Arc::clone(&save)));
         let (napi, vmapi) = (&clients.napi_health, &clients.vmapi_health);
         let services = vec![Arc::clone(napi), Arc::clone(vmapi)];
         let gate = Gate::new(&config, holds.clone(), Arc::clone(&state_file), Arc::clone(napi));

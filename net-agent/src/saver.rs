@@ -24,14 +24,13 @@ use crate::view::LocalVm;
 /// Takes over what the last run left. Called once, before the tasks start.
 pub(crate) async fn restore(parts: &Parts) {
     let now = daemon::wall::now();
-    let cn_uuid = &parts.config.policy.cn_uuid;
-    let kept = match parts.state_file.read::<Kept>(cn_uuid).await {
+    let kept = match parts.state_file.read::<Kept>().await {
         Ok(None) => return,
         Ok(Some(kept)) => kept,
         Err(damage) => {
             tracing::error!(reason = %damage, "the state file cannot be used: deletes have to wait");
             parts.state_file.damaged(&damage, Seen(now));
-            Kept::new(cn_uuid)
+            Kept::default()
         }
     };
     parts.state_file.restore(kept.lost);
@@ -61,8 +60,7 @@ pub(crate) async fn restore(parts: &Parts) {
 fn collect(parts: &Parts) -> Kept {
     let (now, clock) = (daemon::wall::now(), parts.clock.now());
     let memory = parts.config.times.hidden_memory;
-    let mut kept = Kept::new(&parts.config.policy.cn_uuid);
-    kept.macs = parts.departures.strays();
+    let mut kept = Kept { macs: parts.departures.strays(), ..Kept::default() };
     parts.node.look(|inventory| {
         let shown = inventory.remembered().chain(inventory.view.vms.values());
         for vm in shown.filter(|vm| !vm.hidden) {

@@ -17,11 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::departures::{Left, Waits};
 
 /// The content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    version: u32,
-    /// The node that wrote it.
-    pub cn_uuid: String,
     /// The VMs of the brake's reference view.
     #[serde(default)]
     pub reference: Option<BTreeSet<String>>,
@@ -76,35 +73,14 @@ impl State for Kept {
         let all = |one: &[Seen], two: &[Seen]| {
             one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.is_close(*two))
         };
-        let (hidden, others) = (self.hidden.iter(), other.hidden.iter());
         (&self.reference, &self.seen) == (&other.reference, &other.seen)
             && self.day.is_same(&other.day)
             && self.macs == other.macs
-            && self.hidden.len() == other.hidden.len()
-            && hidden.zip(others).all(|((v, a), (w, b))| v == w && Seen::are_close(*a, *b))
+            && Seen::are_all_close(&self.hidden, &other.hidden)
             && self.departed == other.departed
             && all(&self.deletes, &other.deletes)
             && all(&self.exempted, &other.exempted)
             && Seen::are_close(self.lost, other.lost)
-    }
-}
-
-impl Kept {
-    /// Nothing is known of this node.
-    pub fn new(cn_uuid: &str) -> Self {
-        Self {
-            version: Self::VERSION,
-            cn_uuid: cn_uuid.to_owned(),
-            reference: None,
-            seen: BTreeSet::new(),
-            day: KeptDay::default(),
-            macs: BTreeMap::new(),
-            hidden: BTreeMap::new(),
-            departed: Vec::new(),
-            deletes: Vec::new(),
-            exempted: Vec::new(),
-            lost: None,
-        }
     }
 }
 
@@ -134,26 +110,27 @@ mod tests {
             deletes: vec![at],
             exempted: vec![at, at],
             lost: Some(at),
-            ..Kept::new("cn")
+            ..Kept::default()
         }
     }
 
     #[tokio::test]
     async fn reads_only_what_was_written() {
         let dir = tempfile::tempdir().unwrap();
-        let file = StateFile::new(dir.path(), Arc::default());
-        assert!(file.read::<Kept>("cn").await.unwrap().is_none());
+        let file_of = |node| StateFile::new(dir.path(), node, Arc::default());
+        let file = file_of("cn");
+        assert!(file.read::<Kept>().await.unwrap().is_none());
         file.write(kept()).await.unwrap();
-        assert_eq!(file.read("cn").await.unwrap(), Some(kept()));
-        assert!(matches!(file.read::<Kept>("other").await, Err(Damage::Node { .. })));
+        assert_eq!(file.read().await.unwrap(), Some(kept()));
+        assert!(matches!(file_of("other").read::<Kept>().await, Err(Damage::Node { .. })));
         let path = dir.path().join("memory.json");
         let whole = std::fs::read_to_string(&path).unwrap();
         for cut in (0..whole.trim_end().len()).step_by(7) {
             std::fs::write(&path, &whole[..cut]).unwrap();
-            assert!(file.read::<Kept>("cn").await.is_err(), "cut at {cut}");
+            assert!(file.read::<Kept>().await.is_err(), "cut at {cut}");
         }
         std::fs::write(&path, whole.replace("\"version\": 1", "\"version\": 2")).unwrap();
-        assert!(matches!(file.read::<Kept>("cn").await, Err(Damage::Version { found: 2, .. })));
+        assert!(matches!(file.read::<Kept>().await, Err(Damage::Version { found: 2, .. })));
         file.keep_damaged().await;
         assert!(path.with_extension("damaged").exists());
     }

@@ -104,7 +104,7 @@ impl Parts {
             turns: RwLock::default(),
             turned: Mutex::default(),
             approvals: Mutex::default(),
-            state_file: Arc::new(StateFile::new(state_dir, save)),
+            state_file: Arc::new(StateFile::new(state_dir, &cn_uuid, save)),
             status: Status::new(Arc::clone(&clients.health)),
             cn_uuid,
             clock,

@@ -19,7 +19,7 @@ use crate::state_file::Kept;
 pub(crate) async fn restore(parts: &Parts) {
     let now = daemon::wall::now();
     let (file, memory) = (&parts.state_file, parts.config.times.hidden_memory);
-    let kept = match file.read::<Kept>(&parts.cn_uuid).await {
+    let kept = match file.read::<Kept>().await {
         Ok(kept) => kept,
         Err(damage) => {
             tracing::error!(reason = %damage, "the state file cannot be used: what is gone has to wait");
@@ -55,7 +55,7 @@ fn collect(parts: &Parts) -> Option<Kept> {
     parts.state_file.forget_damage(parts.config.times.hidden_memory);
     let (now, clock) = (daemon::wall::now(), parts.clock.now());
     let memory = parts.config.times.hidden_memory;
-    let mut kept = Kept::new(&parts.cn_uuid);
+    let mut kept = Kept::default();
     parts.node.forget_hidden();
     parts.node.look(|known| {
         kept.told.clone_from(&known.told);

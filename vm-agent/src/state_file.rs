@@ -12,11 +12,8 @@ use daemon::state_file::{Seen, State};
 use serde::{Deserialize, Serialize};
 
 /// The content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    version: u32,
-    /// The node that wrote it.
-    pub cn_uuid: String,
     /// The VMs of which VMAPI knows since they came here.
     #[serde(default)]
     pub told: BTreeSet<String>,
@@ -46,29 +43,10 @@ impl State for Kept {
     const UNWRITTEN: &str = "a restart would forget which VMs were hidden";
 
     fn is_same(&self, other: &Self) -> bool {
-        let (hidden, others) = (self.hidden.iter(), other.hidden.iter());
         (&self.told, &self.left, &self.unseen) == (&other.told, &other.left, &other.unseen)
             && self.day.is_same(&other.day)
             && self.strangers.keys().eq(other.strangers.keys())
-            && self.hidden.len() == other.hidden.len()
-            && hidden.zip(others).all(|((v, a), (w, b))| v == w && Seen::are_close(*a, *b))
+            && Seen::are_all_close(&self.hidden, &other.hidden)
             && Seen::are_close(self.lost, other.lost)
-    }
-}
-
-impl Kept {
-    /// Nothing is known of this node.
-    pub fn new(cn_uuid: &str) -> Self {
-        Self {
-            version: Self::VERSION,
-            cn_uuid: cn_uuid.to_owned(),
-            told: BTreeSet::new(),
-            left: BTreeSet::new(),
-            unseen: BTreeSet::new(),
-            strangers: BTreeMap::new(),
-            day: KeptDay::default(),
-            hidden: BTreeMap::new(),
-            lost: None,
-        }
     }
 }

@@ -9,13 +9,14 @@
 //! for each migration that is over; its order is the order of ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon::disk;
+use daemon::json_lines::JsonLines;
 use daemon::state_file::{Damage, State, StateFile, Unwritten};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -29,11 +30,8 @@ use migration_core::sync_plan::Known;
 
 /// Migrations that are open at once.
 const OPEN: usize = 1024;
-/// Migrations that are over and remembered: at a hundred a day on one node those of five years. What is older
-/// than that is forgotten at the next start.
-const OVER: usize = 200_000;
-/// The longest file of them.
-const LONGEST: usize = 32 << 20;
+/// The longest part of the file of migrations that are over: at a hundred a day on one node those of five years.
+const LONGEST: usize = 12 << 20;
 
 /// What is known of an open migration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,10 +112,8 @@ impl Entry {
     }
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct Kept {
-    version: u32,
-    cn_uuid: String,
     open: BTreeMap<Uuid, Entry>,
 }
 
@@ -130,7 +126,7 @@ impl State for Kept {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Line {
     migration: Uuid,
     revision: u64,
@@ -168,7 +164,7 @@ pub enum Unheard {
 /// The journal of an agent.
 pub struct Memory {
     file: StateFile,
-    over_file: PathBuf,
+    over_file: JsonLines<Line>,
     /// One writes at a time.
     writing: tokio::sync::Mutex<()>,
     now: Mutex<Now>,
@@ -186,15 +182,21 @@ struct Now {
 impl Memory {
     /// Reads the journal of this node.
     pub async fn read(dir: &Path, cn: Uuid) -> Result<Memory, Damage> {
-        let file = StateFile::new(dir, Arc::new(Notify::new()));
-        let cn_uuid = cn.to_string();
-        let open = file.read::<Kept>(&cn_uuid).await?.map(|kept| kept.open).unwrap_or_default();
-        let over_file = dir.join("over.log");
-        let path = over_file.clone();
-        let over = disk::blocking(move || read_over(&path)).await;
+        let file = StateFile::new(dir, &cn.to_string(), Arc::new(Notify::new()));
+        let kept = file.read::<Kept>().await?.unwrap_or_default();
+        let over_file = JsonLines::new(dir, "over.log", LONGEST);
+        let lines = over_file.clone();
+        let over = disk::blocking(move || {
+            Ok(lines.read()?.into_iter().collect::<Result<Vec<Line>, _>>()?)
+        })
+        .await;
         let over = over.unwrap_or_else(|| Err(io::Error::other("the read was aborted")));
-        let over = over.map_err(|source| Damage::Io { path: over_file.clone(), source })?;
-        let kept = Kept { version: Kept::VERSION, cn_uuid, open };
+        let damaged = |source| Damage::Io { path: over_file.path().to_owned(), source };
+        let over = over
+            .map_err(damaged)?
+            .into_iter()
+            .map(|line| (line.migration, line.revision))
+            .collect();
         let now = Mutex::new(Now { kept, over, heard: HashMap::new(), is_written: true });
         Ok(Memory { file, over_file, writing: tokio::sync::Mutex::default(), now })
     }
@@ -285,10 +287,10 @@ impl Memory {
     /// Remembers of a migration that it is over, and nothing else.
     pub async fn end(&self, about: &About) -> Result<(), Unheard> {
         let line = Line { migration: about.migration, revision: about.revision };
-        let path = self.over_file.clone();
+        let file = self.over_file.clone();
         let is_new = self.now().over.insert(about.migration, about.revision).is_none();
         if is_new {
-            let appended = disk::blocking(move || append(&path, &line)).await;
+            let appended = disk::blocking(move || file.append(&line, true)).await;
             let appended =
                 appended.unwrap_or_else(|| Err(io::Error::other("the write was aborted")));
             if let Err(error) = appended {
@@ -328,44 +330,4 @@ impl Memory {
 fn check(about: &About, heard: u64) -> Result<(), Unheard> {
     let (migration, asked) = (about.migration, about.revision);
     if asked < heard { Err(Unheard::Old { migration, asked, heard }) } else { Ok(()) }
-}
-
-/// Reads the migrations that are over. A last line that is cut was never acknowledged.
-fn read_over(path: &Path) -> io::Result<HashMap<Uuid, u64>> {
-    let bytes = match disk::read(path, LONGEST) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashMap::new()),
-        Err(error) => return Err(error),
-    };
-    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-    let whole = lines.iter().filter(|line| line.ends_with(b"\n"));
-    let lines: Vec<Line> = whole
-        .map(|line| serde_json::from_slice(line).map_err(io::Error::other))
-        .collect::<io::Result<_>>()?;
-    let newest = &lines[lines.len().saturating_sub(OVER)..];
-    if newest.len() < lines.len() || !bytes.is_empty() && !bytes.ends_with(b"\n") {
-        let mut text = Vec::new();
-        for line in newest {
-            serde_json::to_writer(&mut text, line)?;
-            text.push(b'\n');
-        }
-        let fresh = path.with_extension("new");
-        let mut file = std::fs::File::create(&fresh)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, path)?;
-    }
-    Ok(newest.iter().map(|line| (line.migration, line.revision)).collect())
-}
-
-fn append(path: &Path, line: &Line) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-    let whole = file.metadata()?.len();
-    let written = file.write_all(&text).and_then(|()| file.sync_all());
-    if written.is_err() {
-        file.set_len(whole)?;
-    }
-    written
 }
