@@ -26,17 +26,17 @@ use crate::view::ViewError;
 
 /// Runs jobs, for ever.
 pub(crate) async fn work(parts: Arc<Parts>) {
-    let run = |vm: String, due| {
+    let run = |vm: String, Upkeep(upkeep)| {
         let parts = Arc::clone(&parts);
-        async move { job(&parts, &vm, due).await }
+        async move { job(&parts, &vm, upkeep).await }
     };
     parts.schedule.work(parts.clock, run, || parts.status.count(Count::Errors)).await;
 }
 
-#[tracing::instrument(skip(parts, due), fields(upkeep = due.work.0))]
-async fn job(parts: &Parts, vm: &str, due: Due<Upkeep>) {
+#[tracing::instrument(skip(parts))]
+async fn job(parts: &Parts, vm: &str, upkeep: bool) {
     parts.gate.until_writable(|_| ()).await;
-    if due.work.0 {
+    if upkeep {
         keep_up(parts, vm).await;
     }
     for (mac, departure) in parts.departures.of(vm) {

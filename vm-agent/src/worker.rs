@@ -14,7 +14,7 @@ use crate::status::Count;
 
 /// Runs turns, for ever.
 pub(crate) async fn work(parts: Arc<Parts>) {
-    let run = |vm: String, _due| {
+    let run = |vm: String, ()| {
         let parts = Arc::clone(&parts);
         async move { one(&parts, &vm).await }
     };

@@ -95,7 +95,6 @@ impl Reconciler {
             Err(fault) => self.failed(name, under, &fault),
         }
         self.vms.ended(name);
-        self.vms.remove_idle(name);
         // Last: a client that sees nothing pending sees the result.
         self.status.edit(|view| view.ends(name));
     }
@@ -253,10 +252,11 @@ impl Reconciler {
     }
 
     fn succeeded(&mut self, name: &Arc<str>, under: Under, is_known: bool) {
+        let began = self.vms.queue.began(name);
         if let Some(vm) = self.vms.get_mut(name) {
             vm.backoff = None;
             let read = if is_known { under.stale } else { Stale::ALL };
-            vm.began.into_iter().for_each(|began| vm.reads.note(read, began));
+            began.into_iter().for_each(|began| vm.reads.note(read, began));
         }
         if self.status.clear_trouble(name) {
             tracing::info!(vm = &**name, "reading succeeded again");

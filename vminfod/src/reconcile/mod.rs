@@ -5,7 +5,7 @@
 //! The loop between signals and the store: marks what is stale, reads it, commits what differs.
 //!
 //! ```text
-//!  inbox ─► signals ─► vms (stale parts) ─► schedule ─► reading (a task per VM) ─► commit ─► store
+//!  inbox ─► signals ─► vms (stale parts) ─► queue ────► reading (a task per VM) ─► commit ─► store
 //!                        ▲      ▲                          │ failed
 //!   sweep, refresh, ─────┘      └──────── back-off ◄───────┘
 //!   datasets, sysinfo
@@ -19,7 +19,7 @@
 //!
 //! | task | started by | reads | ends in |
 //! | --- | --- | --- | --- |
-//! | reading of one VM | the schedule | its stale parts | `commit::vm_read` |
+//! | reading of one VM | the queue | its stale parts | `commit::vm_read` |
 //! | dataset | a ZFS event | one dataset | `node::dataset_read` |
 //! | snapshots | each refresh | all snapshots | `node::snapshots_read` |
 //! | sysinfo | a change of its file | sysinfo | `node::sysinfo_read` |
@@ -54,8 +54,6 @@ mod listing;
 mod sysinfo;
 
 mod datasets;
-
-mod schedule;
 
 mod vms;
 

@@ -70,7 +70,7 @@ impl Reconciler {
     fn begin_due(&mut self) {
         let now = Instant::now();
         for _ in 0..TURN {
-            let Some(name) = self.vms.next(now) else { break };
+            let Some(name) = self.vms.queue.take(now) else { break };
             self.begin_reading(&name, now);
         }
         self.begin_node_wide(now);
@@ -78,7 +78,7 @@ impl Reconciler {
 
     fn deadline(&self, now: Instant) -> Instant {
         let deadlines = [
-            self.vms.deadline(),
+            self.vms.queue.next_due(),
             self.datasets.deadline(),
             self.datasets.between_due().filter(|_| self.are_datasets_unannounced()),
             self.sysinfo.deadline(),

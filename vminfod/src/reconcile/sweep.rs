@@ -245,8 +245,7 @@ pub fn compare_files(vms: &Vms, files: &[Files], is_unwatched: bool) -> Vec<Diff
             Err(_) => (Stale::FILES | Stale::TIMES, None),
         };
         // A failing VM is read again after its back-off.
-        let is_due = vm.due.is_some() && vm.reading.is_none();
-        let comes = vm.is_failing() && is_due || vm.stale.contains(stale);
+        let comes = vm.is_failing() && vms.queue.due(name).is_some() || vm.stale.contains(stale);
         if stale.is_empty() || comes {
             continue;
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bitflags::bitflags;
+use daemon::schedule::Queue;
 use sdc_clients::retry::Backoff;
 use tokio::time::Instant;
 use vm_model::parse::zoneadm::ZoneRow;
@@ -28,6 +29,9 @@ const REPEATS: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_millis(1000),
 ];
+
+/// The most names; more can only be garbage from a source.
+const NAMES_CAP: usize = 50_000;
 
 bitflags! {
     /// Why a VM is read.
@@ -73,10 +77,6 @@ pub struct Vm {
     pub reasons: Reasons,
     /// When the first signal came that the next reading answers.
     pub signalled: Option<Instant>,
-    /// When its next reading is due, and the number that orders what is due at the same time.
-    pub due: Option<(Instant, u64)>,
-    /// When its last reading began.
-    pub began: Option<Instant>,
     /// What is being read now.
     pub reading: Option<Box<Under>>,
     /// The kernel events since the last reading began.
@@ -178,26 +178,13 @@ impl Vm {
     }
 }
 
-/// The VMs that are to be read.
-pub struct Queue {
-    pub gap: Duration,
-    /// The most readings at once.
-    pub at_once: usize,
-    /// When each is due, and its number.
-    pub due: BTreeSet<(Instant, u64, Arc<str>)>,
-    /// Readings under way.
-    pub running: usize,
-    /// Keeps the order of what is due at the same time.
-    pub count: u64,
-}
-
-/// All VMs, in the order of their zone names, and when each is to be read (`schedule`).
+/// All VMs, in the order of their zone names, and when each is to be read.
 pub struct Vms {
-    pub(super) vms: BTreeMap<Arc<str>, Vm>,
+    vms: BTreeMap<Arc<str>, Vm>,
     /// VM uuid → names of its zones, where they differ.
     names: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
-    pub(super) queue: Queue,
-    pub(super) status: Status,
+    pub queue: Queue<Arc<str>, Instant>,
+    status: Status,
     /// The list of zones, or which of their files exist, changed.
     is_moved: bool,
 }
@@ -205,9 +192,54 @@ pub struct Vms {
 impl Vms {
     /// `gap`: the least time between the beginnings of two readings of a VM.
     pub fn new(gap: Duration, at_once: usize, status: Status) -> Self {
-        let (vms, names, due) = Default::default();
-        let queue = Queue { gap, at_once: at_once.max(1), due, running: 0, count: 0 };
+        let (vms, names, queue) = (BTreeMap::new(), BTreeMap::new(), Queue::new(gap, at_once));
         Self { vms, names, queue, status, is_moved: true }
+    }
+
+    /// Marks parts of a VM stale, to be read at this time or earlier. Returns `None` if there are too
+    /// many names.
+    pub fn mark(
+        &mut self,
+        name: &str,
+        stale: Stale,
+        reason: Reasons,
+        at: Instant,
+    ) -> Option<&mut Vm> {
+        let name: Arc<str> = match self.vms.get_key_value(name) {
+            Some((name, _)) => Arc::clone(name),
+            None if self.vms.len() >= NAMES_CAP => return None,
+            None => name.into(),
+        };
+        let vm = self.vms.entry(Arc::clone(&name)).or_default();
+        vm.stale |= stale;
+        vm.reasons |= reason;
+        vm.signalled.get_or_insert_with(Instant::now);
+        self.queue.want(&name, at);
+        self.show_due(&name);
+        self.vms.get_mut(&name)
+    }
+
+    /// Shows when a VM is due that is not being read.
+    fn show_due(&self, name: &Arc<str>) {
+        if let (Some(due), Some(vm)) = (self.queue.due(name), self.get(name)) {
+            self.status.edit(|view| view.waits(name, due, vm.signalled.unwrap_or(due)));
+        }
+    }
+
+    /// The reading of a VM has ended. A name without parts goes, unless it is to be read again.
+    pub fn ended(&mut self, name: &Arc<str>) {
+        self.queue.ended(name);
+        let is_idle = |vm: &Vm| {
+            vm.parts.is_none()
+                && vm.stale.is_empty()
+                && vm.waiters.is_empty()
+                && vm.reading.is_none()
+        };
+        if self.get(name).is_some_and(is_idle) {
+            self.vms.remove(name);
+            self.queue.forget(name);
+        }
+        self.show_due(name);
     }
 
     pub fn get(&self, name: &str) -> Option<&Vm> {

@@ -6,7 +6,9 @@
 //! work; the job looks at the node as it is when it starts. A VM that is woken while its job runs
 //! runs again afterwards.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod queue; // when each is due
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,10 +20,12 @@ use crate::config::Window;
 use crate::tasks::caught;
 use crate::timing::{Clock, HOUR, Retry};
 
+pub use queue::Queue;
+
 /// Jobs at once.
 const AT_ONCE: usize = 4;
 
-/// What a job is to do besides looking; two wakes of one VM fold into one job that does both.
+/// What a job is to do besides reading the node; two wakes of one VM fold into one job that does both.
 pub trait Work: Copy + std::fmt::Debug {
     /// Returns the work of both.
     #[must_use]
@@ -43,13 +47,14 @@ pub struct Due<W> {
 
 /// The schedule. The lock is held for a few instructions and never over an await.
 pub struct Schedule<W> {
-    queue: Mutex<Queue<W>>,
+    turns: Mutex<Turns<W>>,
     woken: Notify,
 }
 
-struct Queue<W> {
-    due: BTreeMap<String, Due<W>>,
-    busy: BTreeSet<String>,
+struct Turns<W> {
+    queue: Queue<String, Duration>,
+    /// What is to be done for the VMs that are due.
+    work: BTreeMap<String, W>,
     /// The back-offs of VMs whose work failed.
     retries: BTreeMap<String, Retry>,
     retry: Window,
@@ -60,47 +65,44 @@ struct Queue<W> {
 /// For the explorer, which compares what an agent means to do.
 impl<W: Work> std::fmt::Debug for Schedule<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.with(|queue| write!(f, "Schedule {:?} {:?}", queue.due, queue.busy))
+        let (due, busy) = self.queued();
+        self.with(|turns| write!(f, "Schedule {due:?} {:?} {busy:?}", turns.work))
     }
 }
 
 impl<W: Work> Schedule<W> {
     /// An empty schedule. Failed work is retried within `retry`, later every `long`.
     pub fn new(retry: Window, long: Duration, jitter: Jitter) -> Self {
-        let (due, busy, retries) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        let queue = Queue { due, busy, retries, retry, long, jitter };
-        Self { queue: Mutex::new(queue), woken: Notify::new() }
+        let (work, retries) = (BTreeMap::new(), BTreeMap::new());
+        let queue = Queue::new(Duration::ZERO, AT_ONCE);
+        let turns = Turns { queue, work, retries, retry, long, jitter };
+        Self { turns: Mutex::new(turns), woken: Notify::new() }
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut Queue<W>) -> T) -> T {
-        change(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, change: impl FnOnce(&mut Turns<W>) -> T) -> T {
+        change(&mut self.turns.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Wakes a VM. Wakes fold: the earlier time wins, and work once asked for stays.
     pub fn wake(&self, vm: &str, due: Due<W>) {
-        self.with(|queue| {
-            queue
-                .due
-                .entry(vm.to_owned())
-                .and_modify(|known| {
-                    known.at = known.at.min(due.at);
-                    known.work = known.work.and(due.work);
-                })
-                .or_insert(due);
+        self.with(|turns| {
+            let work = turns.work.entry(vm.to_owned()).or_insert(due.work);
+            *work = work.and(due.work);
+            turns.queue.want(&vm.to_owned(), due.at);
         });
         self.woken.notify_one();
     }
 
     /// Wakes a VM that has changed: its back-off starts again.
     pub fn wake_changed(&self, vm: &str, now: Duration, work: W) {
-        self.with(|queue| queue.retries.remove(vm));
+        self.succeeded(vm);
         self.wake(vm, Due { at: now, work });
     }
 
     /// The work on a VM failed: wakes it after the next wait of its back-off.
     pub fn wake_later(&self, vm: &str, now: Duration, work: W) {
-        let wait = self.with(|queue| {
-            let Queue { retries, retry, long, jitter, .. } = queue;
+        let wait = self.with(|turns| {
+            let Turns { retries, retry, long, jitter, .. } = turns;
             let new = || Retry::new(*retry, *long, jitter.fork());
             retries.entry(vm.to_owned()).or_insert_with(new).next_delay()
         });
@@ -109,43 +111,33 @@ impl<W: Work> Schedule<W> {
 
     /// The work on a VM succeeded: its back-off starts again.
     pub fn succeeded(&self, vm: &str) {
-        self.with(|queue| queue.retries.remove(vm));
+        self.with(|turns| turns.retries.remove(vm));
     }
 
     /// Takes the next VM that is due and not busy.
     ///
     /// # Errors
     /// If there is none now: when to look again, or none if only a wake or the end of a job helps.
-    pub fn take(&self, now: Duration) -> Result<(String, Due<W>), Option<Duration>> {
-        self.with(|queue| {
-            if queue.busy.len() >= AT_ONCE {
-                return Err(None);
-            }
-            let free = queue.due.iter().filter(|(vm, _)| !queue.busy.contains(*vm));
-            let Some((vm, due)) = free.min_by_key(|(_, due)| due.at) else { return Err(None) };
-            if due.at > now {
-                return Err(Some(due.at));
-            }
-            let (vm, due) = (vm.clone(), *due);
-            queue.due.remove(&vm);
-            queue.busy.insert(vm.clone());
-            Ok((vm, due))
+    pub fn take(&self, now: Duration) -> Result<(String, W), Option<Duration>> {
+        self.with(|turns| {
+            let vm = turns.queue.take(now).ok_or_else(|| turns.queue.next_due())?;
+            let work = turns.work.remove(&vm);
+            work.map(|work| (vm, work)).ok_or(Some(now))
         })
     }
 
     /// The job of a VM ended.
     pub fn release(&self, vm: &str) {
-        self.with(|queue| queue.busy.remove(vm));
+        self.with(|turns| turns.queue.ended(&vm.to_owned()));
         self.woken.notify_one();
     }
 
     /// Returns the VMs that are to be worked on, with the time when each is due, and those that are
     /// worked on.
     pub fn queued(&self) -> (Vec<(String, Duration)>, Vec<String>) {
-        self.with(|queue| {
-            let mut due: Vec<_> = queue.due.iter().map(|(vm, due)| (vm.clone(), due.at)).collect();
-            due.sort_by_key(|(_, at)| *at);
-            (due, queue.busy.iter().cloned().collect())
+        self.with(|turns| {
+            let due = turns.queue.waiting().map(|(vm, at)| (vm.clone(), at));
+            (due.collect(), turns.queue.busy().cloned().collect())
         })
     }
 }
@@ -156,7 +148,7 @@ impl<W: Work + Send + 'static> Schedule<W> {
     pub async fn work<F>(
         self: &Arc<Self>,
         clock: Clock,
-        job: impl Fn(String, Due<W>) -> F,
+        job: impl Fn(String, W) -> F,
         panicked: impl Fn(),
     ) where
         F: Future<Output = ()> + Send + 'static,
@@ -165,8 +157,8 @@ impl<W: Work + Send + 'static> Schedule<W> {
         loop {
             let now = clock.now();
             let until = match self.take(now) {
-                Ok((vm, due)) => {
-                    let (schedule, job) = (Arc::clone(self), job(vm.clone(), due));
+                Ok((vm, work)) => {
+                    let (schedule, job) = (Arc::clone(self), job(vm.clone(), work));
                     jobs.spawn(async move {
                         let done = caught("the job of a VM", job).await;
                         schedule.release(&vm);
@@ -215,7 +207,7 @@ mod tests {
         schedule.wake("a", due(3, true));
         schedule.wake("a", due(9, false));
         assert_eq!(schedule.take(s(2)), Err(Some(s(3))));
-        assert_eq!(schedule.take(s(3)), Ok(("a".to_owned(), due(3, true))));
+        assert_eq!(schedule.take(s(3)), Ok(("a".to_owned(), Whole(true))));
         schedule.wake("a", due(0, true));
         assert_eq!(schedule.take(s(9)), Err(None), "never two jobs for one VM");
         schedule.release("a");
