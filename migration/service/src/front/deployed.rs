@@ -5,12 +5,10 @@
 //! The routes by which the deployed service's jobs write: `store`, `progress` and `updateVmServerUuid`.
 //! They are refused where this service does the steps itself.
 
-use axum::extract::{Path, Request, State};
-use daemon::http::Body;
-use http::Response;
+use axum::extract::Request;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, done, ok, params, respond, uuid};
+use super::answer::{Answer, done, ok, params, uuid};
 use super::shared::Front;
 use crate::asked::lower_uuid;
 use crate::params::Params;
@@ -18,10 +16,10 @@ use crate::refused::Refused;
 use migration_core::progress::Latest;
 use migration_core::record::{Phase, Record, State as RecordState};
 
-/// Answers `POST /migrations/UUID/store`. The path's uuid is not looked at.
-pub async fn store(front: State<Front>, request: Request) -> Response<Body> {
-    let answer = async {
-        let params = allowed(&front, request).await?;
+impl Front {
+    /// Stores a record as it is.
+    pub async fn store(&self, request: Request) -> Answer {
+        let params = self.of_job(request).await?;
         let mut record = Record::read(&Value::Object(params.into_object()))?;
         record.data_version.get_or_insert(1);
         if record.state == RecordState::Successful
@@ -29,61 +27,21 @@ pub async fn store(front: State<Front>, request: Request) -> Response<Body> {
         {
             record.state = RecordState::Aborted; // the deployed service removes it
         }
-        front.service.records.overwrite(&record).await?;
+        self.service.records.overwrite(&record).await?;
         let running = record.progress_history.last();
         let running = running.filter(|entry| entry.state == RecordState::Running);
         if running.is_none_or(|entry| entry.phase != Phase::Sync) {
-            front.service.records.forget_event(record.vm_uuid).await?;
+            self.service.records.forget_event(record.vm_uuid).await?;
         }
         done()
-    };
-    respond(answer.await)
-}
+    }
 
-/// Answers `POST /migrations/UUID/progress`.
-pub async fn progress(
-    front: State<Front>,
-    Path(vm): Path<String>,
-    request: Request,
-) -> Response<Body> {
-    let answer = async {
-        let params = allowed(&front, request).await?;
+    /// Keeps an event for the watchers of the phase that runs.
+    pub async fn progress(&self, vm: &str, request: Request) -> Answer {
+        let params = self.of_job(request).await?;
         if params.text("type") != Some("progress") {
             return Err(Refused::internal("No progress event provided"));
         }
-        front.store_event(&vm, params).await
-    };
-    respond(answer.await)
-}
-
-/// Answers `POST /migrations/UUID/updateVmServerUuid`: that field changes, and no other.
-pub async fn update_server(
-    front: State<Front>,
-    Path(vm): Path<String>,
-    request: Request,
-) -> Response<Body> {
-    let answer = async {
-        let params = allowed(&front, request).await?;
-        let vm = uuid(&vm)?;
-        let server = params.text("server_uuid").and_then(lower_uuid);
-        let server = server.ok_or_else(|| Refused::parameter("server_uuid", "Invalid UUID"))?;
-        let record = front.service.peers.set_server(vm, server).await?;
-        ok(&Value::Object(record))
-    };
-    respond(answer.await)
-}
-
-async fn allowed(front: &State<Front>, request: Request) -> Result<Params, Refused> {
-    if front.is_external() {
-        return params(request).await;
-    }
-    let why = "migration-service does the steps itself: nobody else writes its records";
-    Err(Refused::coded(403, "Forbidden", why))
-}
-
-impl Front {
-    /// Keeps an event for the watchers of the phase that runs.
-    async fn store_event(&self, vm: &str, params: Params) -> Answer {
         let Some(vm) = lower_uuid(vm) else { return done() };
         let kept = self.service.records.of_vm(vm).await?;
         let running = kept.as_ref().and_then(|kept| kept.record.progress_history.last());
@@ -95,5 +53,22 @@ impl Front {
             self.service.records.put_event(vm, &latest).await?;
         }
         done()
+    }
+
+    /// Changes the node of a VM.
+    pub async fn update_server(&self, vm: &str, request: Request) -> Answer {
+        let params = self.of_job(request).await?;
+        let vm = uuid(vm)?;
+        let server = params.text("server_uuid").and_then(lower_uuid);
+        let server = server.ok_or_else(|| Refused::parameter("server_uuid", "Invalid UUID"))?;
+        ok(&Value::Object(self.service.peers.set_server(vm, server).await?))
+    }
+
+    async fn of_job(&self, request: Request) -> Result<Params, Refused> {
+        if self.is_external() {
+            return params(request).await;
+        }
+        let why = "migration-service does the steps itself: nobody else writes its records";
+        Err(Refused::coded(403, "Forbidden", why))
     }
 }

@@ -5,27 +5,22 @@
 //! `GET /jobs/UUID`: an operation in the form of the workflow API, since its id is a job's for the callers
 //! of VMAPI.
 
-use axum::extract::{Path, State};
-use daemon::http::Body;
-use http::Response;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::answer::{ok, respond, uuid};
+use super::answer::{Answer, ok, uuid};
 use super::shared::Front;
 use crate::refused::Refused;
 use migration_core::record::{Entry, Record, State as RecordState};
 
-/// Answers `GET /jobs/UUID`.
-pub async fn one(State(front): State<Front>, Path(job): Path<String>) -> Response<Body> {
-    let answer = async {
-        let id = uuid(&job)?;
-        let record = front.service.records.of_job(id).await?;
+impl Front {
+    pub async fn job(&self, job: &str) -> Answer {
+        let id = uuid(job)?;
+        let record = self.service.records.of_job(id).await?;
         let job = record.and_then(|record| of_record(&record, id));
         let missing = || Refused::not_found(&format!("Job {id} does not exist"));
         ok(&job.ok_or_else(missing)?)
-    };
-    respond(answer.await)
+    }
 }
 
 /// Returns the operation of this id, if the record has it.

@@ -6,14 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, Request, State};
-use daemon::http::Body;
-use http::{Method, Response};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::answer::{Answer, done, ok, respond, uuid};
-use super::pass;
+use super::answer::{Answer, done, ok, uuid};
 use super::shared::Front;
 use crate::asked::Asked;
 use crate::params::Params;
@@ -29,70 +25,23 @@ use migration_core::record::{Filter, Record, State as RecordState};
 /// So many records that are over are listed at once.
 const MOST_LISTED: usize = 1000;
 
-/// Answers `GET /migrations`.
-pub async fn all(State(front): State<Front>, request: Request) -> Response<Body> {
-    if !is_read(&request) {
-        return pass::on(State(front), request).await;
+impl Front {
+    pub async fn compare(&self, vm: &str, params: &Params) -> Answer {
+        let kept = self.found(vm, params).await?;
+        ok(&compare(&self.service, &kept.record).await?)
     }
-    let params = Params::of_query(request.uri().query());
-    respond(front.list(&params).await)
-}
 
-/// Answers `GET /migrations/UUID`, and `DELETE`, the last resort: only the record goes.
-pub async fn of_vm(
-    State(front): State<Front>,
-    Path(vm): Path<String>,
-    request: Request,
-) -> Response<Body> {
-    if is_read(&request) {
-        let params = Params::of_query(request.uri().query());
-        return respond(front.one(&vm, &params).await);
-    }
-    if request.method() == Method::DELETE {
-        return respond(front.remove(&vm).await);
-    }
-    pass::on(State(front), request).await
-}
-
-/// Answers `GET /migrations/UUID/verify`.
-pub async fn verify(
-    State(front): State<Front>,
-    Path(vm): Path<String>,
-    request: Request,
-) -> Response<Body> {
-    let params = Params::of_query(request.uri().query());
-    let answer = async {
-        let kept = front.found(&vm, &params).await?;
-        ok(&compare(&front.service, &kept.record).await?)
-    };
-    respond(answer.await)
-}
-
-/// Answers `POST /migrations/UUID/adopt`, which is for operators.
-pub async fn adopt(
-    State(front): State<Front>,
-    Path(vm): Path<String>,
-    request: Request,
-) -> Response<Body> {
-    let params = Params::of_query(request.uri().query());
-    let answer = async {
-        let asked = Asked::read(&params)?;
-        if asked.caller != Caller::Operator || front.is_external() {
+    pub async fn adopt(&self, vm: &str, params: &Params) -> Answer {
+        let asked = Asked::read(params)?;
+        if asked.caller != Caller::Operator || self.is_external() {
             return Err(Refused::precondition("Invalid vm instance"));
         }
         let other = params.text("other").map(uuid).transpose()?;
-        let record = front.service.adopt(uuid(&vm)?, other, &asked).await?;
-        ok(&record.public(front.service.clock.now()))
-    };
-    respond(answer.await)
-}
+        let record = self.service.adopt(uuid(vm)?, other, &asked).await?;
+        ok(&record.public(self.service.clock.now()))
+    }
 
-fn is_read(request: &Request) -> bool {
-    matches!(*request.method(), Method::GET | Method::HEAD)
-}
-
-impl Front {
-    async fn list(&self, params: &Params) -> Answer {
+    pub async fn list(&self, params: &Params) -> Answer {
         let text = |name: &str| params.as_sent(name);
         let filter = Filter {
             owner_uuid: text("owner_uuid"),
@@ -141,13 +90,13 @@ impl Front {
         Ok(turns.into_iter().filter_map(reason).collect())
     }
 
-    async fn one(&self, vm: &str, params: &Params) -> Answer {
+    pub async fn one(&self, vm: &str, params: &Params) -> Answer {
         let kept = self.found(vm, params).await?;
         let waits = self.waits(std::iter::once(&kept.record)).await?;
         ok(&self.shown(&kept.record, &waits, params))
     }
 
-    async fn remove(&self, vm: &str) -> Answer {
+    pub async fn remove(&self, vm: &str) -> Answer {
         let kept = self.service.records.of_vm(uuid(vm)?).await?;
         let kept = kept.ok_or_else(|| Refused::not_found("migration not found"))?;
         self.service.records.remove(&kept, None, Rest::Stays).await?;

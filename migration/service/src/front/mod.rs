@@ -36,19 +36,18 @@ mod answer;
 mod endpoints;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::middleware::{Next, from_fn};
-use axum::routing::{any, get, post};
+use axum::extract::{Request, State};
 use bytes::BytesMut;
 use daemon::http::Body;
 use daemon::http::first_line::escape;
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Method, Response};
 use sdc_clients::restify::{self, REQUEST_ID};
 use tokio::time::Instant;
 
+use super::params::Params;
 use super::refused::Refused;
 use super::state::Service;
-use answer::respond;
+use answer::{Answer, respond};
 use endpoints::Route;
 use shared::Front;
 
@@ -58,54 +57,59 @@ pub use upstream::Upstream;
 
 /// Returns the routes.
 pub fn router(service: Service, upstream: Upstream) -> Router {
-    let own = ENDPOINTS.all.iter().fold(Router::new(), |router, endpoint| {
-        let route = match endpoint.route {
-            Route::Migrations => any(migrations::all),
-            Route::Migration => any(migrations::of_vm),
-            Route::Watch => get(watch::watch),
-            Route::Verify => get(migrations::verify),
-            Route::Adopt => post(migrations::adopt),
-            Route::Store => post(deployed::store),
-            Route::Progress => post(deployed::progress),
-            Route::Move => post(deployed::update_server),
-            Route::Job => get(jobs::one),
-            Route::Settings => get(settings::all).put(settings::change_all),
-            Route::SettingsOfCn => get(settings::of_cn).put(settings::change_of_cn),
+    Router::new().fallback(dressed).with_state(Front { service, upstream })
+}
+
+/// Adds the headers that VMAPI's own answers have, unless VMAPI has added them.
+async fn dressed(State(front): State<Front>, mut request: Request) -> Response<Body> {
+    let began = Instant::now();
+    let id = restify::request_id(request.headers());
+    if let Some(id) = &id {
+        request.headers_mut().insert(REQUEST_ID, id.clone());
+    }
+    let mut response = respond(front.answer(request).await);
+    let server = concat!("migration-service/", env!("CARGO_PKG_VERSION"));
+    let host = HeaderValue::from_static("migration-service");
+    restify::dress(response.headers_mut(), id, server, began.elapsed(), &host);
+    response
+}
+
+impl Front {
+    /// Answers what is this service's: the rest goes to VMAPI, unless VMAPI could take its path for another one.
+    async fn answer(&self, request: Request) -> Answer {
+        let path = request.uri().path();
+        reading::clear(path).map_err(|unclear| {
+            Refused::coded(400, "InvalidPath", &format!("{unclear}; write it plainly"))
+        })?;
+        let method = match request.method() {
+            &Method::HEAD => Method::GET,
+            method => method.clone(),
         };
-        router.route(endpoint.path, route)
-    });
-    let own = own.fallback(pass::on).layer(from_fn(clear)).layer(from_fn(dressed));
-    own.with_state(Front { service, upstream })
+        let found = ENDPOINTS.find(path).filter(|found| found.endpoint.allows(&method));
+        let Some(found) = found else { return self.pass(request).await };
+        let params = Params::of_query(request.uri().query());
+        let (uuid, is_read) = (found.part("uuid"), method == Method::GET);
+        match found.endpoint.route {
+            Route::Migrations => self.list(&params).await,
+            Route::Migration if is_read => self.one(uuid, &params).await,
+            Route::Migration => self.remove(uuid).await,
+            Route::Watch => self.watch(uuid, &params).await,
+            Route::Verify => self.compare(uuid, &params).await,
+            Route::Adopt => self.adopt(uuid, &params).await,
+            Route::Store => self.store(request).await,
+            Route::Progress => self.progress(uuid, request).await,
+            Route::Move => self.update_server(uuid, request).await,
+            Route::Job => self.job(uuid).await,
+            Route::Settings if is_read => self.settings(None).await,
+            Route::Settings => self.change_settings(None, request).await,
+            Route::SettingsOfCn if is_read => self.settings(Some(found.part("cn"))).await,
+            Route::SettingsOfCn => self.change_settings(Some(found.part("cn")), request).await,
+        }
+    }
 }
 
 /// Edits the first line of a connection: VMAPI takes quotes and angle brackets in a query, such as those of a
 /// predicate, as they are.
 pub fn first_line(held: &mut BytesMut) -> bool {
     escape(held, b"\"<>`")
-}
-
-/// Refuses a path that VMAPI could take for another one.
-async fn clear(request: Request, next: Next) -> Response<Body> {
-    match reading::clear(request.uri().path()) {
-        Ok(()) => next.run(request).await,
-        Err(unclear) => respond(Err(Refused::coded(
-            400,
-            "InvalidPath",
-            &format!("{unclear}; write it plainly"),
-        ))),
-    }
-}
-
-/// Adds the headers that VMAPI's own answers have, unless VMAPI has added them.
-async fn dressed(mut request: Request, next: Next) -> Response<Body> {
-    let began = Instant::now();
-    let id = restify::request_id(request.headers());
-    if let Some(id) = &id {
-        request.headers_mut().insert(REQUEST_ID, id.clone());
-    }
-    let mut response = next.run(request).await;
-    let server = concat!("migration-service/", env!("CARGO_PKG_VERSION"));
-    let host = HeaderValue::from_static("migration-service");
-    restify::dress(response.headers_mut(), id, server, began.elapsed(), &host);
-    response
 }

@@ -6,32 +6,28 @@
 //! first.
 
 use axum::body::HttpBody as _;
-use axum::extract::{Request, State};
-use daemon::http::Body;
-use http::Response;
+use axum::extract::Request;
 
-use super::answer::{READ, respond, whole};
+use super::answer::{Answer, READ, whole};
 use super::reading::change;
 use super::shared::Front;
 use super::upstream::is_web_socket;
 
-/// Answers what is not this service's.
-pub async fn on(State(front): State<Front>, request: Request) -> Response<Body> {
-    let sent = async {
+impl Front {
+    /// Answers what is not this service's.
+    pub async fn pass(&self, request: Request) -> Answer {
         let path = request.uri().path().to_owned();
         if let Some((change, uuid)) = change(request.method(), &path) {
-            return front.judge(change, uuid, request).await;
+            return self.judge(change, uuid, request).await;
         }
-        let is_web_socket = is_web_socket(request.headers());
-        if is_web_socket {
+        if is_web_socket(request.headers()) {
             let (parts, body) = whole(request, READ).await?;
-            return front.upstream.connect(parts, body).await;
+            return self.upstream.connect(parts, body).await;
         }
         let (parts, body) = request.into_parts();
         match body.is_end_stream() {
-            true => front.upstream.send(parts, bytes::Bytes::new()).await,
-            false => front.upstream.pass(parts, body).await,
+            true => self.upstream.send(parts, bytes::Bytes::new()).await,
+            false => self.upstream.pass(parts, body).await,
         }
-    };
-    respond(sent.await)
+    }
 }

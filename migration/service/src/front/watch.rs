@@ -6,14 +6,12 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, Request, State};
 use bytes::Bytes;
 use daemon::http::Body;
 use futures_util::stream;
-use http::Response;
 use uuid::Uuid;
 
-use super::answer::{respond, streamed};
+use super::answer::{Answer, streamed};
 use super::shared::Front;
 use crate::params::Params;
 use crate::state::Service;
@@ -22,24 +20,18 @@ use migration_core::progress::Watch;
 /// Between two looks at the record.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Answers a watch. The headers go out at once; the lines follow from the store, whichever service writes it.
-pub async fn watch(
-    State(front): State<Front>,
-    Path(vm): Path<String>,
-    request: Request,
-) -> Response<Body> {
-    let params = Params::of_query(request.uri().query());
-    let kept = match front.found(&vm, &params).await {
-        Ok(kept) => kept,
-        Err(refused) => return respond(Err(refused)),
-    };
-    let (vm, id) = (kept.record.vm_uuid, kept.record.id);
-    let watcher = Watcher { service: front.service, vm, id, watch: Watch::new(), is_first: true };
-    let lines = stream::unfold(watcher, async |mut watcher| {
-        let lines = watcher.lines().await?;
-        Some((Ok::<Bytes, std::io::Error>(lines), watcher))
-    });
-    streamed("application/x-json-stream", Body::from_stream(lines))
+impl Front {
+    /// Answers a watch. The headers go out at once; the lines follow from the store, whichever service writes it.
+    pub async fn watch(&self, vm: &str, params: &Params) -> Answer {
+        let record = self.found(vm, params).await?.record;
+        let (service, vm, id) = (self.service.clone(), record.vm_uuid, record.id);
+        let watcher = Watcher { service, vm, id, watch: Watch::new(), is_first: true };
+        let lines = stream::unfold(watcher, async |mut watcher| {
+            let lines = watcher.lines().await?;
+            Some((Ok::<Bytes, std::io::Error>(lines), watcher))
+        });
+        Ok(streamed("application/x-json-stream", Body::from_stream(lines)))
+    }
 }
 
 struct Watcher {
