@@ -7,12 +7,13 @@
 //! view of its own, VMAPI's verdicts, the brake, the deletes. Candidates that a guard defers are
 //! looked at again in rounds until they are decided or the next list replaces them.
 
+mod backfill; // what the plan wants written
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::agent::{Mode, State};
-use daemon::schedule::Due;
 use daemon::timing::HOUR;
 use futures_util::StreamExt as _;
 use jiff::SignedDuration;
@@ -25,17 +26,14 @@ use crate::changes::{missed, wake_departures};
 use crate::listing::{self, ListError, NicListing};
 use crate::outcome::Outcome;
 use crate::parts::Parts;
-use crate::parts::Upkeep;
 use crate::plan::reap::Basis;
 use crate::plan::{Action, Decision, Inputs, Plan, Reason, Verdict, compare};
 use crate::status::{Count, Own, Task, history};
 use crate::view::{LocalView, ViewError};
 use crate::{moved, own_nics, unlisted};
 
-/// Records at once.
-const AT_ONCE: usize = 4;
-/// Attempts at a backfill that fails, each of them with retries of its own.
-const BACKFILLS: u32 = 3;
+use backfill::{AT_ONCE, Unwritten, backfill};
+
 /// A verdict that is older than this at its delete is asked for again.
 const VERDICT_GOOD: Duration = Duration::from_secs(30);
 
@@ -47,8 +45,8 @@ enum Failed {
     #[error(transparent)]
     View(#[from] ViewError),
     /// R8: nothing is reaped before the backfill.
-    #[error("{0} backfills failed")]
-    Backfill(usize),
+    #[error(transparent)]
+    Backfill(#[from] Unwritten),
 }
 
 /// What a pass has not decided yet.
@@ -319,60 +317,6 @@ fn doubt_an_empty_list(parts: &Parts, listed: usize, missing: usize) {
         tracing::error!(reason = %why, "the brake is on: only what VMAPI confirms is deleted");
     }
     parts.brake.set(BrakeOf::Napi, why);
-}
-
-/// Writes what the plan wants written, and waits for all of it (R8, D2). What failed is tried again a
-/// few times; then a record that cannot be read stops nobody, and one that cannot be written fails the
-/// pass. Returns the number of MACs that NAPI does not know.
-async fn backfill(parts: &Parts, plan: &Plan) -> Result<usize, Failed> {
-    let mut wanted: Vec<Decision> =
-        plan.decisions.iter().filter(|d| !d.is_judged()).cloned().collect();
-    let (mut missing, mut retry) = (0, parts.retry());
-    for tries in 1.. {
-        let write = |d: Decision| async move { (written(parts, &d).await, d) };
-        let tried = futures_util::stream::iter(wanted.drain(..)).map(write);
-        let tried: Vec<_> = tried.buffer_unordered(AT_ONCE).collect().await;
-        missing += tried.iter().filter(|(outcome, _)| *outcome == Outcome::Missing).count();
-        let failed = |(outcome, _): &(Outcome, Decision)| matches!(outcome, Outcome::Failed(_));
-        let failed: Vec<_> = tried.into_iter().filter(failed).collect();
-        if failed.is_empty() {
-            break;
-        }
-        if tries == BACKFILLS {
-            let unwritten = |(outcome, _): &&(Outcome, Decision)| {
-                matches!(outcome, Outcome::Failed(Reason::Changed(_)))
-            };
-            match failed.iter().filter(unwritten).count() {
-                0 => break,
-                count => return Err(Failed::Backfill(count)),
-            }
-        }
-        tokio::time::sleep(retry.next_delay()).await;
-        wanted = failed.into_iter().map(|(_, decision)| decision).collect();
-    }
-    Ok(missing)
-}
-
-/// Writes what a decision that is no delete wants written.
-async fn written(parts: &Parts, d: &Decision) -> Outcome {
-    let of_vm = parts.node.look(|i| i.view.holders(d.mac).next().is_some());
-    let is_own = parts.gate.identity().unwrap_or_default().macs.contains(&d.mac) || !of_vm;
-    let outcome = match &d.action {
-        Action::Look | Action::Write(_) | Action::AskVmapi if is_own => {
-            apply::keep_up_own(parts, d.mac).await
-        }
-        Action::Look | Action::Write(_) | Action::AskVmapi => {
-            apply::keep_up(parts, d.mac, &d.vm, false).await
-        }
-        Action::Defer => Outcome::Deferred(d.reason.clone()),
-        Action::Delete | Action::Keep => return Outcome::Left(d.reason.clone()),
-    };
-    if outcome.is_open() {
-        let at = parts.clock.now();
-        parts.schedule.wake(&d.vm, Due { at, work: Upkeep(true) });
-    }
-    parts.status.outcome(d.mac, outcome.clone());
-    outcome
 }
 
 async fn view(parts: &Parts) -> Result<LocalView, ViewError> {
