@@ -37,16 +37,9 @@ pub(crate) async fn follow(parts: Arc<Parts>) {
             | WatchEvent::Hidden(vm)
             | WatchEvent::Shown(vm) => present(parts, &vm),
             WatchEvent::Deleted(vm) => deleted(parts, &vm),
-            WatchEvent::Lost(err) => {
-                let why = daemon::log::chain(&err);
-                if parts.gate.sync(false) {
-                    tracing::warn!(
-                        reason = why,
-                        "lost vminfod's stream: nothing is written until it is back"
-                    );
-                    parts.status.count(Count::StreamsLost);
-                }
-                parts.status.is(Task::Events, State::NoAnswer(why));
+            WatchEvent::Lost(error) => {
+                let lost = (Task::Events, Count::StreamsLost);
+                parts.status.stream_lost(&parts.gate, lost, &error);
             }
             _ => {}
         }

@@ -41,15 +41,8 @@ pub(crate) async fn follow(parts: Arc<Parts>) {
             }
             WatchEvent::Deleted(vm) => wake(parts, parts.node.remove(&vm), parts.clock.now()),
             WatchEvent::Lost(error) => {
-                let why = daemon::log::chain(&error);
-                if parts.gate.sync(false) {
-                    tracing::warn!(
-                        reason = why,
-                        "lost vminfod's stream: nothing is written until it is back"
-                    );
-                    parts.status.count(Count::StreamsLost);
-                }
-                parts.status.is(Task::Events, State::NoAnswer(why));
+                let lost = (Task::Events, Count::StreamsLost);
+                parts.status.stream_lost(&parts.gate, lost, &error);
             }
             _ => {}
         }

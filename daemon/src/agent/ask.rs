@@ -68,35 +68,33 @@ pub async fn running_plan(
 ///
 /// # Errors
 /// If no agent answers, or it refuses.
-pub async fn approve_plan(places: &Places, id: &str, kind: &str) -> Result<u64, ControlError> {
+pub(super) async fn approve_plan(
+    places: &Places,
+    id: &str,
+    kind: &str,
+) -> Result<u64, ControlError> {
     let (socket, body) = (&places.control_socket, json!({"id": id, "by": author()}));
     let done = ask(socket, "POST", "/approve", Some(&body), kind).await?;
     done[kind].as_u64().ok_or_else(|| ControlError::Another { path: socket.clone() })
-}
-
-/// What `claim` asks for.
-#[derive(Debug, Clone, clap::Args)]
-pub struct ClaimArgs {
-    /// The node that this machine was; without it, the node that it is.
-    pub node: Option<String>,
-    /// Also where CNAPI knows the old node, or does not answer.
-    #[arg(long)]
-    pub really: bool,
 }
 
 /// Claims a node for this machine. Returns what follows, for people.
 ///
 /// # Errors
 /// If no agent answers, or it refuses.
-pub async fn claim_node(places: &Places, asked: &ClaimArgs) -> Result<String, ControlError> {
-    let mut body = json!({"by": author(), "really": asked.really});
-    if let Some(node) = &asked.node {
-        body["node"] = node.clone().into();
+pub(super) async fn claim_node(
+    places: &Places,
+    node: Option<&str>,
+    really: bool,
+) -> Result<String, ControlError> {
+    let mut body = json!({"by": author(), "really": really});
+    if let Some(node) = node {
+        body["node"] = node.into();
     }
     let done = ask(&places.control_socket, "POST", "/claim", Some(&body), "node").await?;
-    let node = done["node"].as_str().unwrap_or_default();
-    Ok(match &asked.node {
-        Some(_) => format!("claimed: this machine was node {node}\n"),
-        None => format!("claimed: this machine is node {node}, and the other one is not\n"),
+    let claimed = done["node"].as_str().unwrap_or_default();
+    Ok(match node {
+        Some(_) => format!("claimed: this machine was node {claimed}\n"),
+        None => format!("claimed: this machine is node {claimed}, and the other one is not\n"),
     })
 }

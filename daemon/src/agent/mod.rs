@@ -6,6 +6,8 @@
 //! for pages, a unix socket for the operator, one running copy, who the node is, whether anything may be written now,
 //! and what the operator sees of it.
 
+mod verbs; // the command line
+
 mod ask; // what the command line asks a running agent
 
 mod run; // from the command line to a running agent
@@ -30,7 +32,7 @@ pub mod sibling; // where a service is, by where another one is
 
 mod basics; // the part of the configuration that all agents have
 
-pub use ask::{ClaimArgs, approve_plan, claim_node, running_plan};
+pub use ask::running_plan;
 pub use basics::{Basics, FileArgs, Files, Mode, Places, Read};
 pub use census::{Census, SecondMachine, server_nics};
 pub use claims::{Claims, Unclaimed};
@@ -40,6 +42,7 @@ pub use identity::{Identity, Unidentified};
 pub use routes::{approval_json, approve, claim, invalid, listen};
 pub use run::{ServeError, check, serve};
 pub use status::{Counter, State, Status};
+pub use verbs::{Asked, Decide, Verbs, main};
 
 /// Makes the enum of an agent's counters: the variant, the name in `/status`, the name in `/metrics`, the help.
 #[macro_export]

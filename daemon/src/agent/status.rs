@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::gate::Refusal;
+use super::gate::{Gate, Refusal};
 use crate::health::Health;
 use crate::log::{chain, clip};
 use crate::wall;
@@ -121,6 +121,17 @@ impl<T: Ord, C: Counter, S: Display> Status<T, C, S> {
     /// Stores the state of a task.
     pub fn is(&self, task: T, state: State<S>) {
         self.with(|b| b.states.insert(task, state));
+    }
+
+    /// A task has lost vminfod's stream: counts that, and closes the gate until it is back.
+    pub fn stream_lost(&self, gate: &Gate, (task, what): (T, C), error: &sdc_clients::Error) {
+        let why = chain(error);
+        if gate.sync(false) {
+            let reason = &why;
+            tracing::warn!(reason, "lost vminfod's stream: nothing is written until it is back");
+            self.count(what);
+        }
+        self.is(task, State::NoAnswer(why));
     }
 
     /// Counts a failure as this and keeps it as the last one. Returns it for people.

@@ -75,18 +75,50 @@ impl Generated {
     }
 }
 
-/// Returns a program's grammar, with the examples of the commands that all programs have.
+/// The examples of the commands that several programs have.
+const EXAMPLES: [(&str, &str); 7] = [
+    (
+        "serve",
+        "Examples:\n  NAME serve --config CONFIG\n  NAME serve --check-config --config FILE    check the file",
+    ),
+    ("ping", "Examples:\n  NAME ping\n  until NAME ping >/dev/null 2>&1; do sleep 1; done"),
+    (
+        "status",
+        "Examples:\n  NAME status\n  NAME status | json waiting_for\n  NAME status -p -o field,value",
+    ),
+    (
+        "approve",
+        "Examples:\n  NAME approve 9f3c52a1b6d07e48\n\n\
+         The id stands for exactly the records that `plan` listed, in exactly those versions, and lasts 15 minutes.\n\
+         Every other check still runs before each write.",
+    ),
+    (
+        "claim",
+        "Examples:\n  \
+         NAME claim                        a second machine has this node's uuid, and this one is the node\n  \
+         NAME claim OLD-UUID               this machine was that node: it has a new main board\n  \
+         NAME claim OLD-UUID --really      although CNAPI still knows the old node\n\n\
+         The records of VMs here that name the old node get this one. It is kept across restarts.",
+    ),
+    ("completions", "Examples:\n  NAME completions bash > /etc/bash_completion.d/NAME"),
+    ("man", "Examples:\n  NAME man | man -l -\n  NAME man /usr/share/man/man8"),
+];
+
+/// Returns a program's grammar, with the examples of the commands that several programs have.
 fn grammar<C: Parser>() -> Command {
     let grammar = C::command();
     let name = grammar.get_name().to_owned();
-    grammar.mut_subcommands(|command| match command.get_name() {
-        "completions" => command.after_help(format!(
-            "Examples:\n  {name} completions bash > /etc/bash_completion.d/{name}"
-        )),
-        "man" => command.after_help(format!(
-            "Examples:\n  {name} man | man -l -\n  {name} man /usr/share/man/man8"
-        )),
-        _ => command,
+    let config = grammar.get_arguments().find(|arg| arg.get_id() == "config");
+    let config = config.and_then(|arg| arg.get_default_values().first());
+    let config = config.map_or("FILE".into(), |path| path.to_string_lossy().into_owned());
+    grammar.mut_subcommands(|command| {
+        let shared = EXAMPLES.iter().find(|(verb, _)| *verb == command.get_name());
+        match shared.filter(|_| command.get_after_help().is_none()) {
+            Some((_, text)) => {
+                command.after_help(text.replace("NAME", &name).replace("CONFIG", &config))
+            }
+            None => command,
+        }
     })
 }
 

@@ -12,6 +12,8 @@ pub mod names; // VMs as people type them
 
 pub mod version; // what --version says
 
+pub mod services; // where the services are that a command asks
+
 mod program; // how a program runs
 
 pub mod ask; // questions before something is done

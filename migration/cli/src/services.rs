@@ -8,23 +8,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use daemon::Fields;
 use daemon::cli::Usage;
 use daemon::cli::names::{self, Kind};
-use daemon::config::environment;
-use daemon::{ConfigError, Fields};
+use daemon::cli::services::{self, Place};
 use sdc_clients::cnapi::{Cnapi, ServerQuery};
-use sdc_clients::http::user_agent;
 use sdc_clients::migrations::Migrations;
+use sdc_clients::uuid_value;
 use sdc_clients::vmapi::{VmQuery, Vmapi};
-use sdc_clients::{Http, uuid_value};
 use serde_json::json;
 
 use super::args::{NAME, Reach};
 
-/// The installed configuration.
-const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-migrate.config.json";
-/// Environment variable: another configuration.
-const VARIABLE: &str = "SDC_MIGRATE_CONFIG";
+const PLACES: [Place; 2] = [
+    ("migration-service", "--url", "VMAPI_URL", "vmapi_url"),
+    ("CNAPI", "--cnapi", "CNAPI_URL", "cnapi_url"),
+];
 
 /// The services and the place of what must be remembered between two commands.
 #[derive(Debug)]
@@ -36,41 +35,35 @@ pub(super) struct Services {
     /// Between two looks of an evacuation, and of who waits for a flag.
     pub poll: Duration,
     cnapi: String,
+    found: services::Services,
 }
 
 impl Services {
     /// Finds the services.
     pub(super) fn find(reach: &Reach) -> anyhow::Result<Services> {
-        let mut file = Fields::find(reach.config.as_deref(), Some(VARIABLE), INSTALLED)?;
-        let (url, cnapi) = (file.text("vmapi_url", ""), file.text("cnapi_url", ""));
-        let state_dir = file.path("state_dir", "/var/db/sdc-migrate");
-        let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
-        let poll = file.span("poll", Duration::from_secs(5), ms..=day);
-        for key in file.finish()? {
-            eprintln!("{NAME}: warning: unknown key {key}");
-        }
-        let url = address(reach.url.clone(), "VMAPI_URL", url);
-        if url.is_empty() {
-            let what = "where is migration-service? Give --url, $VMAPI_URL, or vmapi_url in";
-            return Err(Usage(format!("{what} {INSTALLED}")).into());
-        }
-        let http = client(&url)?;
+        let flags = [&reach.url, &reach.cnapi];
+        let own = |file: &mut Fields| {
+            let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
+            let poll = file.span("poll", Duration::from_secs(5), ms..=day);
+            (file.path("state_dir", "/var/db/sdc-migrate"), poll)
+        };
+        let config = reach.config.as_deref();
+        let (found, (state_dir, poll)) =
+            services::Services::find(NAME, config, &PLACES, &flags, own)?;
+        let http = found.client(found.url(0)?)?;
         Ok(Services {
             migrations: Migrations::new(http.clone()),
             vmapi: Vmapi::new(http),
             state_dir,
             poll,
-            cnapi: address(reach.cnapi.clone(), "CNAPI_URL", cnapi),
+            cnapi: found.url(1).unwrap_or_default().to_owned(),
+            found,
         })
     }
 
     /// Returns the client of CNAPI.
     pub(super) fn cnapi(&self) -> anyhow::Result<Cnapi> {
-        if self.cnapi.is_empty() {
-            let what = "where is CNAPI? Give --cnapi, $CNAPI_URL, or cnapi_url in";
-            return Err(Usage(format!("{what} {INSTALLED}")).into());
-        }
-        Ok(Cnapi::new(client(&self.cnapi)?))
+        Ok(Cnapi::new(self.found.client(self.found.url(1)?)?))
     }
 
     /// Finds a VM by what was typed: its uuid, its alias, or the beginning of the uuid of one that migrates.
@@ -141,17 +134,4 @@ pub(super) fn node(typed: &str) -> Result<String, Usage> {
         Ok(_) => Ok(uuid_value(typed)),
         Err(_) => Err(Usage(format!("{typed:?} is not the uuid of a node"))),
     }
-}
-
-fn address(flag: Option<String>, variable: &str, file: String) -> String {
-    let environment = || environment(variable).and_then(|url| url.into_string().ok());
-    flag.or_else(environment).unwrap_or(file)
-}
-
-fn client(url: &str) -> Result<Http, ConfigError> {
-    let agent = user_agent(NAME, env!("CARGO_PKG_VERSION"), None);
-    Http::new(url, &agent).map_err(|error| ConfigError::Faults {
-        place: url.to_owned(),
-        faults: vec![error.message().to_owned()],
-    })
 }

@@ -4,16 +4,11 @@
 
 //! The grammar of the command line and its help.
 
-use clap::{Args, Parser, Subcommand};
-use daemon::agent::{ClaimArgs, FileArgs};
-use daemon::cli::{Generated, ListArgs};
+use clap::{Args, Subcommand};
+use daemon::agent::Decide;
+use daemon::cli::ListArgs;
 
-use crate::config::DEFAULT_FILE;
-
-/// The name in messages and logs.
-pub(super) const NAME: &str = "net-agent";
-
-const ABOUT: &str = "\
+pub(super) const HELP: &str = "\
 Examples:
   net-agent plan                                what would be done, and why
   net-agent nic 90:b8:d0:12:34:56               everything that is known about one NIC
@@ -23,51 +18,10 @@ Examples:
   net-agent reap --dry-run                      make a plan, with or without the daemon
   net-agent plan --fresh                        offer what the brake is blocking for approval
   net-agent approve 9f3c52a1b6d07e48            approve the deletions that the brake is blocking
-  net-agent status | json waiting_for           what it is waiting for
-
-Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF: 95, 96).
-Colours only on a terminal, and never with NO_COLOR.";
-
-/// Keeps NAPI's NIC records in step with the node.
-#[derive(Parser, Debug)]
-#[command(name = "net-agent", version = daemon::cli::version(), after_help = ABOUT)]
-#[command(args_override_self = true)]
-#[command(mut_arg("config", |arg| arg.default_value(DEFAULT_FILE)))]
-pub struct Cli {
-    #[command(subcommand)]
-    pub verb: Option<Verb>,
-    #[command(flatten)]
-    pub files: FileArgs,
-}
+  net-agent status | json waiting_for           what it is waiting for";
 
 #[derive(Subcommand, Debug)]
 pub enum Verb {
-    /// Run the daemon (the default).
-    #[command(after_help = "\
-Examples:
-  net-agent serve --config /opt/smartdc/agents/etc/net-agent.config.json
-  net-agent serve --check-config --config FILE    check the file")]
-    Serve,
-    /// Exit 0 if the daemon answers.
-    #[command(after_help = "\
-Examples:
-  net-agent ping
-  until net-agent ping >/dev/null 2>&1; do sleep 1; done")]
-    Ping {
-        /// JSON, also on a terminal.
-        #[arg(short = 'j', long)]
-        json: bool,
-    },
-    /// Show what it has done and what it is waiting for (JSON if stdout is no terminal).
-    #[command(after_help = "\
-Examples:
-  net-agent status
-  net-agent status | json waiting_for
-  net-agent status -p -o field,value")]
-    Status {
-        #[command(flatten)]
-        list: ListArgs,
-    },
     /// Show what it would do about each NIC, and the evidence.
     #[command(after_help = "\
 Examples:
@@ -146,17 +100,6 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Approve the deletions that the brake is blocking, as `plan --fresh` listed them.
-    #[command(after_help = "\
-Examples:
-  net-agent approve 9f3c52a1b6d07e48
-
-The id stands for exactly those records in exactly those versions, and lasts 15 minutes. Every other
-guard still runs before each delete.")]
-    Approve {
-        /// The id that `plan --fresh` printed.
-        id: String,
-    },
     /// Show what NAPI, the node and VMAPI say about one NIC, and what would be done.
     #[command(after_help = "\
 Examples:
@@ -180,17 +123,8 @@ Examples:
 Columns: at, mac, outcome, rule, change, vm; with -o also why, ago. It reads the journal in the state
 directory, whether the daemon runs or not. The journal has the last some thousand requests.")]
     History(HistoryArgs),
-    /// Say that this machine is the node, or was a node that had another uuid.
-    #[command(after_help = "\
-Examples:
-  net-agent claim                        a second machine has this node's uuid, and this one is the node
-  net-agent claim OLD-UUID               this machine was that node: it has a new main board
-  net-agent claim OLD-UUID --really      although CNAPI still knows the old node
-
-NICs of VMs here that have the old node's cn_uuid get this one's. It is kept across restarts.")]
-    Claim(ClaimArgs),
     #[command(flatten)]
-    Generated(Generated),
+    Decide(Decide),
 }
 
 #[derive(Args, Debug)]

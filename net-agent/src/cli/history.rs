@@ -6,12 +6,13 @@
 //! or not.
 
 use anyhow::{Context as _, anyhow};
+use daemon::agent::Verbs as _;
 use daemon::cli::table::plain;
 use daemon::cli::{Cell, Screen, Table, Usage, ago, names};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::args::{HistoryArgs, NAME};
+use super::args::{HistoryArgs, Verb};
 use crate::config::Config;
 use crate::history::{Asked, Entry, History};
 
@@ -28,7 +29,7 @@ pub(super) async fn history(
     let layout = args.list.layout();
     let vm = match args.vm {
         // A VM that is gone has its whole uuid only.
-        Some(typed) => Some(names::vm(&config.services.vminfod, NAME, &typed).await?.uuid),
+        Some(typed) => Some(names::vm(&config.services.vminfod, Verb::NAME, &typed).await?.uuid),
         None => None,
     };
     let asked = Asked {

@@ -6,10 +6,11 @@
 //! daemon runs or not; it reads the file before each write.
 
 use anyhow::anyhow;
+use daemon::agent::Verbs as _;
 use daemon::cli::{Layout, Screen, Table, Usage, author, left, names};
 use jiff::{SignedDuration, Timestamp};
 
-use super::args::NAME;
+use super::args::Verb;
 use crate::config::Config;
 use crate::holds::{Hold, HoldsFile};
 
@@ -101,9 +102,9 @@ pub(super) fn holds(config: &Config, layout: &Layout, screen: Screen) -> anyhow:
 /// a VM that is not here is placed with a warning, since the VM may be on its way.
 async fn uuid_of(config: &Config, typed: Option<String>) -> anyhow::Result<Option<String>> {
     let Some(typed) = typed else { return Ok(None) };
-    let named = names::vm(&config.services.vminfod, NAME, &typed).await?;
+    let named = names::vm(&config.services.vminfod, Verb::NAME, &typed).await?;
     if named.is_here == Some(false) {
-        eprintln!("{NAME}: warning: the node has no VM {}", named.uuid);
+        eprintln!("{}: warning: the node has no VM {}", Verb::NAME, named.uuid);
     }
     Ok(Some(named.uuid))
 }

@@ -2,23 +2,24 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `plan`, `reap --dry-run`, `approve`: ask the running agent, by its socket if this user may open
+//! `plan`, `reap --dry-run`: ask the running agent, by its socket if this user may open
 //! it, else by its port. A rehearsal is made here if no agent runs. Nothing here writes to NAPI.
 
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
-use daemon::agent::{approve_plan, running_plan};
+use anyhow::anyhow;
+use daemon::agent::running_plan;
 use daemon::cli::pages::text;
 use daemon::cli::{Cell, Layout, Progress, Screen, Table, Usage, ago, span};
 use sdc_clients::MacAddr;
 use serde_json::Value;
 
-use super::args::{NAME, PlanArgs};
+use super::args::{PlanArgs, Verb};
 use super::output::{evidence, painted, tone};
 use crate::agent::Agent;
 use crate::config::Config;
+use daemon::agent::Verbs as _;
 
 /// The columns of a plan; the usual ones first.
 const COLUMNS: [&str; 7] = ["mac", "vm", "action", "reason", "outcome", "napi", "open"];
@@ -31,7 +32,7 @@ pub(super) async fn plan(
     args: &PlanArgs,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    let found = running_plan(NAME, base, socket(config, args)).await?;
+    let found = running_plan(Verb::NAME, base, socket(config, args)).await?;
     show(found, args, screen)
 }
 
@@ -45,7 +46,7 @@ pub(super) async fn rehearse(
     args: &PlanArgs,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    let found = match running_plan(NAME, base, socket(&config, args)).await {
+    let found = match running_plan(Verb::NAME, base, socket(&config, args)).await {
         Ok(plan) if !plan["made"].is_null() => plan,
         _ => {
             eprintln!("net-agent: no running agent has a plan; making one from a single look");
@@ -54,11 +55,6 @@ pub(super) async fn rehearse(
         }
     };
     show(found, args, screen)
-}
-
-pub(super) async fn approve(config: &Config, id: &str) -> anyhow::Result<String> {
-    let nics = approve_plan(&config.basics.places, id, "nics").await.context("approve")?;
-    Ok(format!("approved {nics} NICs for 15 minutes; every other guard still runs\n"))
 }
 
 fn show(mut page: Value, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {

@@ -2,24 +2,18 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `serve`: waits for the configuration, takes the lock, opens the listeners, runs the agent.
+//! `serve`: opens the listeners, runs the agent.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use daemon::Shutdown;
-use daemon::agent::{FileArgs, ServeError};
+use daemon::agent::ServeError;
 use daemon::http::listen;
 
-use super::args::NAME;
 use crate::agent::Agent;
 use crate::config::{Config, VmapiChoice};
 
-pub(super) fn serve(files: &FileArgs) -> ExitCode {
-    daemon::agent::serve(NAME, files, Config::read, serve_with)
-}
-
-async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
+pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
     let (listener, address) = listen(config.basics.places.status_listen).await?;
     let vmapi = match &config.services.vmapi {
         VmapiChoice::Url(url) => url,
@@ -45,6 +39,7 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError
 
 #[cfg(test)]
 mod tests {
+    use daemon::agent::FileArgs;
     use daemon::cli::late_config;
 
     use super::*;
@@ -68,14 +63,14 @@ mod tests {
             let text = format!(r#"{{"napi": {{"url": "http://napi.lab"}}, "cn_uuid": "{cn}"}}"#);
             std::fs::write(path, text).unwrap();
         };
-        let (found, ()) = tokio::join!(late_config(NAME, load.clone(), &shutdown), write);
+        let (found, ()) = tokio::join!(late_config("net-agent", load.clone(), &shutdown), write);
         assert_eq!(found.unwrap().unwrap().services.napi, "http://napi.lab");
         assert_eq!(started.elapsed(), Duration::from_secs(3600), "read every ten seconds");
         // A wrong file ends the wait, and so does the shutdown.
         std::fs::write(&files.config, "{").unwrap();
-        assert!(late_config(NAME, load.clone(), &shutdown).await.is_err());
+        assert!(late_config("net-agent", load.clone(), &shutdown).await.is_err());
         std::fs::remove_file(&files.config).unwrap();
         shutdown.trigger();
-        assert!(late_config(NAME, load.clone(), &shutdown).await.unwrap().is_none());
+        assert!(late_config("net-agent", load.clone(), &shutdown).await.unwrap().is_none());
     }
 }

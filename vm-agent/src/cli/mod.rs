@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The command line. A failure is one line on stderr and an exit status: 2 for the command line and the
-//! configuration (96 under SMF), 1 for the rest (95 under SMF if another copy runs).
+//! The command line.
 
 // Blank lines keep the modules in layer order.
 
@@ -16,48 +15,44 @@ mod args;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use daemon::agent::{self, FileArgs};
-use daemon::cli::{self, Screen, pages};
+use daemon::Shutdown;
+use daemon::agent::{self, Asked, Read, ServeError, Verbs};
+use daemon::cli::Screen;
+use serde_json::Value;
 
-use self::args::{Cli, NAME, Verb};
-use crate::config::Config;
+use self::args::Verb;
+use crate::config::{Config, DEFAULT_FILE};
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli: Cli = match cli::parse(args) {
-        Ok(cli) => cli,
-        Err(code) => return code,
-    };
-    let (files, screen) = (&cli.files, Screen::of_stdout());
-    if files.check_config {
-        return agent::check(NAME, files, Config::read);
-    }
-    match cli.verb.unwrap_or(Verb::Serve) {
-        Verb::Serve => serve::serve(files),
-        verb => cli::run(NAME, async { cli::finish(NAME, answer(verb, files, screen).await) }),
-    }
+    agent::main::<Verb>(args)
 }
 
-async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<String> {
-    let config = || files.load(Config::read);
-    let base = || files.base(Config::read);
-    Ok(match verb {
-        Verb::Serve => String::new(),
-        Verb::Ping { json } => pages::ping(NAME, &base()?, json, screen).await?,
-        Verb::Status { list } => {
-            let page = pages::page(NAME, &base()?, "status", "version").await?;
-            pages::shown(&page, &list.layout(), screen, show::status_lines)?
-        }
-        Verb::Plan { list, all } => {
-            show::plan(&config()?, &base()?, &list.layout(), all, screen).await?
-        }
-        Verb::Why { vm, list } => {
-            show::why(&config()?, &base()?, &vm, &list.layout(), screen).await?
-        }
-        Verb::Vm { vm, list } => show::vm(&config()?, &vm, &list.layout(), screen).await?,
-        Verb::Approve { id } => show::approve(&config()?, &id).await?,
-        Verb::Claim(asked) => agent::claim_node(&config()?.basics.places, &asked).await?,
-        Verb::Generated(asked) => asked.text::<Cli>().context("the manual pages")?,
-    })
+impl Verbs for Verb {
+    type Config = Config;
+    type Error = anyhow::Error;
+    const NAME: &'static str = "vm-agent";
+    const ABOUT: &'static str = "Keeps VMAPI's VM records in step with the node";
+    const HELP: &'static str = args::HELP;
+    const FILE: &'static str = DEFAULT_FILE;
+    const READ: Read<Config> = Config::read;
+    const STATUS: fn(&Value, Screen) -> String = show::status_lines;
+
+    async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
+        serve::serve(config, shutdown).await
+    }
+
+    async fn answer(self, asked: Asked<Self>, screen: Screen) -> anyhow::Result<String> {
+        let config = asked.config()?;
+        Ok(match self {
+            Self::Plan { list, all } => {
+                show::plan(&config, &asked.base()?, &list.layout(), all, screen).await?
+            }
+            Self::Why { vm, list } => {
+                show::why(&config, &asked.base()?, &vm, &list.layout(), screen).await?
+            }
+            Self::Vm { vm, list } => show::vm(&config, &vm, &list.layout(), screen).await?,
+            Self::Decide(decision) => decision.send(&config.basics, "vms").await?,
+        })
+    }
 }

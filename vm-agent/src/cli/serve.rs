@@ -2,28 +2,21 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `serve`: waits for the configuration, takes the lock, finds out who the node is, opens the listeners,
-//! runs the agent.
+//! `serve`: finds out who the node is, opens the listeners, runs the agent.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::Shutdown;
-use daemon::agent::{FileArgs, ServeError, find_uuid};
+use daemon::agent::{ServeError, find_uuid};
 use daemon::http::listen;
 use sdc_clients::http::{HttpTransport, Transport, user_agent};
 use sdc_clients::vminfod::Vminfod;
 
-use super::args::NAME;
 use crate::agent::{Agent, clients};
 use crate::config::Config;
 
-pub(super) fn serve(files: &FileArgs) -> ExitCode {
-    daemon::agent::serve(NAME, files, Config::read, serve_with)
-}
-
-async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
+pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
     let outside: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
     let node: Arc<dyn Transport> = Arc::new(HttpTransport::to(&config.services.vminfod)?);
     let cn_uuid = match &config.cn_uuid {

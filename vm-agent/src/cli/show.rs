@@ -2,22 +2,22 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `ping`, `status`, `plan`, `why`, `vm`, `approve`: ask the running agent.
+//! `ping`, `status`, `plan`, `why`, `vm`: ask the running agent.
 
 use std::time::Duration;
 
-use daemon::agent::{Counter as _, approve_plan, running_plan};
+use daemon::agent::{Counter as _, Verbs as _, running_plan};
 use daemon::cli::pages::{self, count_lines, named_fields, page, state_lines, text, to_the_second};
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Screen, Table, control, facts, names, span};
 use serde_json::{Value, json};
 
-use super::args::NAME;
+use super::args::Verb;
 use crate::config::Config;
 use crate::status::Count;
 
 async fn uuid_of(config: &Config, vm: &str) -> anyhow::Result<String> {
-    Ok(names::vm(&config.services.vminfod, NAME, vm).await?.uuid)
+    Ok(names::vm(&config.services.vminfod, Verb::NAME, vm).await?.uuid)
 }
 
 /// Returns `/status` for people: one fact per line.
@@ -47,7 +47,7 @@ pub(super) async fn plan(
     all: bool,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    let plan = running_plan(NAME, base, Some(&config.basics.places.control_socket)).await?;
+    let plan = running_plan(Verb::NAME, base, Some(&config.basics.places.control_socket)).await?;
     if layout.json && !layout.asks_for_table() {
         return Ok(screen.harmless(&format!("{plan:#}\n")));
     }
@@ -80,7 +80,7 @@ pub(super) async fn why(
     screen: Screen,
 ) -> anyhow::Result<String> {
     let vm = uuid_of(config, vm).await?;
-    let plan = page(NAME, base, "plan", "decisions").await?;
+    let plan = page(Verb::NAME, base, "plan", "decisions").await?;
     let is_it = |line: &&Value| line["vm"] == *vm;
     let queued = plan["queue"].as_array().into_iter().flatten().find(is_it);
     let decided = plan["decisions"].as_array().into_iter().flatten().find(is_it);
@@ -116,9 +116,4 @@ pub(super) async fn vm(
     Ok(pages::shown(&said, layout, people, |said, _| {
         named_fields(said, &["vm", "node", "vmapi", "told", "action", "reason", "mute"])
     })?)
-}
-
-pub(super) async fn approve(config: &Config, id: &str) -> anyhow::Result<String> {
-    let vms = approve_plan(&config.basics.places, id, "vms").await?;
-    Ok(format!("approved: {vms} VMs are reported destroyed\n"))
 }

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The command line. A failure is one line on stderr and an exit status: 2 for the command line and the
-//! configuration (96 under SMF), 1 for the rest (95 under SMF if another copy runs).
+//! The command line.
 
 // Blank lines keep the modules in layer order.
 
@@ -16,46 +15,42 @@ mod args;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use daemon::agent;
-use daemon::cli::{self, Screen, control, pages};
-use serde_json::json;
+use daemon::Shutdown;
+use daemon::agent::{self, Asked, Read, ServeError, Verbs};
+use daemon::cli::{Screen, control};
+use serde_json::{Value, json};
 
-use self::args::{Cli, NAME, Verb};
-use super::config::Config;
+use self::args::Verb;
+use super::config::{Config, DEFAULT_FILE};
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli: Cli = match cli::parse(args) {
-        Ok(cli) => cli,
-        Err(code) => return code,
-    };
-    let (files, screen) = (&cli.files, Screen::of_stdout());
-    if files.check_config {
-        return agent::check(NAME, files, Config::read);
-    }
-    match cli.verb.unwrap_or(Verb::Serve) {
-        Verb::Serve => serve::serve(files),
-        verb => cli::run(NAME, async { cli::finish(NAME, answer(verb, files, screen).await) }),
-    }
+    agent::main::<Verb>(args)
 }
 
-async fn answer(verb: Verb, files: &agent::FileArgs, screen: Screen) -> anyhow::Result<String> {
-    let config = || files.load(Config::read);
-    let base = || files.base(Config::read);
-    Ok(match verb {
-        Verb::Serve => String::new(),
-        Verb::Boot => serve::boot(&config()?).await?,
-        Verb::Release { vm } => {
-            let socket = &config()?.basics.places.control_socket;
-            control::ask(socket, "POST", "/release", Some(&json!({"vm": vm})), "vm").await?;
-            format!("{vm} boots\n")
-        }
-        Verb::Ping { json } => pages::ping(NAME, &base()?, json, screen).await?,
-        Verb::Status { list } => {
-            let page = pages::page(NAME, &base()?, "status", "version").await?;
-            pages::shown(&page, &list.layout(), screen, show::status_lines)?
-        }
-        Verb::Generated(asked) => asked.text::<Cli>().context("the manual pages")?,
-    })
+impl Verbs for Verb {
+    type Config = Config;
+    type Error = anyhow::Error;
+    const NAME: &'static str = "migration-agent";
+    const ABOUT: &'static str = "Moves VMs to and from this node, as migration-service orders";
+    const HELP: &'static str = args::HELP;
+    const FILE: &'static str = DEFAULT_FILE;
+    const READ: Read<Config> = Config::read;
+    const STATUS: fn(&Value, Screen) -> String = show::status_lines;
+
+    async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
+        serve::serve(config, shutdown).await
+    }
+
+    async fn answer(self, asked: Asked<Self>, _screen: Screen) -> anyhow::Result<String> {
+        let config = asked.config()?;
+        Ok(match self {
+            Self::Boot => serve::boot(&config).await?,
+            Self::Release { vm } => {
+                let socket = &config.basics.places.control_socket;
+                control::ask(socket, "POST", "/release", Some(&json!({"vm": vm})), "vm").await?;
+                format!("{vm} boots\n")
+            }
+        })
+    }
 }

@@ -2,15 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `serve`: waits for the configuration, takes the lock, opens the listeners, runs the agent. `boot`: before the zones
-//! boot.
+//! `serve`: opens the listeners, runs the agent. `boot`: before the zones boot.
 
 use std::net::IpAddr;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::agent::{FileArgs, ServeError};
+use daemon::agent::{ServeError, Verbs as _};
 use daemon::command::Spawned;
 use daemon::http::{Limits, Server, listen};
 use daemon::timing::Retry;
@@ -23,7 +21,7 @@ use sdc_clients::signed::Secret;
 use sdc_clients::vminfod::Vminfod;
 use serde_json::Value;
 
-use super::args::NAME;
+use super::args::Verb;
 use crate::config::Config;
 use crate::pages;
 use crate::run::{self, Agent, Setup};
@@ -35,11 +33,7 @@ const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_
 const CONNECTIONS: usize = 64;
 const REQUESTS: u32 = 200;
 
-pub(super) fn serve(files: &FileArgs) -> ExitCode {
-    daemon::agent::serve(NAME, files, Config::read, serve_with)
-}
-
-async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
+pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
     if !config.basics.no_rabbit {
         tracing::warn!("no_rabbit is false: this agent does nothing");
         shutdown.wait().await;
@@ -47,7 +41,7 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError
     }
     let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
     let cn = config.cn.to_string();
-    let name = user_agent(NAME, env!("CARGO_PKG_VERSION"), Some(&cn));
+    let name = user_agent(Verb::NAME, env!("CARGO_PKG_VERSION"), Some(&cn));
     let vminfod = Vminfod::new(&config.vminfod, &name)?;
     let address = match config.listen.address {
         Some(address) => address,

@@ -14,20 +14,14 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use daemon::cli::pages::fields;
 use daemon::cli::{self, Screen, Usage};
-use daemon::config::environment;
-use daemon::{ConfigError, Fields};
 use http::Method;
 use sdc_clients::Http;
-use sdc_clients::http::{Call, user_agent};
+use sdc_clients::http::Call;
 use serde_json::{Value, json};
 
-use self::args::{AddArgs, Cli, NAME, Verb, VolumeVerb};
+use crate::voladm::{Reach, Services};
 
-/// sdc-voladm's configuration, which says where volapi is.
-const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-voladm.config.json";
-/// Environment variables: another configuration, and where volapi is.
-const VARIABLE: &str = "SDC_VOLADM_CONFIG";
-const URL: &str = "VOLAPI_URL";
+use self::args::{AddArgs, Cli, NAME, Verb, VolumeVerb};
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -45,24 +39,11 @@ async fn answer(cli: &Cli) -> anyhow::Result<String> {
     }
 }
 
+/// Returns the client of volapi, which sdc-voladm's configuration knows too.
 fn client(cli: &Cli) -> anyhow::Result<Http> {
-    let given = cli.url.clone().or_else(|| environment(URL)?.into_string().ok());
-    let url = match given {
-        Some(url) => url,
-        None => {
-            Fields::find(cli.config.as_deref(), Some(VARIABLE), INSTALLED)?.text("volapi_url", "")
-        }
-    };
-    if url.is_empty() {
-        let what = format!("where is volapi? Give --url, ${URL}, or volapi_url in {INSTALLED}");
-        return Err(Usage(what).into());
-    }
-    let agent = user_agent(NAME, env!("CARGO_PKG_VERSION"), None);
-    let faults = |error: sdc_clients::Error| ConfigError::Faults {
-        place: url.clone(),
-        faults: vec![error.message().to_owned()],
-    };
-    Ok(Http::new(&url, &agent).map_err(faults)?)
+    let Cli { url, config, .. } = cli;
+    let reach = Reach { url: url.clone(), config: config.clone(), ..Reach::default() };
+    Services::find(&reach)?.http(0)
 }
 
 async fn volume(volapi: &Http, verb: &VolumeVerb, screen: Screen) -> anyhow::Result<String> {

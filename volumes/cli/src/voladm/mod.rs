@@ -35,8 +35,10 @@ use daemon::cli::{self, Screen};
 use daemon::exit;
 
 use self::act::{Deed, act};
-use self::args::{Cli, NAME, Reach, Verb};
-use self::services::Services;
+use self::args::{Cli, NAME, Verb};
+
+pub(crate) use self::args::Reach;
+pub(crate) use self::services::Services;
 
 /// Runs `sdc-voladm`; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {

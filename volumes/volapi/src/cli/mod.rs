@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The command line. A failure is one line on stderr and an exit status: 2 for the command line and the
-//! configuration (96 under SMF), 1 for the rest (95 under SMF if another copy runs).
+//! The command line.
 
 mod serve;
 
@@ -14,52 +13,44 @@ mod args;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use daemon::agent;
-use daemon::cli::pages::{self, count_lines, state_lines};
+use daemon::Shutdown;
+use daemon::agent::{self, Asked, Read, ServeError, Verbs};
+use daemon::cli::pages::{count_lines, state_lines};
 use daemon::cli::screen::visible;
 use daemon::cli::table::plain;
-use daemon::cli::{self, Screen, facts};
+use daemon::cli::{Screen, facts};
 use serde_json::Value;
 
-use self::args::{Cli, NAME, Verb};
-use crate::config::Config;
+use self::args::Verb;
+use crate::config::{Config, DEFAULT_FILE};
 use crate::service::Count;
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli: Cli = match cli::parse(args) {
-        Ok(cli) => cli,
-        Err(code) => return code,
-    };
-    let (files, screen) = (&cli.files, Screen::of_stdout());
-    if files.check_config {
-        return agent::check(NAME, files, Config::read);
+    agent::main::<Verb>(args)
+}
+
+impl Verbs for Verb {
+    type Config = Config;
+    type Error = anyhow::Error;
+    const NAME: &'static str = "volapi";
+    const ABOUT: &'static str = "Shared volumes: the service of RFD 26";
+    const HELP: &'static str = args::HELP;
+    const FILE: &'static str = DEFAULT_FILE;
+    const READ: Read<Config> = Config::read;
+    const STATUS: fn(&Value, Screen) -> String = status_lines;
+
+    async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
+        serve::serve(config, shutdown).await
     }
-    match cli.verb.unwrap_or(Verb::Serve) {
-        Verb::Serve => agent::serve(NAME, files, Config::read, serve::serve),
-        verb => cli::run(NAME, async {
-            let done = async {
-                let base = || files.base(Config::read);
-                Ok::<_, anyhow::Error>(match verb {
-                    Verb::Serve => String::new(),
-                    Verb::Ping { json } => pages::ping(NAME, &base()?, json, screen).await?,
-                    Verb::Status { list } => {
-                        let page = pages::page(NAME, &base()?, "status", "version").await?;
-                        pages::shown(&page, &list.layout(), screen, status_lines)?
-                    }
-                    Verb::Import { from } => {
-                        import::import(&files.load(Config::read)?, &from).await?
-                    }
-                    Verb::Generated(asked) => asked.text::<Cli>().context("the manual pages")?,
-                })
-            };
-            cli::finish(NAME, done.await)
-        }),
+
+    async fn answer(self, asked: Asked<Self>, _screen: Screen) -> anyhow::Result<String> {
+        match self {
+            Self::Import { from } => import::import(&asked.config()?, &from).await,
+        }
     }
 }
 
-/// Returns `/status` for people: one fact per line.
 fn status_lines(page: &Value, screen: Screen) -> String {
     let mut lines = state_lines(page, screen);
     let states = page["volumes"].as_object().into_iter().flatten();

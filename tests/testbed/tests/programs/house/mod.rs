@@ -2,11 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The rules of the house that can be read from the text of the repository: the numbers of
-//! `docs/contract`, the layers of the crates, the names in the documents, and the tasks. CONTRIBUTING.md states them.
+//! The rules of the house that can be read from the text of the repository: the numbers of `docs/contract`, the layers
+//! of the crates, the names in the documents, the tasks, and that what two programs need is written once.
+//! CONTRIBUTING.md states them.
 
 mod beliefs;
 mod contract;
+mod equal;
 mod layers;
 mod named;
 mod paths;

@@ -1,0 +1,189 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The command line of an agent. A failure is one line on stderr and an exit status: 2 for the command line and the
+//! configuration (96 under SMF), 1 for the rest (95 under SMF if another copy runs).
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::ops::Deref;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::Value;
+
+use crate::cli::{self, Generated, ListArgs, Screen, pages};
+use crate::config::ConfigError;
+use crate::tasks::Shutdown;
+
+use super::ask::{approve_plan, claim_node};
+use super::basics::{Basics, FileArgs, Read};
+use super::run::{self, ServeError};
+
+/// A program's own verbs, and what the verbs of all agents need.
+pub trait Verbs: Subcommand + Debug {
+    /// Its configuration.
+    type Config: AsRef<Basics> + Send + 'static;
+    /// Why a verb failed.
+    type Error: Deref<Target = dyn Error + Send + Sync>;
+    /// The name in messages and logs.
+    const NAME: &'static str;
+    /// What the program is for.
+    const ABOUT: &'static str;
+    /// Examples.
+    const HELP: &'static str;
+    /// Where the shipped platform keeps its configuration.
+    const FILE: &'static str;
+
+    /// Reads the configuration.
+    const READ: Read<Self::Config>;
+    /// Returns `/status` for people.
+    const STATUS: fn(&Value, Screen) -> String;
+
+    /// Runs the daemon until the shutdown.
+    fn serve(
+        config: Self::Config,
+        shutdown: Shutdown,
+    ) -> impl Future<Output = Result<(), ServeError>>;
+
+    /// Returns what one of its own verbs prints.
+    fn answer(
+        self,
+        asked: Asked<Self>,
+        screen: Screen,
+    ) -> impl Future<Output = Result<String, Self::Error>>;
+}
+
+/// Where the agent that is asked has its files and pages.
+#[derive(Debug)]
+pub struct Asked<V> {
+    files: FileArgs,
+    verbs: std::marker::PhantomData<V>,
+}
+
+impl<V: Verbs> Asked<V> {
+    /// Returns its configuration.
+    pub fn config(&self) -> Result<V::Config, ConfigError> {
+        self.files.load(V::READ)
+    }
+
+    /// Returns the base URL of its pages.
+    pub fn base(&self) -> Result<String, ConfigError> {
+        self.files.base(V::READ)
+    }
+}
+
+#[derive(Debug, clap::Parser)]
+#[command(name = V::NAME, version = cli::version(), about = V::ABOUT)]
+#[command(args_override_self = true)]
+#[command(after_help = V::HELP.to_owned() + "\n\nExit status: 0 done, 1 failed, 2 wrong usage or configuration \
+    (`serve` under SMF: 95, 96).\nColours only on a terminal, and never with NO_COLOR.")]
+#[command(mut_arg("config", |arg| arg.default_value(V::FILE)))]
+struct CommandLine<V: Verbs> {
+    #[command(subcommand)]
+    verb: Option<Verb<V>>,
+    #[command(flatten)]
+    files: FileArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb<V: Verbs> {
+    /// Run the daemon (the default).
+    Serve,
+    /// Exit 0 if the daemon answers.
+    Ping {
+        /// JSON, also on a terminal.
+        #[arg(short = 'j', long)]
+        json: bool,
+    },
+    /// Show what it does and what it is waiting for (JSON if stdout is no terminal).
+    Status {
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    #[command(flatten)]
+    Own(V),
+    #[command(flatten)]
+    Generated(Generated),
+}
+
+/// What an operator decides for an agent that deletes.
+#[derive(Debug, Subcommand)]
+pub enum Decide {
+    /// Approve what the brake is blocking, as `plan` listed it.
+    Approve {
+        /// The id that `plan` printed.
+        id: String,
+    },
+    /// Say that this machine is the node, or was a node that had another uuid.
+    Claim {
+        /// The node that this machine was; without it, the node that it is.
+        node: Option<String>,
+        /// Also where CNAPI knows the old node, or does not answer.
+        #[arg(long)]
+        really: bool,
+    },
+}
+
+impl Decide {
+    /// Sends it to the running agent, whose records are called `kind`. Returns what follows, for people.
+    ///
+    /// # Errors
+    /// If no agent answers, or it refuses.
+    pub async fn send(
+        self,
+        basics: &Basics,
+        kind: &str,
+    ) -> Result<String, cli::control::ControlError> {
+        match self {
+            Self::Approve { id } => {
+                let count = approve_plan(&basics.places, &id, kind).await?;
+                Ok(format!(
+                    "approved {count} {kind} for 15 minutes; every other check still runs\n"
+                ))
+            }
+            Self::Claim { node, really } => {
+                claim_node(&basics.places, node.as_deref(), really).await
+            }
+        }
+    }
+}
+
+/// Runs an agent's program; `args` begin with its name.
+pub fn main<V: Verbs>(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let CommandLine::<V> { verb, files } = match cli::parse(args) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
+    if files.check_config {
+        return run::check(V::NAME, &files, V::READ);
+    }
+    let (asked, screen) = (Asked { files, verbs: std::marker::PhantomData }, Screen::of_stdout());
+    match verb.unwrap_or(Verb::Serve) {
+        Verb::Serve => run::serve(V::NAME, &asked.files, V::READ, V::serve),
+        Verb::Own(verb) => {
+            cli::run(V::NAME, async { cli::finish(V::NAME, verb.answer(asked, screen).await) })
+        }
+        common => {
+            cli::run(V::NAME, async { cli::finish(V::NAME, answer(common, &asked, screen).await) })
+        }
+    }
+}
+
+async fn answer<V: Verbs>(
+    verb: Verb<V>,
+    asked: &Asked<V>,
+    screen: Screen,
+) -> Result<String, Box<dyn Error + Send + Sync>> {
+    Ok(match verb {
+        Verb::Ping { json } => pages::ping(V::NAME, &asked.base()?, json, screen).await?,
+        Verb::Status { list } => {
+            let page = pages::page(V::NAME, &asked.base()?, "status", "version").await?;
+            pages::shown(&page, &list.layout(), screen, V::STATUS)?
+        }
+        Verb::Generated(asked) => asked.text::<CommandLine<V>>()?,
+        Verb::Serve | Verb::Own(_) => String::new(),
+    })
+}
