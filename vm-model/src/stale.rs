@@ -41,7 +41,8 @@ bitflags! {
         const RECEIVING = 1 << 6;
         /// Nothing has to be read: the datasets or the sysinfo in memory changed.
         const OBJECT = 1 << 7;
-        /// Its datasets. Only a reading of the whole VM sets this; a ZFS event names a dataset instead.
+        /// Its datasets, which are listed by name after the rest was read. Only a request for all that is true of the
+        /// VM sets this; a ZFS event names a dataset instead.
         const DATASETS = 1 << 8;
 
         /// The files that have a stamp.

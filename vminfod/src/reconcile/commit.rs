@@ -16,7 +16,8 @@ use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
 use vm_model::stale::Stale;
 
-use super::asks::answer;
+use super::asks::{Waiter, answer};
+use super::datasets::Asked;
 use super::engine::Reconciler;
 use super::reading::{Loaded, ReadFault, Reading, Sources};
 use super::status::Concerns;
@@ -52,9 +53,8 @@ impl Reconciler {
             self.parts_read(name, Ok(Some(parts)));
             return;
         }
-        let datasets = known.as_ref().map_or_else(Vec::new, |parts| self.listable(parts));
         let (ctx, name) = (self.seams.ctx.clone(), Arc::clone(name));
-        let reading = Reading { ctx, name: Arc::clone(&name), known, stale, datasets, signalled };
+        let reading = Reading { ctx, name: Arc::clone(&name), known, stale, signalled };
         let work = async move {
             let read = caught("reading", reading.run()).await;
             Done::Vm(name, read.unwrap_or(Err(ReadFault::Panic)))
@@ -101,19 +101,7 @@ impl Reconciler {
 
     /// The parts of a VM from its sources and what is known of the node.
     fn parts_of(&mut self, name: &Arc<str>, sources: Sources) -> Parts {
-        let Sources { row, kstat, files, datasets } = sources;
-        for (dataset, rows) in datasets {
-            match rows {
-                Ok(rows) => self.datasets.tables.replace(&dataset, rows),
-                Err(error) => {
-                    let reading = self.vms.get_mut(name).and_then(|vm| vm.reading.as_mut());
-                    let waiters = reading.map(|it| std::mem::take(&mut it.waiters));
-                    answer(waiters.unwrap_or_default(), &Err(format!("zfs: {error}")));
-                    // What else was read is shown; the dataset is listed again by itself.
-                    self.dataset_read(&dataset, Err(error));
-                }
-            }
-        }
+        let Sources { row, kstat, files } = sources;
         match files.doubts.first() {
             Some(doubt) => self.status.doubt(name, doubt),
             None => self.status.clear_doubt(name),
@@ -261,7 +249,46 @@ impl Reconciler {
         if self.status.clear_trouble(name) {
             tracing::info!(vm = &**name, "reading succeeded again");
         }
-        answer(under.waiters, &Ok(()));
+        if under.stale.contains(Stale::DATASETS) && !under.waiters.is_empty() {
+            self.want_datasets(name, under.waiters);
+        } else {
+            answer(under.waiters, &Ok(()));
+        }
+    }
+
+    /// Lists the datasets of a VM for requests. They are no part of its reading, since ZFS may be slow: what else
+    /// changes of the VM is shown meanwhile.
+    fn want_datasets(&mut self, name: &Arc<str>, waiters: Vec<Waiter>) {
+        let names = self.vms.parts(name).map(|parts| self.listable(parts)).unwrap_or_default();
+        if names.is_empty() {
+            return answer(waiters, &Ok(()));
+        }
+        let now = Instant::now();
+        for dataset in &names {
+            self.datasets.want(dataset, now);
+        }
+        self.datasets.asked.push(Asked { zone: Arc::clone(name), at: now, names, waiters });
+    }
+
+    /// A listing that began then has ended: goes on with the requests that waited for it.
+    pub(super) fn answer_listed(
+        &mut self,
+        dataset: &str,
+        began: Instant,
+        result: &Result<(), String>,
+    ) {
+        for asked in self.datasets.take_asked(dataset, began, result.is_err()) {
+            let shown = result.clone().and_then(|()| self.show_datasets(&asked.zone));
+            answer(asked.waiters, &shown);
+        }
+    }
+
+    /// Commits the datasets that are known now. Errors: there is no object of the VM.
+    fn show_datasets(&mut self, name: &Arc<str>) -> Result<(), String> {
+        let Some(known) = self.vms.parts(name).cloned() else { return Ok(()) };
+        let parts = self.with_node((*known).clone());
+        let shown = self.commit(name, parts, None).map(drop);
+        shown.map_err(|fault| format!("{}: {fault}", fault.source_name()))
     }
 
     /// Removes a VM: zoneadm and the index agree that there is no such zone.

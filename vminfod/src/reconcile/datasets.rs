@@ -8,8 +8,10 @@
 //! their own, which may take minutes and delays nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::asks::Waiter;
 use super::status::UNANNOUNCED;
 use indexmap::IndexMap;
 use tokio::time::Instant;
@@ -31,8 +33,9 @@ pub struct NodeDatasets {
     /// The least time between two listings of a name in a burst.
     gap: Duration,
     wanted: IndexMap<String, Wanted>,
-    /// Listings under way, and how often each has failed.
-    running: BTreeMap<String, u32>,
+    running: BTreeMap<String, Running>,
+    /// Requests that wait for listings.
+    pub asked: Vec<Asked>,
     /// Names touched while the node's filesystems are being listed.
     since_refresh: Option<Vec<String>>,
     /// Names touched while the node's snapshots are being listed.
@@ -58,6 +61,25 @@ struct Silence {
     misses: u32,
 }
 
+/// Requests that wait until datasets of a VM were listed.
+#[derive(Debug)]
+pub struct Asked {
+    pub zone: Arc<str>,
+    /// A listing that began earlier does not count.
+    pub at: Instant,
+    /// What is still to be listed.
+    pub names: Vec<String>,
+    pub waiters: Vec<Waiter>,
+}
+
+/// A listing under way.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    began: Instant,
+    /// How often it has failed in a row.
+    failures: u32,
+}
+
 #[derive(Debug)]
 struct Wanted {
     at: Instant,
@@ -72,6 +94,7 @@ impl NodeDatasets {
             gap,
             wanted: IndexMap::new(),
             running: BTreeMap::new(),
+            asked: Vec::new(),
             since_refresh: None,
             since_snapshots: None,
             snapshots_due: Some(now),
@@ -189,7 +212,7 @@ impl NodeDatasets {
         let name = self.wanted.iter().find(is_due).map(|(name, _)| name.clone())?;
         let failures = self.wanted.shift_remove(&name).map_or(0, |wanted| wanted.failures);
         self.bursts.remove(&name);
-        self.running.insert(name.clone(), failures);
+        self.running.insert(name.clone(), Running { began: now, failures });
         Some(name)
     }
 
@@ -209,14 +232,29 @@ impl NodeDatasets {
         self.tables.replace(name, rows);
     }
 
+    /// When the listing of this name that is under way began.
+    pub fn began(&self, name: &str) -> Option<Instant> {
+        self.running.get(name).map(|running| running.began)
+    }
+
+    /// Takes the requests that wait for nothing more now that a listing has ended, or that it failed.
+    pub fn take_asked(&mut self, name: &str, began: Instant, has_failed: bool) -> Vec<Asked> {
+        let over = |asked: &mut Asked| {
+            let before = asked.names.len();
+            asked.names.retain(|other| other != name || began < asked.at);
+            asked.names.is_empty() || has_failed && asked.names.len() < before
+        };
+        self.asked.extract_if(.., |asked| over(asked)).collect()
+    }
+
     /// How often the listing of this name, which is under way, has failed in a row.
     pub fn failures(&self, name: &str) -> u32 {
-        self.running.get(name).copied().unwrap_or_default()
+        self.running.get(name).map_or(0, |running| running.failures)
     }
 
     /// A listing of one name has failed: it is tried again after the pause.
     pub fn failed(&mut self, name: &str, now: Instant, pause: Duration) {
-        let failures = self.running.remove(name).unwrap_or_default() + 1;
+        let failures = self.running.remove(name).map_or(0, |running| running.failures) + 1;
         self.wanted.insert(name.to_owned(), Wanted { at: now + pause, failures });
     }
 

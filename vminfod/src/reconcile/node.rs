@@ -95,6 +95,8 @@ impl Reconciler {
     /// The listing of one dataset has ended.
     pub(super) fn dataset_read(&mut self, name: &str, result: Result<Vec<Row>, LoadError>) {
         let now = Instant::now();
+        let began = self.datasets.began(name);
+        let ended = result.as_ref().map(drop).map_err(|error| format!("zfs: {error}"));
         let mut zones: Vec<Arc<str>> = self.zone_of(name).into_iter().collect();
         match result {
             Ok(rows) => {
@@ -120,6 +122,9 @@ impl Reconciler {
         zones.dedup();
         for zone in zones {
             self.vms.mark(&zone, Stale::OBJECT, Reasons::DATASET, now);
+        }
+        if let Some(began) = began {
+            self.answer_listed(name, began, &ended);
         }
     }
 

@@ -11,14 +11,13 @@ use tokio::time::{Instant, sleep};
 use vm_model::origin::Origin;
 use vm_model::parse::kstat::ZoneKstat;
 use vm_model::parse::text::is_lower_uuid;
-use vm_model::parse::zfs_list::Row;
 use vm_model::parse::zone_index::lines;
 use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
 use vm_model::stale::Stale;
 
 use crate::node::read::zone_files::{self, ZoneFiles};
-use crate::node::read::{datasets, kstat, zone_index, zoneadm};
+use crate::node::read::{kstat, zone_index, zoneadm};
 use crate::node::root::ReadError;
 use crate::node::{Ctx, Fault, LoadError};
 
@@ -44,8 +43,6 @@ pub struct Sources {
     pub row: Arc<ZoneRow>,
     pub kstat: Option<ZoneKstat>,
     pub files: ZoneFiles,
-    /// The listings of datasets: name and rows, no rows if it does not exist. A failed one is the last.
-    pub datasets: Vec<(String, Result<Vec<Row>, LoadError>)>,
 }
 
 /// Why there is no reading.
@@ -82,8 +79,6 @@ pub struct Reading {
     pub known: Option<Arc<Parts>>,
     /// What is stale of that.
     pub stale: Stale,
-    /// Datasets to list along, if they are stale.
-    pub datasets: Vec<String>,
     /// When the first signal came that this reading answers.
     pub signalled: Instant,
 }
@@ -121,8 +116,7 @@ impl Reading {
             Some(parts) if row.zoneid.is_none() && parts.zone == row => parts.kstat.clone(),
             _ => kstat::one(&self.ctx, &row).await?,
         };
-        let datasets = self.datasets(&row).await;
-        Ok(Loaded::Sources(Box::new(Sources { row, kstat, files, datasets })))
+        Ok(Loaded::Sources(Box::new(Sources { row, kstat, files })))
     }
 
     async fn row(&self) -> Result<Option<Arc<ZoneRow>>, LoadError> {
@@ -159,26 +153,5 @@ impl Reading {
             return read().await;
         }
         first
-    }
-
-    /// Lists the datasets, until one listing fails: ZFS may be slow, which delays the rest of the VM.
-    async fn datasets(&self, row: &ZoneRow) -> Vec<(String, Result<Vec<Row>, LoadError>)> {
-        if !self.stale.contains(Stale::DATASETS) {
-            return Vec::new();
-        }
-        let mut names = self.datasets.clone();
-        if names.is_empty() {
-            names.push(row.zonepath.trim_start_matches('/').to_owned());
-        }
-        let mut listed = Vec::new();
-        for name in names {
-            let rows = datasets::one(&self.ctx, &name).await;
-            let failed = rows.is_err();
-            listed.push((name, rows));
-            if failed {
-                break;
-            }
-        }
-        listed
     }
 }

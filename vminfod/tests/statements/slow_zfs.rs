@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use daemon::command::{Paths, Program, Spawned};
 use sdc_clients::vminfod::Vminfod;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use vminfod::config::{Config, Watch};
 
 use crate::common::FakeNode;
-use crate::common::scene::A;
+use crate::common::scene::{A, followed};
 
 /// Lists one dataset; the snapshots of the node take as long as the file `slow` says.
 const ZFS: &str = r#"case "$*" in
@@ -68,4 +69,25 @@ async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
         assert_eq!((all.vms.len(), zones.vms.len()), (1, 1));
         assert!(zones.incomplete.is_nothing());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")] // S135
+async fn a_change_does_not_wait_for_the_datasets_that_a_request_waits_for() {
+    let (node, served, mut events) = followed().await;
+    node.with(|state| state.held.push("zfs"));
+    let url = format!("{}/vms/{A}?sync=true", served.url);
+    let asked = tokio::spawn(async move { reqwest::get(url).await.unwrap().text().await.unwrap() });
+    let is_listed = |why: &Value| {
+        let is_stale = |source: &str| why["sources"][source]["stale"] == true;
+        is_stale("zfs") && !is_stale("zoneadm")
+    };
+    served.until(&format!("/why/{A}"), is_listed).await;
+    node.set_quota(A, 77);
+    node.set_zone(A, "installed", None);
+    node.zone_event(A, "installed", 5).await;
+    events.until(|event| event["vm"]["state"] == "stopped").await;
+    assert!(!asked.is_finished());
+    node.release();
+    let vm: Value = serde_json::from_str(&asked.await.unwrap()).unwrap();
+    assert_eq!((&vm["quota"], &vm["state"]), (&json!(77), &json!("stopped")));
 }
