@@ -6,12 +6,13 @@
 //! Skipped with a word where PostgreSQL is not installed.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rig::postgres::Cluster;
 use store::{Call, Fault, Faults, Store};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::crash::{
     Left, VOLUME, check_created, check_deleted, create, data_centre, delete, settle,
