@@ -49,10 +49,6 @@ Examples:
   vminfod serve --check-config --config FILE  is the file valid?")]
     Serve(ServeArgs),
     /// Check whether the daemon is up: exit 0 if it answers.
-    #[command(after_help = "\
-Examples:
-  vminfod ping
-  until vminfod ping >/dev/null 2>&1; do sleep 1; done")]
     Ping(PlainArgs),
     /// Show the state of the daemon.
     #[command(after_help = "\

@@ -20,7 +20,7 @@ use crate::store::Published;
 
 /// What a listener asked for.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct Query {
     pub(super) start: Start,
     pub(super) format: Format,
     pub(super) filter: Option<Filter>,
@@ -29,12 +29,12 @@ pub(super) struct Asked {
 /// Opens a stream.
 pub(super) fn open(
     published: &Published,
-    asked: Asked,
+    asked: Query,
     listener: Registered,
     counts: Arc<Counts>,
     shutdown: Shutdown,
 ) -> Body {
-    let Asked { start, format, filter } = asked;
+    let Query { start, format, filter } = asked;
     let uuid = listener.uuid.clone();
     let follow = |cursor, filter| Follow {
         journal: Arc::clone(&published.journal),

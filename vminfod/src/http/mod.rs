@@ -36,7 +36,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use self::error::Refusal;
-use self::events::Asked;
+use self::events::Query;
 use self::filter::Filter;
 use self::rewrite::Format;
 use self::vms::Shown;
@@ -202,7 +202,7 @@ async fn events(State(api): Routes, RawQuery(query): RawQuery, headers: HeaderMa
     let published = &api.published;
     let start = Start::of(query, &published.epoch, &published.journal).map_err(Refusal::Gone)?;
     let listener = api.listeners.add(agent.unwrap_or_default());
-    let asked = Asked { start, format: Format::of(query), filter: Filter::of(query) };
+    let asked = Query { start, format: Format::of(query), filter: Filter::of(query) };
     let body =
         events::open(published, asked, listener, Arc::clone(&api.counts), api.shutdown.clone());
     Ok(reply(StatusCode::OK, body))

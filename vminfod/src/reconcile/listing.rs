@@ -72,9 +72,9 @@ impl Listing {
     }
 }
 
-/// What was seen of the zones.
+/// The zones, as they were listed.
 #[derive(Debug)]
-pub struct Seen {
+pub struct Listed {
     pub zones: Zones,
     /// The stamp of the XML of each row; 0 if there is none.
     xml: Vec<u64>,
@@ -83,7 +83,7 @@ pub struct Seen {
 
 /// Lists the zones, and takes the stamps of their XMLs.
 /// Errors: a source fails.
-pub async fn look(ctx: &Ctx) -> Result<Seen, LoadError> {
+pub async fn list(ctx: &Ctx) -> Result<Listed, LoadError> {
     let began = Instant::now();
     let zones = load::zones(ctx).await?;
     let names: Vec<Arc<str>> = zones.rows.iter().map(|row| Arc::clone(&row.zonename)).collect();
@@ -93,10 +93,10 @@ pub async fn look(ctx: &Ctx) -> Result<Seen, LoadError> {
         names.iter().map(stamp).collect()
     });
     let xml = stamps.await.map_err(|e| LoadError::new(Origin::ZoneXml, Fault::Read(e)))?;
-    Ok(Seen { zones, xml, began })
+    Ok(Listed { zones, xml, began })
 }
 
-impl Seen {
+impl Listed {
     /// The zones that are not shown as they were seen, or not at all, and what is to be read of each.
     pub fn differing(&self, vms: &Vms) -> Vec<(Arc<str>, Stale)> {
         let (mut differing, outranked) = (Vec::new(), vms.outranked());
@@ -124,7 +124,7 @@ impl Seen {
 /// Zones that differed, and the requests that wait until they are read.
 pub struct Differing {
     pub zones: Vec<(Arc<str>, Stale)>,
-    pub seen: Box<Seen>,
+    pub seen: Box<Listed>,
     pub waiters: Vec<ZonesWaiter>,
 }
 

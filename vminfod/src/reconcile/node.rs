@@ -20,7 +20,7 @@ use super::asks::{answer, waiter};
 use super::engine::Reconciler;
 use super::listing::{self, Differing, Question};
 use super::status::Concerns;
-use super::sweep::{self, Difference, Scope, Seen};
+use super::sweep::{self, Comparison, Difference, Scope};
 use super::tasks::{Done, Like, read};
 use super::vms::Reasons;
 use crate::node::load::{self, Node};
@@ -55,13 +55,13 @@ impl Reconciler {
         if let Some((scope, index)) = self.sweep.begin(now) {
             let zones = self.seams.zones.borrow().clone();
             self.begin(Like::Nothing, tracing::info_span!("look", ?scope), move |ctx| async move {
-                let seen = caught("sweep", sweep::look(&ctx, scope, zones, index)).await;
+                let seen = caught("sweep", sweep::compare(&ctx, scope, zones, index)).await;
                 Done::Sweep(seen.map(Box::new))
             });
         }
         if self.listing.begin() {
             self.begin(Like::Nothing, tracing::info_span!("zones"), |ctx| async move {
-                Done::Zones(read(Origin::Zoneadm, listing::look(&ctx)).await.map(Box::new))
+                Done::Zones(read(Origin::Zoneadm, listing::list(&ctx)).await.map(Box::new))
             });
         }
         if let Some(reads_all) = self.refresh.begin(now) {
@@ -243,7 +243,7 @@ impl Reconciler {
     }
 
     /// A sweep, or a smaller look, has ended.
-    pub(super) fn swept(&mut self, seen: Option<Box<Seen>>) {
+    pub(super) fn swept(&mut self, seen: Option<Box<Comparison>>) {
         let Some(seen) = seen else {
             self.sweep.failed();
             return self.plan_sweep();
@@ -277,7 +277,7 @@ impl Reconciler {
         let differences = sweep::compare_files(&self.vms, &seen.files, is_unwatched);
         let misses = self.found(differences, now);
         if let Some(stamp) = seen.sysinfo {
-            self.sysinfo.look(stamp, now);
+            self.sysinfo.compare(stamp, now);
         }
         if seen.scope == Scope::All {
             if self.sweep.files.judge(misses) && self.status.is_up(fswatcher::NAME) {
@@ -291,7 +291,7 @@ impl Reconciler {
     }
 
     /// The zones are listed for requests: reads those that differ, and answers.
-    pub(super) fn zones_listed(&mut self, result: Result<Box<listing::Seen>, LoadError>) {
+    pub(super) fn zones_listed(&mut self, result: Result<Box<listing::Listed>, LoadError>) {
         let (questions, now) = (self.listing.ended(), Instant::now());
         let seen = match result {
             Ok(seen) => seen,

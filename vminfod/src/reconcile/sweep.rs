@@ -45,9 +45,9 @@ pub enum Scope {
 /// Zone, zonepath, and the stamps of its files.
 pub type Files = (Arc<str>, Arc<str>, Result<Stamps, ReadError>);
 
-/// What a look saw.
+/// What a comparison found.
 #[derive(Debug)]
-pub struct Seen {
+pub struct Comparison {
     /// What was looked at.
     pub scope: Scope,
     /// zoneadm's rows; `None`: they were not asked for.
@@ -60,8 +60,8 @@ pub struct Seen {
     pub index: Option<u64>,
 }
 
-/// Looks at the node; `index` is the stamp of the zone index at the last look.
-pub async fn look(ctx: &Ctx, scope: Scope, zones: Zones, index: Option<u64>) -> Seen {
+/// Compares the node; `index` is the stamp of the zone index at the last comparison.
+pub async fn compare(ctx: &Ctx, scope: Scope, zones: Zones, index: Option<u64>) -> Comparison {
     let stamp = async |path: std::path::PathBuf| {
         let place = path.display().to_string();
         let stamp = ctx.root.on_files(&place, move |root| stamps::of(root, &path)).await;
@@ -79,11 +79,11 @@ pub async fn look(ctx: &Ctx, scope: Scope, zones: Zones, index: Option<u64>) -> 
     };
     if scope == Scope::Index {
         let (index, rows) = is_index.await;
-        return Seen { scope, rows, files: Vec::new(), sysinfo: None, index };
+        return Comparison { scope, rows, files: Vec::new(), sysinfo: None, index };
     }
     let ((index, rows), files, sysinfo) =
         tokio::join!(is_index, files(&ctx.root, zones), stamp(ctx.root.sysinfo()));
-    Seen { scope, rows, files, sysinfo: Some(sysinfo), index }
+    Comparison { scope, rows, files, sysinfo: Some(sysinfo), index }
 }
 
 async fn files(root: &Root, zones: Zones) -> Vec<Files> {

@@ -29,7 +29,7 @@ impl NodeSysinfo {
     }
 
     /// Compares the stamp of the file with the last one.
-    pub fn look(&mut self, stamp: Option<u64>, now: Instant) {
+    pub fn compare(&mut self, stamp: Option<u64>, now: Instant) {
         if std::mem::replace(&mut self.stamp, stamp) != stamp {
             self.mark(now);
         }

@@ -19,7 +19,7 @@ use vm_model::stale::Stale;
 
 use super::listing;
 use super::reading::{Loaded, ReadFault};
-use super::sweep::Seen;
+use super::sweep::Comparison;
 use crate::node::LoadError;
 use crate::node::load::Node;
 
@@ -40,8 +40,8 @@ pub enum Done {
     /// The whole node; `None` if the reading panicked.
     Node(Option<Result<Box<Node>, LoadError>>),
     /// A sweep; `None` if it panicked.
-    Sweep(Option<Box<Seen>>),
-    Zones(Result<Box<listing::Seen>, LoadError>),
+    Sweep(Option<Box<Comparison>>),
+    Zones(Result<Box<listing::Listed>, LoadError>),
     /// The zones that differed are read.
     ZonesRead(Box<listing::Differing>),
     Nothing,
