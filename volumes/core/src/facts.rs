@@ -21,7 +21,7 @@ pub enum VmState {
 
 /// What is known of a VM.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Known {
+pub enum Fact {
     Vm(Box<Vm>),
     /// VMAPI has no record of it.
     Gone,
@@ -64,11 +64,11 @@ pub fn nics(record: &Map<String, Value>) -> Vec<Nic> {
 }
 
 /// Reads a record of VMAPI.
-pub fn read(record: &Map<String, Value>) -> Known {
+pub fn read(record: &Map<String, Value>) -> Fact {
     let text = |name: &str| record.get(name).and_then(Value::as_str).filter(|it| !it.is_empty());
     let is_hidden = record.get("do_not_inventory").is_some_and(|it| it == true || it == "true");
     let (Some(owner), Some(_brand), false) = (text("owner_uuid"), text("brand"), is_hidden) else {
-        return Known::Nothing;
+        return Fact::Nothing;
     };
     let state = match text("state") {
         Some("provisioning") => VmState::Provisioning,
@@ -79,7 +79,7 @@ pub fn read(record: &Map<String, Value>) -> Known {
         _ => VmState::Other,
     };
     let metadata = record.get("internal_metadata").and_then(Value::as_object);
-    Known::Vm(Box::new(Vm {
+    Fact::Vm(Box::new(Vm {
         owner_uuid: owner.to_owned(),
         server_uuid: text("server_uuid").map(str::to_owned),
         state,
@@ -127,23 +127,23 @@ mod tests {
 
     use super::*;
 
-    fn known(record: Value) -> Known {
+    fn known(record: Value) -> Fact {
         read(record.as_object().unwrap())
     }
 
     #[test] // V33
     fn a_record_without_brand_or_owner_and_a_hidden_copy_say_nothing() {
-        assert_eq!(known(json!({"state": "running", "owner_uuid": "o"})), Known::Nothing);
-        assert_eq!(known(json!({"state": "destroyed", "brand": "lx"})), Known::Nothing);
+        assert_eq!(known(json!({"state": "running", "owner_uuid": "o"})), Fact::Nothing);
+        assert_eq!(known(json!({"state": "destroyed", "brand": "lx"})), Fact::Nothing);
         let hidden = json!({"brand": "lx", "owner_uuid": "o", "do_not_inventory": true});
-        assert_eq!(known(hidden), Known::Nothing);
+        assert_eq!(known(hidden), Fact::Nothing);
     }
 
     #[test] // V28
     fn tags_that_are_a_list_become_an_object() {
         let of = |value: Value| {
             let vm = json!({"brand": "joyent", "owner_uuid": "o", "tags": value});
-            let Known::Vm(vm) = known(vm) else { panic!() };
+            let Fact::Vm(vm) = known(vm) else { panic!() };
             Value::Object(vm.tags)
         };
         assert_eq!(of(json!(["a", "b"])), json!({"0": "a", "1": "b"}));
@@ -156,7 +156,7 @@ mod tests {
         let of = |metadata: Value, nics: Value| {
             let vm = json!({"brand": "joyent", "owner_uuid": "o", "zonepath": "/zones/z",
                 "internal_metadata": metadata, "nics": nics});
-            let Known::Vm(vm) = known(vm) else { panic!() };
+            let Fact::Vm(vm) = known(vm) else { panic!() };
             vm.exported
         };
         let nics = json!([{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]);
@@ -170,7 +170,7 @@ mod tests {
     fn needs_are_read_from_either_key_and_damage_says_nothing() {
         let of = |metadata: Value| {
             let vm = json!({"brand": "lx", "owner_uuid": "o", "internal_metadata": metadata});
-            let Known::Vm(vm) = known(vm) else { panic!() };
+            let Fact::Vm(vm) = known(vm) else { panic!() };
             vm.needs
         };
         let both = json!({"sdc:volumes": r#"[{"name": "a"}]"#, "docker:nfsvolumes": "[]"});

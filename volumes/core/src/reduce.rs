@@ -5,7 +5,7 @@
 //! Volumes, reservations and what is known of a VM → what the records should be. Each fact is applied as
 //! often as it comes: the records depend on the last one only, and on the order of no two.
 
-use super::facts::{Known, Vm, VmState};
+use super::facts::{Fact, Vm, VmState};
 use super::jobs::Verdict;
 use super::machine::{self, Next};
 use super::networks;
@@ -38,7 +38,7 @@ pub struct Judged {
 /// is, which it uses or which it needs; `reservations` are its own. Others are left alone.
 pub fn of_vm(
     vm: &str,
-    known: &Known,
+    known: &Fact,
     volumes: &[Volume],
     reservations: &[Reservation],
     judged: Judged,
@@ -47,8 +47,8 @@ pub fn of_vm(
     for volume in volumes {
         let mut wanted = volume.clone();
         let stays = match known {
-            Known::Vm(fact) if volume.vm_uuid() == vm => drive(&mut wanted, fact, judged),
-            Known::Gone if volume.vm_uuid() == vm => volume.state() != State::Deleting,
+            Fact::Vm(fact) if volume.vm_uuid() == vm => drive(&mut wanted, fact, judged),
+            Fact::Gone if volume.vm_uuid() == vm => volume.state() != State::Deleting,
             _ => true,
         };
         if !stays {
@@ -73,8 +73,8 @@ pub fn of_vm(
 }
 
 /// Returns true if the volume stays ready only for as long as a reboot of its storage VM takes.
-pub fn is_degraded(volume: &Volume, known: &Known) -> bool {
-    let Known::Vm(fact) = known else { return false };
+pub fn is_degraded(volume: &Volume, known: &Fact) -> bool {
+    let Fact::Vm(fact) = known else { return false };
     machine::next(volume.state(), fact.state, false) == Next::Degraded
 }
 
@@ -106,7 +106,7 @@ enum Use {
 
 fn uses(
     vm: &str,
-    known: &Known,
+    known: &Fact,
     volume: &Volume,
     is_needed: bool,
     is_reserving: bool,
@@ -123,8 +123,8 @@ fn uses(
 /// Returns true if the VM, running or stopped, needs this volume: the newest one of its owner and of a name
 /// that it needs. Whether that one is ready just now does not matter, so that it does not matter either which
 /// fact came first.
-fn needs(known: &Known, volume: &Volume, volumes: &[Volume]) -> bool {
-    let Known::Vm(fact) = known else { return false };
+fn needs(known: &Fact, volume: &Volume, volumes: &[Volume]) -> bool {
+    let Fact::Vm(fact) = known else { return false };
     let is_there = matches!(fact.state, VmState::Running | VmState::Stopped);
     let is_meant = |it: &&Volume| it.owner_uuid() == fact.owner_uuid && it.name() == volume.name();
     let newest =
@@ -135,23 +135,23 @@ fn needs(known: &Known, volume: &Volume, volumes: &[Volume]) -> bool {
 }
 
 /// Returns true if the VM uses nothing any more.
-fn ended(known: &Known, is_reserving: bool, judged: Judged) -> bool {
+fn ended(known: &Fact, is_reserving: bool, judged: Judged) -> bool {
     match known {
-        Known::Vm(fact) => match fact.state {
+        Fact::Vm(fact) => match fact.state {
             VmState::Failed | VmState::Destroyed => true,
             VmState::Provisioning => judged.jobs == Some(Verdict::Stuck),
             _ => false,
         },
         // A VM of which VMAPI does not know yet has a reservation, and its job says whether it comes.
-        Known::Gone if is_reserving => judged.jobs.is_some_and(|verdict| verdict > Verdict::Leave),
-        Known::Gone => true,
-        Known::Nothing => false,
+        Fact::Gone if is_reserving => judged.jobs.is_some_and(|verdict| verdict > Verdict::Leave),
+        Fact::Gone => true,
+        Fact::Nothing => false,
     }
 }
 
 /// Returns true if the VM needs its reservations no more.
-fn settles(known: &Known, is_reserving: bool, judged: Judged) -> bool {
-    let is_there = matches!(known, Known::Vm(fact)
+fn settles(known: &Fact, is_reserving: bool, judged: Judged) -> bool {
+    let is_there = matches!(known, Fact::Vm(fact)
         if matches!(fact.state, VmState::Running | VmState::Stopped));
     is_there || ended(known, is_reserving, judged)
 }

@@ -19,7 +19,7 @@ const REASON: usize = 500;
 /// `POST /volumes/:uuid/snapshot`, and what is asked of one snapshot or of all.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // the parameters' names
-pub struct Asked {
+pub struct Request {
     pub uuid: String,
     pub owner_uuid: Option<String>,
     pub name: Option<String>,
@@ -62,7 +62,7 @@ impl Which {
 }
 
 /// `POST /volumes/:uuid/snapshot`: without a name, or with an empty one, it gets one.
-pub fn create(params: &Params) -> Result<Asked, Refused> {
+pub fn create(params: &Params) -> Result<Request, Refused> {
     let mut params = params.clone();
     if params.get("name").is_some_and(|name| name == "") {
         params.shift_remove("name");
@@ -71,12 +71,12 @@ pub fn create(params: &Params) -> Result<Asked, Refused> {
 }
 
 /// `GET /volumes/:uuid/snapshots`.
-pub fn list(params: &Params) -> Result<Asked, Refused> {
+pub fn list(params: &Params) -> Result<Request, Refused> {
     asked(params, &["uuid"], &["owner_uuid", "name"])
 }
 
 /// `GET /volumes/:uuid/snapshots/:name` and `DELETE`: the name is there.
-pub fn one(params: &Params) -> Result<(Asked, Which), Refused> {
+pub fn one(params: &Params) -> Result<(Request, Which), Refused> {
     let asked = asked(params, &["uuid", "name"], &["owner_uuid"])?;
     let name = Which::Name(asked.name.clone().unwrap_or_default());
     Ok((asked, name))
@@ -114,13 +114,13 @@ pub fn roll_back(params: &Params) -> Result<RollBack, Refused> {
     })
 }
 
-fn asked(params: &Params, required: &[&str], optional: &[&str]) -> Result<Asked, Refused> {
+fn asked(params: &Params, required: &[&str], optional: &[&str]) -> Result<Request, Refused> {
     let mut causes = Causes::default();
     causes.names(params, required, optional);
     common(&mut causes, params);
     causes.done()?;
     let (owner_uuid, name) = (text(params, "owner_uuid"), text(params, "name"));
-    Ok(Asked { uuid: text(params, "uuid").unwrap_or_default(), owner_uuid, name })
+    Ok(Request { uuid: text(params, "uuid").unwrap_or_default(), owner_uuid, name })
 }
 
 fn common(causes: &mut Causes, params: &Params) {

@@ -20,7 +20,7 @@ use sdc_clients::{Class, Error, Jitter};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use volumes_core::facts::{self, Known};
+use volumes_core::facts::{self, Fact};
 use volumes_core::refused::Refused;
 
 /// The scope of volumes among the tickets that are no node's.
@@ -157,10 +157,10 @@ impl Peers {
     }
 
     /// Returns what VMAPI knows of a VM now.
-    pub async fn vm(&self, uuid: &str) -> Result<Known, Error> {
+    pub async fn vm(&self, uuid: &str) -> Result<Fact, Error> {
         match found(self.vmapi().record(uuid).await)? {
             Some(record) => Ok(facts::read(&record)),
-            None => Ok(Known::Gone),
+            None => Ok(Fact::Gone),
         }
     }
 

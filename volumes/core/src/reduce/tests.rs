@@ -34,11 +34,11 @@ fn ready(mut volume: Volume) -> Volume {
     volume
 }
 
-fn vm(owner: &str, state: VmState, needs: Option<&[&str]>) -> Known {
+fn vm(owner: &str, state: VmState, needs: Option<&[&str]>) -> Fact {
     let needs = needs.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
     let (owner_uuid, tags) = (owner.to_owned(), Map::new());
     let nics = Vec::new();
-    Known::Vm(Box::new(Vm {
+    Fact::Vm(Box::new(Vm {
         owner_uuid,
         server_uuid: None,
         state,
@@ -93,12 +93,11 @@ fn a_vm_that_runs_or_stopped_uses_what_it_needs_and_gives_its_reservations_back(
 fn a_vm_that_failed_or_is_gone_uses_nothing() {
     let volumes = [ready(volume("u1", "o1", "a", "s1", &["c", "d"]))];
     let judged = Judged::default();
-    for known in [vm("o1", VmState::Failed, None), vm("o1", VmState::Destroyed, None), Known::Gone]
-    {
+    for known in [vm("o1", VmState::Failed, None), vm("o1", VmState::Destroyed, None), Fact::Gone] {
         assert_eq!(refs(&of_vm("c", &known, &volumes, &[], judged)), [["d"]], "{known:?}");
     }
     for known in [
-        Known::Nothing,
+        Fact::Nothing,
         vm("o1", VmState::Other, None),
         vm("o1", VmState::Provisioning, None),
         vm("o1", VmState::Running, None),
@@ -113,10 +112,10 @@ fn a_vm_that_may_still_come_keeps_its_reservation() {
     let reservations = [reservation("r1", "c", "a")];
     let provisioning = vm("o1", VmState::Provisioning, None);
     for (known, jobs, changes) in [
-        (&Known::Gone, None, 0),
-        (&Known::Gone, Some(Verdict::Leave), 0),
-        (&Known::Gone, Some(Verdict::Look), 2),
-        (&Known::Gone, Some(Verdict::Stuck), 2),
+        (&Fact::Gone, None, 0),
+        (&Fact::Gone, Some(Verdict::Leave), 0),
+        (&Fact::Gone, Some(Verdict::Look), 2),
+        (&Fact::Gone, Some(Verdict::Stuck), 2),
         (&provisioning, Some(Verdict::Look), 0),
         (&provisioning, Some(Verdict::Stuck), 2),
     ] {
@@ -131,12 +130,12 @@ fn a_deleted_volume_goes_when_its_storage_vm_is_destroyed_or_gone() {
     let mut deleting = volume("u1", "o1", "a", "s1", &[]);
     deleting.set_state(State::Deleting);
     let volumes = [deleting.clone()];
-    for known in [vm("o1", VmState::Destroyed, None), Known::Gone] {
+    for known in [vm("o1", VmState::Destroyed, None), Fact::Gone] {
         let changes = of_vm("s1", &known, &volumes, &[], Judged::default());
         assert_eq!(changes, [Change::Remove(deleting.clone())]);
     }
     let creating = [volume("u1", "o1", "a", "s1", &[])];
-    assert!(of_vm("s1", &Known::Gone, &creating, &[], Judged::default()).is_empty());
+    assert!(of_vm("s1", &Fact::Gone, &creating, &[], Judged::default()).is_empty());
 }
 
 #[test] // V113
@@ -144,13 +143,13 @@ fn networks_and_path_follow_the_nics_and_references_stay() {
     let mut before = ready(volume("u1", "o1", "a", "s1", &["c", "d"]));
     before.set_filesystem_path("10.0.0.1:/exports/data");
     let with = |networks: &[Option<&str>], path: &str| {
-        let Known::Vm(mut fact) = vm("o1", VmState::Running, None) else { panic!() };
+        let Fact::Vm(mut fact) = vm("o1", VmState::Running, None) else { panic!() };
         fact.nics = networks.iter().copied().map(nic).collect();
         fact.exported = Some(path.to_owned());
-        Known::Vm(fact)
+        Fact::Vm(fact)
     };
     let follows = Judged { follows_nics: true, ..Judged::default() };
-    let after = |known: &Known, judged: Judged| match &of_vm(
+    let after = |known: &Fact, judged: Judged| match &of_vm(
         "s1",
         known,
         &[before.clone()],
@@ -183,7 +182,7 @@ struct World {
 }
 
 impl World {
-    fn apply(&mut self, name: &str, known: &Known) {
+    fn apply(&mut self, name: &str, known: &Fact) {
         let volumes: Vec<Volume> = self.volumes.values().cloned().collect();
         let reservations: Vec<Reservation> =
             self.reservations.values().filter(|it| it.vm_uuid == name).cloned().collect();
@@ -199,7 +198,7 @@ impl World {
     }
 
     /// A full listing: storage VMs first, so that what became ready is there for its users.
-    fn list(&mut self, facts: &BTreeMap<String, Known>) {
+    fn list(&mut self, facts: &BTreeMap<String, Fact>) {
         for storage in [true, false] {
             for (name, known) in facts.iter().filter(|(name, _)| name.starts_with('s') == storage) {
                 self.apply(name, known);
@@ -249,7 +248,7 @@ fn any_world() -> impl Strategy<Value = World> {
     })
 }
 
-fn any_facts() -> impl Strategy<Value = BTreeMap<String, Known>> {
+fn any_facts() -> impl Strategy<Value = BTreeMap<String, Fact>> {
     let states = [
         VmState::Running,
         VmState::Stopped,
@@ -272,10 +271,10 @@ fn any_facts() -> impl Strategy<Value = BTreeMap<String, Known>> {
                 .map(|(_, name)| name)
                 .collect();
             if is_gone && needs == 0 {
-                return Known::Gone;
+                return Fact::Gone;
             }
             let mut known = vm(OWNERS[owner], state, Some(&names));
-            if let (Known::Vm(fact), true) = (&mut known, at < 5) {
+            if let (Fact::Vm(fact), true) = (&mut known, at < 5) {
                 let on = ["n1", "n2", "n3"]
                     .into_iter()
                     .enumerate()
@@ -319,7 +318,7 @@ proptest! {
         let mut moved = world.clone();
         for at in heard {
             let name = if at < 5 { format!("s{at}") } else { format!("c{}", at - 5) };
-            moved.apply(&name, &Known::Nothing);
+            moved.apply(&name, &Fact::Nothing);
         }
         prop_assert_eq!(world, moved);
     }

@@ -11,7 +11,7 @@ use store::{Batch, Expect, Fence, Versioned};
 use super::follow::Trouble;
 use super::state::{Count, Shared};
 use crate::records::{Failure, all, got, of_storage, written};
-use volumes_core::facts::{Known, VmState};
+use volumes_core::facts::{Fact, VmState};
 use volumes_core::refused::Refused;
 use volumes_core::volume::{State, Volume};
 
@@ -90,10 +90,10 @@ impl Archive {
 }
 
 /// Returns true if nothing of the volume can come back.
-fn is_lost(known: &Known) -> bool {
+fn is_lost(known: &Fact) -> bool {
     match known {
-        Known::Gone => true,
-        Known::Vm(vm) => matches!(vm.state, VmState::Destroyed | VmState::Failed),
-        Known::Nothing => false,
+        Fact::Gone => true,
+        Fact::Vm(vm) => matches!(vm.state, VmState::Destroyed | VmState::Failed),
+        Fact::Nothing => false,
     }
 }

@@ -22,7 +22,7 @@ use super::references::by_age;
 use super::state::{Count, Shared};
 use super::works::{NoTicket, Works};
 use crate::records::{Doing, of_storage};
-use volumes_core::facts::Known;
+use volumes_core::facts::Fact;
 use volumes_core::refused::{Refused, Step};
 use volumes_core::requests::Create;
 use volumes_core::storage_vm::{self, Version, Wanted, payload};
@@ -229,7 +229,7 @@ impl Creates {
             return Ok(());
         }
         let vm = volume.value.vm_uuid().to_owned();
-        if self.shared.peers.vm(&vm).await? != Known::Gone {
+        if self.shared.peers.vm(&vm).await? != Fact::Gone {
             return Ok(());
         }
         let fail = |volume: &mut Volume| {

@@ -18,7 +18,7 @@ use super::state::{Count, Shared, users};
 use super::works::{NoTicket, Works};
 use crate::peers::{named, status_of};
 use crate::records::{Doing, Tries, written};
-use volumes_core::facts::{Known, VmState};
+use volumes_core::facts::{Fact, VmState};
 use volumes_core::refused::Refused;
 use volumes_core::requests::One;
 use volumes_core::volume::{State, Volume};
@@ -201,10 +201,10 @@ impl From<Refused> for Ended {
 }
 
 /// Returns true if nothing is left of the storage VM.
-pub(super) fn is_gone(known: &Known) -> bool {
+pub(super) fn is_gone(known: &Fact) -> bool {
     match known {
-        Known::Gone => true,
-        Known::Vm(vm) => vm.state == VmState::Destroyed,
-        Known::Nothing => false,
+        Fact::Gone => true,
+        Fact::Vm(vm) => vm.state == VmState::Destroyed,
+        Fact::Nothing => false,
     }
 }

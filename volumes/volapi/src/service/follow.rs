@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::state::{Count, Shared};
 use crate::records::{Tries, of_storage, written};
-use volumes_core::facts::{self, Known, VmState};
+use volumes_core::facts::{self, Fact, VmState};
 use volumes_core::jobs::{Verdict, judge};
 use volumes_core::reduce::{Change, Judged, is_degraded, of_vm};
 use volumes_core::refused::Refused;
@@ -105,7 +105,7 @@ impl Follower {
     async fn look_with(
         &self,
         vm: &str,
-        known: Option<&Known>,
+        known: Option<&Fact>,
         jobs: Option<Verdict>,
         fence: Option<&Fence>,
     ) -> Result<Vec<Volume>, Trouble> {
@@ -147,8 +147,8 @@ impl Follower {
     }
 
     /// Adds the volumes that the VM needs by their names.
-    async fn add_needed(&self, concerned: &mut Concerned, known: &Known) -> Result<(), Refused> {
-        let Known::Vm(fact) = known else { return Ok(()) };
+    async fn add_needed(&self, concerned: &mut Concerned, known: &Fact) -> Result<(), Refused> {
+        let Fact::Vm(fact) = known else { return Ok(()) };
         if !matches!(fact.state, VmState::Running | VmState::Stopped) {
             return Ok(());
         }
@@ -247,7 +247,7 @@ impl Follower {
         fence: Option<&Fence>,
     ) -> Result<(), Trouble> {
         let uuid = |vm: &Map<String, Value>| Some(vm.get("uuid")?.as_str()?.to_owned());
-        let listed: BTreeMap<String, Known> =
+        let listed: BTreeMap<String, Fact> =
             vms.iter().filter_map(|vm| Some((uuid(vm)?, facts::read(vm)))).collect();
         let (mut storage, mut users) = (BTreeSet::new(), BTreeSet::new());
         for volume in self.shared.records.volumes_with(&[]).await? {
@@ -257,7 +257,7 @@ impl Follower {
         for reservation in self.shared.records.reservations_with(&[]).await? {
             users.insert(reservation.value.vm_uuid);
         }
-        let needy = |known: &Known| matches!(known, Known::Vm(fact) if fact.needs.is_some());
+        let needy = |known: &Fact| matches!(known, Fact::Vm(fact) if fact.needs.is_some());
         users.extend(listed.iter().filter(|(_, known)| needy(known)).map(|(vm, _)| vm.clone()));
         for vm in storage.iter().chain(users.difference(&storage)) {
             // A VM that is not listed is asked for: it may have come since.

@@ -15,7 +15,7 @@ use super::delete::passed_on;
 use super::follow::Trouble;
 use super::state::{Count, Shared, users};
 use crate::records::{NetworkChange, all, of_storage, written};
-use volumes_core::facts::{Known, Nic, Vm, VmState};
+use volumes_core::facts::{Fact, Nic, Vm, VmState};
 use volumes_core::networks::{ChangeNetwork, Way, cut_off, is_last, is_on};
 use volumes_core::refused::Refused;
 use volumes_core::volume::{State, Volume};
@@ -126,7 +126,7 @@ impl NetworkChanges {
         let (network, way) = (&asked.network_uuid, asked.way);
         let known =
             self.shared.peers.vm(volume.vm_uuid()).await.map_err(|error| passed_on(&error))?;
-        let Known::Vm(vm) = known else {
+        let Fact::Vm(vm) = known else {
             let (name, state) = (volume.name().to_owned(), volume.state());
             return Err(Refused::NotReady { name, state }.into());
         };
@@ -238,10 +238,10 @@ impl NetworkChanges {
             return Ok(if age > ASKED { Outcome::Failed } else { Outcome::Open });
         }
         let vm = match self.shared.peers.vm(&change.vm_uuid).await? {
-            Known::Gone => return Ok(Outcome::Failed),
-            Known::Nothing => return Ok(if age > DONE { Outcome::Failed } else { Outcome::Open }),
-            Known::Vm(vm) if is_ended(&vm) => return Ok(Outcome::Failed),
-            Known::Vm(vm) => vm,
+            Fact::Gone => return Ok(Outcome::Failed),
+            Fact::Nothing => return Ok(if age > DONE { Outcome::Failed } else { Outcome::Open }),
+            Fact::Vm(vm) if is_ended(&vm) => return Ok(Outcome::Failed),
+            Fact::Vm(vm) => vm,
         };
         if is_on(&vm.nics, &change.network_uuid) == (change.way == Way::Attach) {
             // One that is stopped sees its NICs when it is started.

@@ -15,7 +15,7 @@ use super::follow::{Follower, Trouble};
 use super::networks::NetworkChanges;
 use super::state::{Count, Shared};
 use crate::peers::{Place, is_refusal};
-use volumes_core::facts::{Known, Vm, VmState};
+use volumes_core::facts::{Fact, Vm, VmState};
 use volumes_core::snapshot::Rollback;
 use volumes_core::snapshots::{self as rules, Step};
 use volumes_core::volume::{State, Volume};
@@ -114,7 +114,7 @@ impl Rollbacks {
             Ok(()) => Ok(false),
             Err(error) if is_refusal(&error) => {
                 let runs =
-                    |known: &Known| matches!(known, Known::Vm(vm) if vm.state == VmState::Running);
+                    |known: &Fact| matches!(known, Fact::Vm(vm) if vm.state == VmState::Running);
                 if runs(&self.shared.peers.vm(vm).await?) {
                     self.give_up(uuid, to, &error).await?;
                 }

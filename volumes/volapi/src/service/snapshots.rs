@@ -22,10 +22,10 @@ use super::state::{Count, Shared};
 use super::works::{Busy, Works};
 use crate::peers::{Place, is_refusal};
 use crate::records::{Doing, Tries, Work, of_storage, written};
-use volumes_core::facts::Known;
+use volumes_core::facts::Fact;
 use volumes_core::refused::Refused;
 use volumes_core::snapshot::{Snapshot, Stage};
-use volumes_core::snapshots::{self as rules, Asked, Due, RollBack, Which};
+use volumes_core::snapshots::{self as rules, Due, Request, RollBack, Which};
 use volumes_core::volume::Volume;
 
 /// Another instance takes over what was not done in this time, in seconds.
@@ -58,7 +58,7 @@ impl Snapshots {
 
     /// Makes a snapshot; returns the volume with it: created, failed, or in state creating where the node did not
     /// answer yet.
-    pub async fn create(&self, asked: &Asked) -> Result<Value, Refused> {
+    pub async fn create(&self, asked: &Request) -> Result<Value, Refused> {
         let uuid = Uuid::new_v4().to_string();
         let new = Snapshot {
             name: asked.name.clone().unwrap_or_else(|| uuid.clone()),
@@ -75,21 +75,21 @@ impl Snapshots {
     }
 
     /// Returns the snapshots of a volume, or those of one name.
-    pub async fn all(&self, asked: &Asked) -> Result<Value, Refused> {
+    pub async fn all(&self, asked: &Request) -> Result<Value, Refused> {
         let volume = self.volume_of(&asked.uuid, asked.owner_uuid.as_deref()).await?;
         let is_asked = |it: &&Snapshot| asked.name.as_ref().is_none_or(|name| *name == it.name);
         Ok(volume.snapshots().iter().filter(is_asked).map(Snapshot::shown).collect())
     }
 
     /// Returns a snapshot.
-    pub async fn one(&self, (asked, which): &(Asked, Which)) -> Result<Value, Refused> {
+    pub async fn one(&self, (asked, which): &(Request, Which)) -> Result<Value, Refused> {
         let volume = self.volume_of(&asked.uuid, asked.owner_uuid.as_deref()).await?;
         Ok(which.of(&volume)?.shown())
     }
 
     /// Deletes a snapshot; returns the uuids of the job and of the volume. The snapshot is there until the node has
     /// destroyed it.
-    pub async fn delete(&self, (asked, which): &(Asked, Which)) -> Result<Value, Refused> {
+    pub async fn delete(&self, (asked, which): &(Request, Which)) -> Result<Value, Refused> {
         let mark = |volume: &mut Volume| rules::begin_delete(volume, which);
         let busy = self.begin(&asked.uuid, asked.owner_uuid.as_deref(), mark).await?;
         let answer = json!({"job_uuid": busy.key(), "volume_uuid": asked.uuid});
@@ -131,8 +131,8 @@ impl Snapshots {
         let known =
             self.shared.peers.vm(volume.vm_uuid()).await.map_err(|error| passed_on(&error))?;
         let node = match &known {
-            Known::Vm(vm) => vm.server_uuid.as_deref(),
-            Known::Gone | Known::Nothing => None,
+            Fact::Vm(vm) => vm.server_uuid.as_deref(),
+            Fact::Gone | Fact::Nothing => None,
         };
         let Some(at) = Place::of(node, volume.vm_uuid()) else {
             let why = "VMAPI does not say on which node the storage VM is";
@@ -231,7 +231,7 @@ impl Snapshots {
             self.shared.records.change(uuid, |volume| rules::vm_is_gone(volume, due)).await?;
             return Ok(true);
         }
-        let Known::Vm(vm) = known else { return Ok(false) };
+        let Fact::Vm(vm) = known else { return Ok(false) };
         let Some(at) = Place::of(vm.server_uuid.as_deref(), volume.vm_uuid()) else {
             return Ok(false);
         };
