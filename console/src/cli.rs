@@ -55,9 +55,6 @@ Examples:
   console serve --check-config --config FILE    is the file valid?")]
     Serve(ServeArgs),
     /// Exit 0 if it answers.
-    #[command(after_help = "\
-Examples:
-  console ping")]
     Ping {
         #[command(flatten)]
         reach: ReachArgs,
@@ -111,11 +108,7 @@ struct ServeArgs {
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli: Cli = match cli::parse(args) {
-        Ok(cli) => cli,
-        Err(code) => return code,
-    };
-    cli::run(NAME, async {
+    cli::main(NAME, args, async |cli: Cli| {
         let print = |text: String| cli::print(NAME, &text);
         let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
             Command::Serve(args) => start(args).await,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::state_file::Seen;
+use crate::state_file::WallTime;
 
 /// What a node had, and how much of it is here now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,31 +68,31 @@ pub struct Day {
 
 /// [`Day`] in a state file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptDay {
+pub struct SavedDay {
     older: BTreeSet<String>,
     newer: BTreeSet<String>,
-    since: Option<Seen>,
+    since: Option<WallTime>,
 }
 
-impl KeptDay {
+impl SavedDay {
     /// Returns true if there is no need to write `other` after this.
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.older, &self.newer) == (&other.older, &other.newer)
-            && Seen::are_close(self.since, other.since)
+            && WallTime::are_close(self.since, other.since)
     }
 }
 
 impl Day {
     /// Takes over what an earlier run kept.
-    pub fn restore(kept: KeptDay, clock: Duration, now: jiff::Timestamp) -> Self {
+    pub fn restore(kept: SavedDay, clock: Duration, now: jiff::Timestamp) -> Self {
         let due = kept.since.map(|since| clock + since.rest(DAY, now));
         Self { older: kept.older, newer: kept.newer, due }
     }
 
     /// Returns what the state file should say.
-    pub fn keep(&self, clock: Duration, now: jiff::Timestamp) -> KeptDay {
-        let since = self.due.map(|due| Seen::ago(now, (clock + DAY).saturating_sub(due)));
-        KeptDay { older: self.older.clone(), newer: self.newer.clone(), since }
+    pub fn keep(&self, clock: Duration, now: jiff::Timestamp) -> SavedDay {
+        let since = self.due.map(|due| WallTime::ago(now, (clock + DAY).saturating_sub(due)));
+        SavedDay { older: self.older.clone(), newer: self.newer.clone(), since }
     }
 
     /// A complete view shows these VMs. While the day has shrunk nothing is forgotten: waiting takes no brake off.

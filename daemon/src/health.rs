@@ -110,7 +110,7 @@ impl Health {
         }
     }
 
-    fn heard(&self, request: &Asked, outcome: &Result<Response, Error>) {
+    fn observe(&self, request: &Sent, outcome: &Result<Response, Error>) {
         let Some(error) = request.failure(outcome) else { return self.answers(outcome) };
         let kind = match (error.class(), error.status()) {
             (_, Some(status)) => Kind::Status(status),
@@ -160,12 +160,12 @@ impl Health {
 }
 
 /// The request that an outcome belongs to.
-struct Asked {
+struct Sent {
     method: http::Method,
     target: String,
 }
 
-impl Asked {
+impl Sent {
     /// Returns the failure of the service, not of the request alone.
     fn failure(&self, outcome: &Result<Response, Error>) -> Option<Error> {
         match outcome {
@@ -204,7 +204,7 @@ impl Transport for Observed {
 
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
-            let asked = Asked { method: request.method.clone(), target: request.target() };
+            let asked = Sent { method: request.method.clone(), target: request.target() };
             let began = Instant::now();
             let mut sending = self.inner.send(request);
             let outcome = tokio::select! {
@@ -216,7 +216,7 @@ impl Transport for Observed {
                 }
             };
             self.health.took.took(began.elapsed());
-            self.health.heard(&asked, &outcome);
+            self.health.observe(&asked, &outcome);
             outcome
         })
     }

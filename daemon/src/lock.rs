@@ -32,7 +32,7 @@ pub enum LockError {
         path: PathBuf,
     },
     /// The lock file cannot be made or locked.
-    #[error("lock file {}: {source}", path.display())]
+    #[error("cannot take the lock {}: {source}", path.display())]
     Io {
         /// The lock file.
         path: PathBuf,

@@ -43,9 +43,9 @@ pub trait State: Serialize + DeserializeOwned + Clone + Send + 'static {
 /// A time of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Seen(#[serde(with = "stamp")] pub Timestamp);
+pub struct WallTime(#[serde(with = "stamp")] pub Timestamp);
 
-impl Seen {
+impl WallTime {
     /// Returns what is left of `span` since this time. If the clock went back, all of it.
     pub fn rest(self, span: Duration, now: Timestamp) -> Duration {
         let passed = Duration::try_from(now.duration_since(self.0)).unwrap_or_default();
@@ -64,7 +64,7 @@ impl Seen {
         self.0.duration_since(other.0).abs() < SignedDuration::from_secs(1)
     }
 
-    /// Compares the values as [`Seen::are_close`].
+    /// Compares the values as [`WallTime::are_close`].
     pub fn are_all_close<K: Ord>(
         one: &BTreeMap<K, Option<Self>>,
         two: &BTreeMap<K, Option<Self>>,
@@ -73,7 +73,7 @@ impl Seen {
             && one.values().zip(two.values()).all(|(one, two)| Self::are_close(*one, *two))
     }
 
-    /// Compares as [`Seen::is_close`].
+    /// Compares as [`WallTime::is_close`].
     pub fn are_close(one: Option<Self>, two: Option<Self>) -> bool {
         match (one, two) {
             (Some(one), Some(two)) => one.is_close(two),
@@ -86,24 +86,24 @@ impl Seen {
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// The file system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Io {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
     /// It is not a state file.
-    #[error("{}: {source}", path.display())]
+    #[error("{} is not a state file: {source}", path.display())]
     Syntax {
         path: PathBuf,
         /// Line and column.
         source: serde_json::Error,
     },
     /// Another layout.
-    #[error("{}: version {found}, not {wanted}", path.display())]
+    #[error("{} has version {found}, not {wanted}", path.display())]
     Version { path: PathBuf, found: u64, wanted: u32 },
     /// Another node's.
-    #[error("{}: it is the file of node {found}", path.display())]
+    #[error("{} is the file of node {found}", path.display())]
     Node { path: PathBuf, found: String },
 }
 
@@ -128,7 +128,7 @@ pub struct StateFile {
 #[derive(Debug, Default)]
 struct Condition {
     /// When an earlier file was found damaged.
-    lost: Option<Seen>,
+    lost: Option<WallTime>,
     /// That damage, while something depends on it.
     damage: Option<String>,
     /// Why the file cannot be written.
@@ -227,7 +227,7 @@ impl StateFile {
     }
 
     /// The file of the last run was damaged.
-    pub fn damaged(&self, damage: &Damage, now: Seen) {
+    pub fn damaged(&self, damage: &Damage, now: WallTime) {
         let mut condition = self.condition();
         condition.lost = Some(now);
         condition.damage = Some(format!("lost: {damage}"));
@@ -239,13 +239,13 @@ impl StateFile {
     }
 
     /// Takes over that an earlier file was damaged.
-    pub fn restore(&self, lost: Option<Seen>) {
+    pub fn restore(&self, lost: Option<WallTime>) {
         let mut condition = self.condition();
         condition.lost = condition.lost.or(lost);
     }
 
     /// Returns when an earlier file was found damaged.
-    pub fn lost(&self) -> Option<Seen> {
+    pub fn lost(&self) -> Option<WallTime> {
         self.condition().lost
     }
 
@@ -283,7 +283,7 @@ impl StateFile {
 
 /// The file cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("the state file memory.json cannot be written: {0}")]
+#[error("cannot write the state file memory.json: {0}")]
 pub struct Unwritten(#[from] io::Error);
 
 fn read<K: State>(path: PathBuf, cn_uuid: &str) -> Result<Option<K>, Damage> {

@@ -73,7 +73,7 @@ impl Directory {
         loop {
             // All arms are cancel-safe: the directory keeps its state, monitors run on.
             tokio::select! {
-                _ = look.tick() => self.look(),
+                _ = look.tick() => self.scan(),
                 _ = rescan.tick() => {
                     if let Some(reason) = self.need.missing() {
                         tracing::info!(reason, "not needed any more: stopping");
@@ -90,11 +90,11 @@ impl Directory {
         while self.running.join_next().await.is_some() {}
     }
 
-    fn look(&mut self) {
-        for name in self.cleared.look().came {
+    fn scan(&mut self) {
+        for name in self.cleared.scan().came {
             self.shared.clears.note(&name);
         }
-        let Changes { came, went } = self.names.look();
+        let Changes { came, went } = self.names.scan();
         for name in went.iter().filter_map(|file| self.name_of(Path::new(file))) {
             self.shared.ledger.reachable(&name, false);
         }
@@ -108,7 +108,7 @@ impl Directory {
 
     /// Starts monitors for all sockets that have none: a dead socket may be served by now.
     fn rescan(&mut self) {
-        self.look();
+        self.scan();
         self.shared.clears.note_all();
         for entry in std::fs::read_dir(&self.control.dir).into_iter().flatten().flatten() {
             if let Some(name) = self.name_of(&entry.path())

@@ -37,7 +37,7 @@ pub enum ServeError {
     #[error(transparent)]
     Lock(#[from] LockError),
     /// Its own directory cannot be made.
-    #[error("run directory {}: {source}", path.display())]
+    #[error("cannot create the run directory {}: {source}", path.display())]
     RunDir {
         /// As configured.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub enum ServeError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// vminfod's address is unusable.
-    #[error("vminfod: {0}")]
+    #[error("cannot use vminfod.url: {0}")]
     Vminfod(#[from] sdc_clients::Error),
 }
 

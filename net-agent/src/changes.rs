@@ -17,7 +17,7 @@ use crate::view::{Differing, LocalVm};
 /// its departure is judged if it went.
 pub(crate) fn changed(parts: &Parts, uuid: &str, before: Option<LocalVm>, gone: Left) {
     let now = parts.clock.now();
-    let (after, was_hidden) = parts.node.look(|inventory| {
+    let (after, was_hidden) = parts.node.with(|inventory| {
         (inventory.view.vms.get(uuid).cloned(), inventory.recently_hidden(uuid, now))
     });
     match (before, after) {

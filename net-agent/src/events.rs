@@ -61,7 +61,7 @@ fn synced(parts: &Parts, view: LocalView, is_first: bool) {
         return;
     }
     // What the last run left: departures that are here again are removed, the others are due.
-    parts.node.look(|inventory| {
+    parts.node.with(|inventory| {
         inventory.view.vms.values().for_each(|vm| parts.departures.returned(vm));
         parts.departures.match_strays(&inventory.view);
     });

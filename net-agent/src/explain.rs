@@ -48,7 +48,7 @@ pub(crate) async fn explain(parts: &Parts, mac: MacAddr) -> Value {
     }
     let view = parts.node.read_fresh(&parts.clients.vminfod).await;
     let here = |vm: &LocalVm| json!({"uuid": vm.uuid, "state": vm.state.to_string(), "do_not_inventory": vm.hidden});
-    let vms: Vec<Value> = parts.node.look(|i| i.view.holders(mac).map(here).collect());
+    let vms: Vec<Value> = parts.node.with(|i| i.view.holders(mac).map(here).collect());
     let is_here = !vms.is_empty();
     said["node"] = match view {
         Ok(fresh) => {
@@ -118,7 +118,7 @@ async fn judged(
     let upkeep = if !is_zone {
         own_nic::upkeep(nic, &parts.gate.identity().unwrap_or_default(), policy)
     } else if is_here {
-        parts.node.look(|i| upkeep::upkeep(nic, &i.view, verdict.as_ref(), true, policy))
+        parts.node.with(|i| upkeep::upkeep(nic, &i.view, verdict.as_ref(), true, policy))
     } else {
         let basis = worker::basis(parts, nic.mac, vm);
         let judged = apply::judge(parts, fresh, basis, verdict.as_ref(), hold.as_ref());

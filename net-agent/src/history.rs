@@ -50,7 +50,7 @@ impl Entry {
 
 /// Which entries are asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct Query {
     /// Of this record.
     pub mac: Option<MacAddr>,
     /// Of this VM.
@@ -59,7 +59,7 @@ pub struct Asked {
     pub since: Option<Timestamp>,
 }
 
-impl Asked {
+impl Query {
     fn fits(&self, entry: &Entry) -> bool {
         self.mac.is_none_or(|mac| mac == entry.mac)
             && self.vm.as_ref().is_none_or(|vm| *vm == entry.vm)
@@ -91,14 +91,14 @@ impl History {
     ///
     /// # Errors
     /// If a file exists and cannot be read.
-    pub fn read(&self, asked: &Asked) -> io::Result<Vec<Entry>> {
+    pub fn read(&self, asked: &Query) -> io::Result<Vec<Entry>> {
         let entries = self.0.read()?.into_iter().filter_map(Result::ok);
         Ok(entries.filter(|entry| asked.fits(entry)).collect())
     }
 
     /// Returns the last entry of a record; none also if the history cannot be read.
     pub async fn last_of(&self, mac: MacAddr) -> Option<Entry> {
-        let (history, asked) = (self.clone(), Asked { mac: Some(mac), ..Asked::default() });
+        let (history, asked) = (self.clone(), Query { mac: Some(mac), ..Query::default() });
         disk::blocking(move || history.read(&asked)).await?.ok()?.pop()
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     fn keeps_what_was_done_within_two_files_and_over_a_strange_line() {
         let dir = tempfile::tempdir().unwrap();
         let history = History::new(dir.path());
-        assert_eq!(history.read(&Asked::default()).unwrap(), []);
+        assert_eq!(history.read(&Query::default()).unwrap(), []);
         let append = |entry: Entry| history.0.append(&entry, false).unwrap();
         append(entry(1, "f2:00:00:00:00:01", "v1"));
         let path = history.0.path();
@@ -133,19 +133,19 @@ mod tests {
         let again = History::new(dir.path());
         append(entry(2, "f2:00:00:00:00:02", "v2"));
         append(entry(3, "f2:00:00:00:00:01", "v2"));
-        let seconds = |asked: Asked| -> Vec<i64> {
+        let seconds = |asked: Query| -> Vec<i64> {
             again.read(&asked).unwrap().iter().map(|entry| entry.at.as_second()).collect()
         };
         let mac = Some("f2:00:00:00:00:01".parse().unwrap());
-        assert_eq!(seconds(Asked::default()), [1, 2, 3]);
-        assert_eq!(seconds(Asked { mac, ..Asked::default() }), [1, 3]);
-        assert_eq!(seconds(Asked { vm: Some("v2".to_owned()), ..Asked::default() }), [2, 3]);
+        assert_eq!(seconds(Query::default()), [1, 2, 3]);
+        assert_eq!(seconds(Query { mac, ..Query::default() }), [1, 3]);
+        assert_eq!(seconds(Query { vm: Some("v2".to_owned()), ..Query::default() }), [2, 3]);
         let since = Timestamp::from_second(2).ok();
-        assert_eq!(seconds(Asked { mac, since, ..Asked::default() }), [3]);
+        assert_eq!(seconds(Query { mac, since, ..Query::default() }), [3]);
         for second in 4..1000 {
             append(entry(second, "f2:00:00:00:00:03", "v3"));
         }
-        let kept = again.read(&Asked::default()).unwrap();
+        let kept = again.read(&Query::default()).unwrap();
         assert!(kept.len() > 300 && kept.last().unwrap().at.as_second() == 999);
     }
 }

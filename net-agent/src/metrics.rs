@@ -40,7 +40,7 @@ fn fill(registry: &mut Registry, parts: &Parts, holds: &[Hold]) {
             (
                 "vms",
                 "VMs that vminfod shows, hidden ones included",
-                parts.node.look(|i| size(i.view.vms.len())),
+                parts.node.with(|i| size(i.view.vms.len())),
             ),
             ("brake_on", "1 while the brake blocks deletes", brake),
             ("writing", "1 while the agent may write to NAPI", flag(parts.gate.writable().is_ok())),

@@ -16,7 +16,7 @@ const AT_ONCE: usize = 4;
 /// Asks VMAPI about the VMs that are missing, if the node shows so little that its brake is on, or that VMAPI's word on
 /// deletes does not count.
 pub(crate) async fn forget(parts: &Parts) {
-    let missing = parts.node.look(|inventory| {
+    let missing = parts.node.with(|inventory| {
         let view = &inventory.view;
         let scale = parts.scale(view, 0);
         let is_little = [scale.had, scale.day].iter().any(|had| had.shrunk().is_some())

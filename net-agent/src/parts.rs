@@ -169,7 +169,7 @@ impl Parts {
     pub async fn claim(&self, node: &str, by: &str, really: bool) -> Result<(), Unclaimed> {
         let census = self.clients.census.as_ref();
         self.claims.claim(&self.gate, census, (node, by), really).await?;
-        let vms: Vec<String> = self.node.look(|i| i.view.vms.keys().cloned().collect());
+        let vms: Vec<String> = self.node.with(|i| i.view.vms.keys().cloned().collect());
         vms.iter().for_each(|vm| self.schedule.wake_changed(vm, self.clock.now(), Upkeep(true)));
         Ok(())
     }

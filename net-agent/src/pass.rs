@@ -233,7 +233,7 @@ async fn rounds(parts: &Parts, mut open: Open, pass: u64) {
 /// all that left is settled.
 fn has_shrunk(parts: &Parts) -> bool {
     let settled = parts.departures.count() == 0;
-    settled && parts.node.look(|i| parts.reference_in(&i.view)).is_some_and(|of| !of.is_most())
+    settled && parts.node.with(|i| parts.reference_in(&i.view)).is_some_and(|of| !of.is_most())
 }
 
 /// Looks once at what is open: a fresh view, verdicts, the brake, the deletes.
@@ -310,7 +310,7 @@ async fn delete_all(
 /// G10 from the other side: a NAPI that lists no NIC of this node, and knows none of those that are
 /// here, has lost its records. Nothing else that it says is ground for a delete.
 fn doubt_an_empty_list(parts: &Parts, listed: usize, missing: usize) {
-    let here = parts.node.look(|i| i.view.macs().filter(|(_, vm)| !vm.hidden).count());
+    let here = parts.node.with(|i| i.view.macs().filter(|(_, vm)| !vm.hidden).count());
     let lost = listed == 0 && missing * 2 > here;
     let why = lost.then_some(Tripped::EmptyList { missing, here });
     if let Some(why) = &why {

@@ -13,7 +13,7 @@ use daemon::log::clip;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::history::Asked;
+use crate::history::Query;
 use crate::holds::Hold;
 use crate::parts::Parts;
 
@@ -25,7 +25,7 @@ const SHOWN: usize = 8;
 /// Returns `/status`.
 pub(crate) async fn status(parts: &Parts) -> Value {
     let mut page = parts.status.to_json();
-    let (unread, older) = parts.node.look(|i| (i.view.unread.clone(), i.view.older.clone()));
+    let (unread, older) = parts.node.with(|i| (i.view.unread.clone(), i.view.older.clone()));
     if let Some(waiting) = page["waiting_for"].as_array_mut() {
         let shown = unread.iter().take(SHOWN);
         waiting.extend(shown.map(|zone| {
@@ -46,7 +46,7 @@ pub(crate) async fn status(parts: &Parts) -> Value {
         ("cn_uuid", config.policy.cn_uuid.clone().into()),
         ("mode", config.basics.mode.name().into()),
         ("mute", parts.gate.writable().err().map(|refusal| refusal.to_string()).into()),
-        ("vms", parts.node.look(|i| i.view.vms.len()).into()),
+        ("vms", parts.node.with(|i| i.view.vms.len()).into()),
         ("unread_zones", unread.into_iter().collect()),
         ("zones_as_read_earlier", older.into_iter().collect()),
         ("candidates", parts.brake.candidates().into()),
@@ -114,7 +114,7 @@ fn departed(parts: &Parts) -> Value {
 /// Answers `/history`: the newest entries, the oldest of them first.
 pub(crate) async fn history(parts: &Parts) -> Response<Body> {
     let file = parts.history.clone();
-    let read = disk::blocking(move || file.read(&Asked::default())).await;
+    let read = disk::blocking(move || file.read(&Query::default())).await;
     let why = match read {
         Some(Ok(all)) => {
             let newest = all.get(all.len().saturating_sub(REMEMBERED)..).unwrap_or_default();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::state_file::Seen;
+use daemon::state_file::WallTime;
 use daemon::timing::HOUR;
 use sdc_clients::MacAddr;
 
@@ -18,19 +18,19 @@ use crate::brake::Deletes;
 use crate::departures::{Departure, Left};
 use crate::parts::Parts;
 use crate::plan::Reason;
-use crate::state_file::{Kept, KeptDeparture};
+use crate::state_file::{Saved, SavedDeparture};
 use crate::view::LocalVm;
 
 /// Takes over what the last run left. Called once, before the tasks start.
 pub(crate) async fn restore(parts: &Parts) {
     let now = daemon::wall::now();
-    let kept = match parts.state_file.read::<Kept>().await {
+    let kept = match parts.state_file.read::<Saved>().await {
         Ok(None) => return,
         Ok(Some(kept)) => kept,
         Err(damage) => {
             tracing::error!(reason = %damage, "the state file cannot be used: deletes have to wait");
-            parts.state_file.damaged(&damage, Seen(now));
-            Kept::default()
+            parts.state_file.damaged(&damage, WallTime(now));
+            Saved::default()
         }
     };
     parts.state_file.restore(kept.lost);
@@ -41,14 +41,14 @@ pub(crate) async fn restore(parts: &Parts) {
     kept.macs.iter().for_each(|(mac, vm)| vms.entry(vm).or_default().push(*mac));
     let vms = vms.into_iter().map(|(vm, macs)| LocalVm::remembered(vm.clone(), macs));
     parts.node.restore(|i| i.restore(vms, hidden, unknown.unwrap_or_default()));
-    let until = |times: Vec<Seen>| times.into_iter().map(|_| clock + HOUR).collect();
+    let until = |times: Vec<WallTime>| times.into_iter().map(|_| clock + HOUR).collect();
     let deletes = Deletes { counted: until(kept.deletes), exempted: until(kept.exempted) };
     parts.brake.restore(kept.reference, deletes);
     parts.brake.restore_day(kept.day);
     let left = kept.departed.iter().map(|it| &it.vm);
     parts.brake.saw(kept.macs.values().chain(left).chain(&kept.seen).cloned());
     let departures =
-        kept.departed.into_iter().map(|KeptDeparture { mac, vm, left, waits, why }| {
+        kept.departed.into_iter().map(|SavedDeparture { mac, vm, left, waits, why }| {
             let left = if left == Left::Alone { Left::Alone } else { Left::Before };
             let (due, tries, why) = (Duration::ZERO, 0, Reason::LastRun(why));
             (mac, Departure { vm, left, due, tries, waits, why })
@@ -57,11 +57,11 @@ pub(crate) async fn restore(parts: &Parts) {
 }
 
 /// Returns what the file should say now.
-fn collect(parts: &Parts) -> Kept {
+fn collect(parts: &Parts) -> Saved {
     let (now, clock) = (daemon::wall::now(), parts.clock.now());
     let memory = parts.config.times.hidden_memory;
-    let mut kept = Kept { macs: parts.departures.strays(), ..Kept::default() };
-    parts.node.look(|inventory| {
+    let mut kept = Saved { macs: parts.departures.strays(), ..Saved::default() };
+    parts.node.with(|inventory| {
         let shown = inventory.remembered().chain(inventory.view.vms.values());
         for vm in shown.filter(|vm| !vm.hidden) {
             kept.macs.extend(vm.nics.iter().map(|nic| (nic.mac, vm.uuid.clone())));
@@ -69,15 +69,15 @@ fn collect(parts: &Parts) -> Kept {
         for (vm, until) in inventory.hidden() {
             let here = inventory.view.vms.contains_key(vm);
             let since = (clock + memory).saturating_sub(*until);
-            kept.hidden.insert(vm.clone(), (!here).then(|| Seen::ago(now, since)));
+            kept.hidden.insert(vm.clone(), (!here).then(|| WallTime::ago(now, since)));
         }
     });
     let keep = |(mac, departure): (MacAddr, Departure)| {
         let Departure { vm, left, waits, why, .. } = departure;
-        KeptDeparture { mac, vm, left, waits, why: why.to_string() }
+        SavedDeparture { mac, vm, left, waits, why: why.to_string() }
     };
     kept.departed = parts.departures.all().into_iter().map(keep).collect();
-    let when = |until: Duration| Seen::ago(now, (clock + HOUR).saturating_sub(until));
+    let when = |until: Duration| WallTime::ago(now, (clock + HOUR).saturating_sub(until));
     let Deletes { counted, exempted } = parts.brake.deletes();
     kept.deletes = counted.into_iter().map(when).collect();
     kept.exempted = exempted.into_iter().map(when).collect();

@@ -122,7 +122,7 @@ impl Agent {
     pub fn approve(&self, id: &str, by: &str) -> Result<usize, Refused> {
         let nics = self.parts.brake.approve(id, by)?;
         // Who approves has looked at the node as it is.
-        self.parts.node.look(|inventory| {
+        self.parts.node.with(|inventory| {
             self.parts.refer_to(&inventory.view);
             self.parts.brake.accept(|vm| inventory.view.has_vm(vm));
         });

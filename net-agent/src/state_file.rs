@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use daemon::brake::KeptDay;
-use daemon::state_file::{Seen, State};
+use daemon::brake::SavedDay;
+use daemon::state_file::{State, WallTime};
 use sdc_clients::MacAddr;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use crate::departures::{Left, Waits};
 
 /// The content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct Saved {
     /// The VMs of the brake's reference view.
     #[serde(default)]
     pub reference: Option<BTreeSet<String>>,
@@ -27,31 +27,31 @@ pub struct Kept {
     pub seen: BTreeSet<String>,
     /// The VMs of a day ago.
     #[serde(default)]
-    pub day: KeptDay,
+    pub day: SavedDay,
     /// MACs of shown VMs, with their VMs.
     #[serde(default)]
     pub macs: BTreeMap<MacAddr, String>,
     /// VMs that were hidden shortly before they went, and when they went; none for those that were
     /// still here when this was written.
     #[serde(default)]
-    pub hidden: BTreeMap<String, Option<Seen>>,
+    pub hidden: BTreeMap<String, Option<WallTime>>,
     /// The NICs that left and are not settled.
     #[serde(default)]
-    pub departed: Vec<KeptDeparture>,
+    pub departed: Vec<SavedDeparture>,
     /// The deletes of the last hour.
     #[serde(default)]
-    pub deletes: Vec<Seen>,
+    pub deletes: Vec<WallTime>,
     /// Those besides that VMAPI's word exempted from the brake.
     #[serde(default)]
-    pub exempted: Vec<Seen>,
+    pub exempted: Vec<WallTime>,
     /// When an earlier file was found damaged.
     #[serde(default)]
-    pub lost: Option<Seen>,
+    pub lost: Option<WallTime>,
 }
 
 /// One departure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptDeparture {
+pub struct SavedDeparture {
     /// The address.
     pub mac: MacAddr,
     /// Its VM.
@@ -65,22 +65,22 @@ pub struct KeptDeparture {
     pub why: String,
 }
 
-impl State for Kept {
+impl State for Saved {
     const VERSION: u32 = 1;
     const UNWRITTEN: &str = "nothing is deleted while the state file cannot be written";
 
     fn is_same(&self, other: &Self) -> bool {
-        let all = |one: &[Seen], two: &[Seen]| {
+        let all = |one: &[WallTime], two: &[WallTime]| {
             one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.is_close(*two))
         };
         (&self.reference, &self.seen) == (&other.reference, &other.seen)
             && self.day.is_same(&other.day)
             && self.macs == other.macs
-            && Seen::are_all_close(&self.hidden, &other.hidden)
+            && WallTime::are_all_close(&self.hidden, &other.hidden)
             && self.departed == other.departed
             && all(&self.deletes, &other.deletes)
             && all(&self.exempted, &other.exempted)
-            && Seen::are_close(self.lost, other.lost)
+            && WallTime::are_close(self.lost, other.lost)
     }
 }
 
@@ -93,14 +93,14 @@ mod tests {
 
     use super::*;
 
-    fn kept() -> Kept {
-        let at = Seen(Timestamp::from_second(1_800_000_000).unwrap());
+    fn kept() -> Saved {
+        let at = WallTime(Timestamp::from_second(1_800_000_000).unwrap());
         let mac: MacAddr = "f2:00:00:00:00:01".parse().unwrap();
-        Kept {
+        Saved {
             reference: Some(["v".to_owned(), "w".to_owned()].into()),
             macs: [(mac, "v".to_owned())].into(),
             hidden: [("h".to_owned(), Some(at)), ("here".to_owned(), None)].into(),
-            departed: vec![KeptDeparture {
+            departed: vec![SavedDeparture {
                 mac,
                 vm: "v".into(),
                 left: Left::WithVm,
@@ -110,7 +110,7 @@ mod tests {
             deletes: vec![at],
             exempted: vec![at, at],
             lost: Some(at),
-            ..Kept::default()
+            ..Saved::default()
         }
     }
 
@@ -119,18 +119,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file_of = |node| StateFile::new(dir.path(), node, Arc::default());
         let file = file_of("cn");
-        assert!(file.read::<Kept>().await.unwrap().is_none());
+        assert!(file.read::<Saved>().await.unwrap().is_none());
         file.write(kept()).await.unwrap();
         assert_eq!(file.read().await.unwrap(), Some(kept()));
-        assert!(matches!(file_of("other").read::<Kept>().await, Err(Damage::Node { .. })));
+        assert!(matches!(file_of("other").read::<Saved>().await, Err(Damage::Node { .. })));
         let path = dir.path().join("memory.json");
         let whole = std::fs::read_to_string(&path).unwrap();
         for cut in (0..whole.trim_end().len()).step_by(7) {
             std::fs::write(&path, &whole[..cut]).unwrap();
-            assert!(file.read::<Kept>().await.is_err(), "cut at {cut}");
+            assert!(file.read::<Saved>().await.is_err(), "cut at {cut}");
         }
         std::fs::write(&path, whole.replace("\"version\": 1", "\"version\": 2")).unwrap();
-        assert!(matches!(file.read::<Kept>().await, Err(Damage::Version { found: 2, .. })));
+        assert!(matches!(file.read::<Saved>().await, Err(Damage::Version { found: 2, .. })));
         file.keep_damaged().await;
         assert!(path.with_extension("damaged").exists());
     }

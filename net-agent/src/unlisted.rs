@@ -91,7 +91,7 @@ async fn adopted(parts: &Parts, nic: Nic) -> Option<Nic> {
 
 /// Returns the records of MACs that were on shown VMs here in the last run and are on none now.
 async fn of_last_run(parts: &Parts, listed: &BTreeSet<MacAddr>) -> Vec<Nic> {
-    parts.node.look(|inventory| parts.departures.match_strays(&inventory.view));
+    parts.node.with(|inventory| parts.departures.match_strays(&inventory.view));
     let read = futures_util::stream::iter(parts.departures.strays()).map(|(mac, vm)| async move {
         if !listed.contains(&mac) {
             match apply::read(parts, mac).await {

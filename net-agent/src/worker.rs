@@ -61,7 +61,7 @@ async fn job(parts: &Parts, vm: &str, upkeep: bool) {
 /// Reads a full view of the node, unless the last one was asked for at this time or later. What left
 /// together shares one view.
 async fn full_view(parts: &Parts, since: Duration) -> Result<(), ViewError> {
-    let is_read = || parts.node.look(|inventory| inventory.full()).is_some_and(|at| at >= since);
+    let is_read = || parts.node.with(|inventory| inventory.full()).is_some_and(|at| at >= since);
     let _one_at_a_time = parts.node.reading().await;
     if !is_read() {
         let fresh = parts.node.read_fresh(&parts.clients.vminfod).await?;
@@ -71,7 +71,7 @@ async fn full_view(parts: &Parts, since: Duration) -> Result<(), ViewError> {
 }
 
 async fn keep_up(parts: &Parts, vm: &str) {
-    let macs: Vec<MacAddr> = parts.node.look(|inventory| {
+    let macs: Vec<MacAddr> = parts.node.with(|inventory| {
         let found = inventory.view.vms.get(vm).filter(|vm| unwritable(vm).is_none());
         found.map(|vm| vm.nics.iter().map(|nic| nic.mac).collect()).unwrap_or_default()
     });

@@ -124,7 +124,7 @@ async fn approves_only_through_the_socket() {
     let approved = desk.agent.status_json().await["approved"].clone();
     assert_eq!((&approved["count"], approved["by"] == "somebody"), (&json!(8), false));
     assert!(desk.world.has(1));
-    let history = net_agent::history::Asked::default();
+    let history = net_agent::history::Query::default();
     let done = desk.agent.parts.history.read(&history).unwrap();
     assert_eq!(done.iter().filter(|entry| entry.is_delete()).count(), 8);
     assert!(done.iter().all(|entry| !entry.why.is_empty() && !entry.old.is_empty()), "{done:?}");

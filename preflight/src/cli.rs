@@ -66,11 +66,7 @@ struct Args {
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli: Cli = match cli::parse(args) {
-        Ok(cli) => cli,
-        Err(code) => return code,
-    };
-    cli::run(NAME, async {
+    cli::main(NAME, args, async |cli: Cli| {
         let done = match cli.command {
             Some(Command::Generated(asked)) => {
                 asked.text::<Cli>().map(|text| cli::print(NAME, &text)).map_err(Into::into)

@@ -14,7 +14,7 @@ pub(crate) async fn explain(parts: &Parts, vm: &str) -> Value {
     let _admitted = parts.admission().await;
     let decision = judge_now(parts, vm).await;
     let now = parts.clock.now();
-    let (here, is_hidden, is_told, gone) = parts.node.look(|known| {
+    let (here, is_hidden, is_told, gone) = parts.node.with(|known| {
         let here = known.here.get(vm).copied();
         (
             here.is_some(),

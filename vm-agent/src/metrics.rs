@@ -18,7 +18,7 @@ fn fill(registry: &mut Registry, parts: &Parts) {
     let (status, clients) = (&parts.status, &parts.clients);
     let asked = "Turns taken to ask VMAPI, retries included";
     counters(registry, status.metrics().chain([("admissions", asked, clients.pace.taken())]));
-    let (vms, gone) = parts.node.look(|known| (size(known.here.len()), size(known.unsettled())));
+    let (vms, gone) = parts.node.with(|known| (size(known.here.len()), size(known.unsettled())));
     let fault = flag(parts.state_file.sentence().is_some());
     let brake = "1 while the brake blocks reports of destroyed VMs";
     gauges(

@@ -85,7 +85,7 @@ pub struct Parts {
 /// For the explorer, which compares what agents know and mean to do.
 impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.node.look(|known| write!(f, "{known:?}"))?;
+        self.node.with(|known| write!(f, "{known:?}"))?;
         write!(f, " {:?} {:?} turned {:?}", self.gate, self.schedule, self.turned())
     }
 }
@@ -156,7 +156,7 @@ impl Parts {
     pub async fn claim(&self, node: &str, by: &str, really: bool) -> Result<(), Unclaimed> {
         let census = self.clients.census.as_ref();
         self.claims.claim(&self.gate, census, (node, by), really).await?;
-        let vms: Vec<String> = self.node.look(|known| known.here.keys().cloned().collect());
+        let vms: Vec<String> = self.node.with(|known| known.here.keys().cloned().collect());
         vms.iter().for_each(|vm| self.schedule.wake_changed(vm, self.clock.now(), ()));
         Ok(())
     }
@@ -199,7 +199,7 @@ impl Parts {
 
     /// Offers the VMs that the brake blocks for approval.
     pub(crate) fn offer(&self) -> Option<Offer<String>> {
-        let gone: Vec<String> = self.node.look(|known| known.gone.keys().cloned().collect());
+        let gone: Vec<String> = self.node.with(|known| known.gone.keys().cloned().collect());
         let blocked = gone.into_iter().filter(|vm| self.status.is_braked(vm));
         let blocked = blocked.map(|vm| (vm, String::new())).collect();
         self.approvals(|approvals, now| approvals.offer(blocked, now))

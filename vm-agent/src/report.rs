@@ -16,7 +16,7 @@ pub(crate) fn status(parts: &Parts) -> Value {
     let now = parts.clock.now();
     let mut page = parts.status.to_json();
     page["uptime_s"] = now.as_secs().into();
-    let (here, gone, hidden) = parts.node.look(|known| {
+    let (here, gone, hidden) = parts.node.with(|known| {
         let hidden = known.here.values().filter(|is_hidden| **is_hidden).count();
         (known.here.len(), known.unsettled(), hidden)
     });

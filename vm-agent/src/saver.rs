@@ -10,20 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::brake::{DAY, Day};
-use daemon::state_file::Seen;
+use daemon::state_file::WallTime;
 
 use crate::parts::Parts;
-use crate::state_file::Kept;
+use crate::state_file::Saved;
 
 /// Takes over what the last run left. Called once, before the tasks start.
 pub(crate) async fn restore(parts: &Parts) {
     let now = daemon::wall::now();
     let (file, memory) = (&parts.state_file, parts.config.times.hidden_memory);
-    let kept = match file.read::<Kept>().await {
+    let kept = match file.read::<Saved>().await {
         Ok(kept) => kept,
         Err(damage) => {
             tracing::error!(reason = %damage, "the state file cannot be used: what is gone has to wait");
-            file.damaged(&damage, Seen(now));
+            file.damaged(&damage, WallTime(now));
             None
         }
     };
@@ -35,7 +35,7 @@ pub(crate) async fn restore(parts: &Parts) {
             file.lost().map_or(Duration::ZERO, |lost| clock + lost.rest(memory, now));
     });
     if let Some(kept) = kept {
-        let rest = |seen: Seen| clock + seen.rest(DAY, now);
+        let rest = |seen: WallTime| clock + seen.rest(DAY, now);
         let strangers = kept.strangers.into_iter().map(|(vm, seen)| (vm, rest(seen))).collect();
         parts.node.change(|known| {
             known.strangers = strangers;
@@ -47,30 +47,30 @@ pub(crate) async fn restore(parts: &Parts) {
 }
 
 /// Returns what the file should say now; none before the first snapshot, when the last run's file says more.
-fn collect(parts: &Parts) -> Option<Kept> {
+fn collect(parts: &Parts) -> Option<Saved> {
     let is_synced = parts.gate.is_synced();
-    if parts.node.look(|known| known.is_first_run || known.here.is_empty() && !is_synced) {
+    if parts.node.with(|known| known.is_first_run || known.here.is_empty() && !is_synced) {
         return None;
     }
     parts.state_file.forget_damage(parts.config.times.hidden_memory);
     let (now, clock) = (daemon::wall::now(), parts.clock.now());
     let memory = parts.config.times.hidden_memory;
-    let mut kept = Kept::default();
+    let mut kept = Saved::default();
     parts.node.forget_hidden();
-    parts.node.look(|known| {
+    parts.node.with(|known| {
         kept.told.clone_from(&known.told);
         kept.day = known.day.keep(clock, now);
         kept.left = known.gone.keys().cloned().collect();
         let unseen = known.gone.iter().filter(|(_, gone)| !gone.seen);
         kept.unseen = unseen.map(|(vm, _)| vm.clone()).collect();
         for (vm, until) in known.strangers.iter().filter(|(_, until)| clock < **until) {
-            let seen = Seen::ago(now, (clock + DAY).saturating_sub(*until));
+            let seen = WallTime::ago(now, (clock + DAY).saturating_sub(*until));
             kept.strangers.insert(vm.clone(), seen);
         }
         for (vm, until) in &known.hidden {
             let since = (clock + memory).saturating_sub(*until);
             let is_here = known.here.contains_key(vm);
-            kept.hidden.insert(vm.clone(), (!is_here).then(|| Seen::ago(now, since)));
+            kept.hidden.insert(vm.clone(), (!is_here).then(|| WallTime::ago(now, since)));
         }
     });
     kept.lost = parts.state_file.lost().filter(|lost| !lost.rest(memory, now).is_zero());

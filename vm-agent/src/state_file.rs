@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use daemon::brake::KeptDay;
-use daemon::state_file::{Seen, State};
+use daemon::brake::SavedDay;
+use daemon::state_file::{State, WallTime};
 use serde::{Deserialize, Serialize};
 
 /// The content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct Saved {
     /// The VMs of which VMAPI knows since they came here.
     #[serde(default)]
     pub told: BTreeSet<String>,
@@ -25,20 +25,20 @@ pub struct Kept {
     pub unseen: BTreeSet<String>,
     /// The VMs that it never saw and reported in the last day, and when.
     #[serde(default)]
-    pub strangers: BTreeMap<String, Seen>,
+    pub strangers: BTreeMap<String, WallTime>,
     /// The VMs of a day ago.
     #[serde(default)]
-    pub day: KeptDay,
+    pub day: SavedDay,
     /// VMs that are hidden, or were shortly before they went, and when they went; none for those that
     /// were still here when this was written.
     #[serde(default)]
-    pub hidden: BTreeMap<String, Option<Seen>>,
+    pub hidden: BTreeMap<String, Option<WallTime>>,
     /// When an earlier file was found damaged.
     #[serde(default)]
-    pub lost: Option<Seen>,
+    pub lost: Option<WallTime>,
 }
 
-impl State for Kept {
+impl State for Saved {
     const VERSION: u32 = 1;
     const UNWRITTEN: &str = "a restart would forget which VMs were hidden";
 
@@ -46,7 +46,7 @@ impl State for Kept {
         (&self.told, &self.left, &self.unseen) == (&other.told, &other.left, &other.unseen)
             && self.day.is_same(&other.day)
             && self.strangers.keys().eq(other.strangers.keys())
-            && Seen::are_all_close(&self.hidden, &other.hidden)
-            && Seen::are_close(self.lost, other.lost)
+            && WallTime::are_all_close(&self.hidden, &other.hidden)
+            && WallTime::are_close(self.lost, other.lost)
     }
 }

@@ -32,7 +32,7 @@ struct Claim {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct Decided {
     /// The second machine of which an operator said that this one is the node.
     #[serde(default)]
     refuted: Option<SecondMachine>,
@@ -63,8 +63,8 @@ pub enum Unclaimed {
     /// More than any machine has been.
     #[error("{MOST} nodes are claimed already")]
     TooMany,
-    /// It would be forgotten.
-    #[error("the claim cannot be kept: {0}")]
+    /// The file system refused.
+    #[error("cannot save the claim: {0}")]
     Unkept(#[from] io::Error),
 }
 
@@ -72,7 +72,7 @@ pub enum Unclaimed {
 #[derive(Debug)]
 pub struct Claims {
     path: PathBuf,
-    kept: Mutex<Kept>,
+    kept: Mutex<Decided>,
 }
 
 impl Claims {
@@ -81,14 +81,14 @@ impl Claims {
         Self { path: state_dir.join("claims.json"), kept: Mutex::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Decided> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes over what was decided in earlier runs. Blocks for one small file.
     pub fn restore(&self, gate: &Gate) {
         let read = disk::read(&self.path, LONGEST)
-            .and_then(|bytes| Ok(serde_json::from_slice::<Kept>(&bytes)?));
+            .and_then(|bytes| Ok(serde_json::from_slice::<Decided>(&bytes)?));
         match read {
             Ok(kept) => {
                 gate.restore_refuted(kept.refuted.clone());
@@ -135,7 +135,7 @@ impl Claims {
         Ok(())
     }
 
-    fn keep<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> io::Result<()> {
+    fn keep<T>(&self, change: impl FnOnce(&mut Decided) -> T) -> io::Result<()> {
         let mut kept = self.kept();
         let mut changed = kept.clone();
         change(&mut changed);

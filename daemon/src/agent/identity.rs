@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 #[derive(Debug, thiserror::Error)]
 pub enum Unidentified {
     /// vminfod did not answer.
-    #[error("vminfod's /sysinfo")]
+    #[error("cannot read vminfod's /sysinfo")]
     NoAnswer(#[from] sdc_clients::Error),
     /// It has no uuid.
     #[error("sysinfo has no UUID")]

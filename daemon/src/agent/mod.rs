@@ -42,7 +42,7 @@ pub use identity::{Identity, Unidentified};
 pub use routes::{approval_json, approve, claim, invalid, listen};
 pub use run::{ServeError, check, serve};
 pub use status::{Counter, State, Status};
-pub use verbs::{Asked, Decide, Verbs, main};
+pub use verbs::{Decide, Target, Verbs, main};
 
 /// Makes the enum of an agent's counters: the variant, the name in `/status`, the name in `/metrics`, the help.
 #[macro_export]

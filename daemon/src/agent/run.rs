@@ -20,7 +20,7 @@ use super::routes::CONNECTIONS;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Its directory cannot be made.
-    #[error("state_dir {}: {source}", path.display())]
+    #[error("cannot create state_dir {}: {source}", path.display())]
     StateDir {
         /// The directory.
         path: PathBuf,

@@ -51,19 +51,19 @@ pub trait Verbs: Subcommand + Debug {
     /// Returns what one of its own verbs prints.
     fn answer(
         self,
-        asked: Asked<Self>,
+        target: Target<Self>,
         screen: Screen,
     ) -> impl Future<Output = Result<String, Self::Error>>;
 }
 
-/// Where the agent that is asked has its files and pages.
+/// Where the agent that a verb is about has its files and pages.
 #[derive(Debug)]
-pub struct Asked<V> {
+pub struct Target<V> {
     files: FileArgs,
     verbs: std::marker::PhantomData<V>,
 }
 
-impl<V: Verbs> Asked<V> {
+impl<V: Verbs> Target<V> {
     /// Returns its configuration.
     pub fn config(&self) -> Result<V::Config, ConfigError> {
         self.files.load(V::READ)
@@ -160,27 +160,27 @@ pub fn main<V: Verbs>(args: impl Iterator<Item = OsString>) -> ExitCode {
     if files.check_config {
         return run::check(V::NAME, &files, V::READ);
     }
-    let (asked, screen) = (Asked { files, verbs: std::marker::PhantomData }, Screen::of_stdout());
+    let (target, screen) = (Target { files, verbs: std::marker::PhantomData }, Screen::of_stdout());
     match verb.unwrap_or(Verb::Serve) {
-        Verb::Serve => run::serve(V::NAME, &asked.files, V::READ, V::serve),
+        Verb::Serve => run::serve(V::NAME, &target.files, V::READ, V::serve),
         Verb::Own(verb) => {
-            cli::run(V::NAME, async { cli::finish(V::NAME, verb.answer(asked, screen).await) })
+            cli::run(V::NAME, async { cli::finish(V::NAME, verb.answer(target, screen).await) })
         }
         common => {
-            cli::run(V::NAME, async { cli::finish(V::NAME, answer(common, &asked, screen).await) })
+            cli::run(V::NAME, async { cli::finish(V::NAME, answer(common, &target, screen).await) })
         }
     }
 }
 
 async fn answer<V: Verbs>(
     verb: Verb<V>,
-    asked: &Asked<V>,
+    target: &Target<V>,
     screen: Screen,
 ) -> Result<String, Box<dyn Error + Send + Sync>> {
     Ok(match verb {
-        Verb::Ping { json } => pages::ping(V::NAME, &asked.base()?, json, screen).await?,
+        Verb::Ping { json } => pages::ping(V::NAME, &target.base()?, json, screen).await?,
         Verb::Status { list } => {
-            let page = pages::page(V::NAME, &asked.base()?, "status", "version").await?;
+            let page = pages::page(V::NAME, &target.base()?, "status", "version").await?;
             pages::shown(&page, &list.layout(), screen, V::STATUS)?
         }
         Verb::Generated(asked) => asked.text::<CommandLine<V>>()?,

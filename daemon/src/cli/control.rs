@@ -28,7 +28,7 @@ pub enum ControlError {
         source: std::io::Error,
     },
     /// The exchange failed.
-    #[error("the agent's socket: {0}")]
+    #[error("cannot use the agent's socket: {0}")]
     Broken(String),
     /// Something else listens there.
     #[error("another program answers on {}", path.display())]

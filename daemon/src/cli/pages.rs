@@ -27,7 +27,7 @@ pub enum NoPage {
     #[error("{program} does not answer: nothing came within {} from {base}", span(PATIENCE))]
     Late { program: &'static str, base: String },
     /// It does not answer as it should.
-    #[error("no answer from {0}")]
+    #[error("cannot read a page of {0}")]
     Broken(String, #[source] sdc_clients::Error),
     /// Something else listens there.
     #[error("another program than {program} answers on {base}")]

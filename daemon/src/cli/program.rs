@@ -5,10 +5,14 @@
 //! How a program runs, from `main` to its exit code.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Parser;
+
+use super::grammar::parse;
 use super::screen;
 use super::table::UnknownColumn;
 use crate::config::{ConfigError, environment};
@@ -28,6 +32,18 @@ pub fn run(program: &str, work: impl Future<Output = ExitCode>) -> ExitCode {
     // Threads that hang in a file system must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(200));
     code
+}
+
+/// Parses the arguments, which begin with the program's name, and runs the work with them.
+pub fn main<C: Parser, F: Future<Output = ExitCode>>(
+    program: &str,
+    args: impl Iterator<Item = OsString>,
+    work: impl FnOnce(C) -> F,
+) -> ExitCode {
+    match parse(args) {
+        Ok(cli) => run(program, work(cli)),
+        Err(code) => code,
+    }
 }
 
 /// Begins a daemon: opens its log, names the unknown keys of its configuration there, and returns the

@@ -62,10 +62,6 @@ Examples:
   kvmd serve --check-config --config FILE    is the file good?")]
     Serve(ServeArgs),
     /// Check that it is up: exit 0 if it answers.
-    #[command(after_help = "\
-Examples:
-  kvmd ping
-  until kvmd ping >/dev/null 2>&1; do sleep 1; done")]
     Ping {
         #[command(flatten)]
         reach: ReachArgs,

@@ -30,7 +30,7 @@ const UP_WITHIN: Duration = Duration::from_secs(10);
 enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("signal handlers: {0}")]
+    #[error("cannot install signal handlers: {0}")]
     Signals(#[source] std::io::Error),
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -38,11 +38,11 @@ enum StartError {
     Name(String),
     #[error("no control directory: nothing has markers here")]
     NoControl,
-    #[error("clearing {name}: {source}")]
+    #[error("cannot clear the marker of {name}: {source}")]
     Clear { name: String, source: std::io::Error },
-    #[error("starting in the background: {0}")]
+    #[error("cannot start in the background: {0}")]
     Background(#[source] std::io::Error),
-    #[error("it does not serve after {UP_WITHIN:?}")]
+    #[error("it did not serve within {} s and was killed", UP_WITHIN.as_secs())]
     NotUp,
 }
 

@@ -44,7 +44,7 @@ impl Names {
     }
 
     /// Returns the changes since the last look; at the first one every name came.
-    pub(super) fn look(&mut self) -> Changes {
+    pub(super) fn scan(&mut self) -> Changes {
         let stamp = fs::metadata(&self.dir).ok().map(stamp_of);
         if stamp != self.stamp {
             (self.stamp, self.changed_at) = (stamp, Some(Instant::now()));
@@ -83,7 +83,7 @@ mod tests {
         let dir = top.path().join("d");
         let mut names = Names::new(dir.clone());
         let mut look = move || {
-            let Changes { mut came, mut went } = names.look();
+            let Changes { mut came, mut went } = names.scan();
             came.sort();
             went.sort();
             (came.join(" "), went.join(" "))

@@ -27,7 +27,7 @@ pub enum Failed {
     /// There is no plan for the sync.
     #[error(transparent)]
     Plan(#[from] Refusal),
-    /// The journal.
+    /// The state file.
     #[error(transparent)]
     Unheard(#[from] Unheard),
     /// The other node's agent did not answer, or refused.

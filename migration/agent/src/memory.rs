@@ -31,7 +31,7 @@ use migration_core::sync_plan::Known;
 /// Migrations that are open at once.
 const OPEN: usize = 1024;
 /// The longest part of the file of migrations that are over: at a hundred a day on one node those of five years.
-const LONGEST: usize = 12 << 20;
+const LONGEST: usize = 14 << 20;
 
 /// What is known of an open migration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ struct Kept {
 
 impl State for Kept {
     const VERSION: u32 = 1;
-    const UNWRITTEN: &str = "the journal cannot be written: no order is taken";
+    const UNWRITTEN: &str = "the state file cannot be written: no order is taken";
 
     fn is_same(&self, other: &Kept) -> bool {
         self.open == other.open
@@ -156,12 +156,12 @@ pub enum Unheard {
     /// Too many are open.
     #[error("{OPEN} migrations are open on this node already")]
     TooMany,
-    /// The journal cannot be written.
+    /// The state file cannot be written.
     #[error(transparent)]
     Unwritten(#[from] Unwritten),
 }
 
-/// The journal of an agent.
+/// The state file of an agent.
 pub struct Memory {
     file: StateFile,
     over_file: JsonLines<Line>,
@@ -180,7 +180,7 @@ struct Now {
 }
 
 impl Memory {
-    /// Reads the journal of this node.
+    /// Reads the state file of this node.
     pub async fn read(dir: &Path, cn: Uuid) -> Result<Memory, Damage> {
         let file = StateFile::new(dir, &cn.to_string(), Arc::new(Notify::new()));
         let kept = file.read::<Kept>().await?.unwrap_or_default();

@@ -159,7 +159,7 @@ pub fn open(parts: &Parts) -> Vec<Open> {
     .collect()
 }
 
-/// Returns what migrations left on the node: hidden VMs, and what the journal has.
+/// Returns what migrations left on the node: hidden VMs, and what the state file has.
 pub async fn copies(parts: &Parts) -> Result<Vec<Rest>, Failed> {
     let view = parts.node.vminfod().vms(false).await.map_err(NodeError::from)?;
     let hidden = view.vms.iter().filter(|vm| vm.is_hidden());

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Quotas that are in the way of a sync: each is in the journal before it is lifted, and leaves it when it is set
+//! Quotas that are in the way of a sync: each is in the state file before it is lifted, and leaves it when it is set
 //! again.
 
 use std::collections::BTreeMap;

@@ -19,7 +19,7 @@ pub(crate) async fn adopt(parts: &Parts, mac: MacAddr, vm: &str) -> Outcome {
     let policy = &parts.config.policy;
     let obstacle = || {
         let own = parts.gate.identity().unwrap_or_default().macs;
-        parts.node.look(|inventory| candidate::not_adoptable(mac, vm, &inventory.view, &own))
+        parts.node.with(|inventory| candidate::not_adoptable(mac, vm, &inventory.view, &own))
     };
     let mut attempts = Attempts::new(parts);
     while attempts.next(parts).await {

@@ -196,7 +196,7 @@ pub(crate) fn judge(
     hold: Option<&crate::holds::Hold>,
 ) -> Judgement {
     let own = parts.gate.identity().unwrap_or_default().macs;
-    parts.node.look(|inventory| {
+    parts.node.with(|inventory| {
         let (local, own, policy) = (&inventory.view, &own, &parts.config.policy);
         let source = Source::Fresh(fresh.etag.as_deref());
         let facts = Facts { local, own, now: fresh.date, verdict, hold, basis, source, policy };
@@ -221,7 +221,7 @@ fn cleared(
         return Err(why);
     }
     let departures = parts.departures.count().max(1);
-    let scale = parts.node.look(|inventory| parts.scale(&inventory.view, departures));
+    let scale = parts.node.with(|inventory| parts.scale(&inventory.view, departures));
     match basis {
         Basis::Pass { clearance: Clearance::Approved, .. } => Err(Tripped::NotApproved),
         Basis::Pass { clearance: Clearance::Exempted, .. } if !scale.exempts() => {
@@ -245,7 +245,7 @@ async fn present(parts: &Parts, vm: &str, mac: MacAddr, basis: Basis) -> Option<
         // The NIC left a VM that stays, and VMAPI was understood so. If the VM went too, without an
         // event so far, that has to be judged again.
         Err(err) if err.is_not_found_resource() && basis == Basis::LeftVm => {
-            let stays = parts.node.look(|inventory| inventory.view.has_vm(vm));
+            let stays = parts.node.with(|inventory| inventory.view.has_vm(vm));
             stays.then(|| deferred(parts, Reason::VmGoneToo))
         }
         Err(err) if err.is_not_found_resource() => None,

@@ -39,7 +39,7 @@ pub(crate) async fn keep_up(parts: &Parts, mac: MacAddr, vm: &str, mirror: bool)
         }
         let judge = |verdict: Option<&Verdict>| {
             let view = |view: &_| upkeep::upkeep(&fresh.value, view, verdict, mirror, policy);
-            parts.node.look(|inventory| view(&inventory.view))
+            parts.node.with(|inventory| view(&inventory.view))
         };
         let mut upkeep = judge(verdict.as_ref());
         if upkeep == Upkeep::AskVmapi {
@@ -67,7 +67,7 @@ pub(crate) async fn keep_up(parts: &Parts, mac: MacAddr, vm: &str, mirror: bool)
             return deferred(parts, why);
         }
         let still = || judge(verdict.as_ref()) == Upkeep::Write(wish.clone());
-        let state = parts.node.look(|i| i.view.vms.get(vm).map(|vm| vm.state.to_string()));
+        let state = parts.node.with(|i| i.view.vms.get(vm).map(|vm| vm.state.to_string()));
         let said = verdict.as_ref().map(|verdict| format!("; {verdict}"));
         let state = state.unwrap_or_else(|| "here".to_owned());
         let why =

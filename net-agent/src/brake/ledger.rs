@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
-use daemon::brake::{Day, KeptDay, Reference};
+use daemon::brake::{Day, Reference, SavedDay};
 use daemon::timing::{Clock, HOUR};
 use sdc_clients::MacAddr;
 use tokio::sync::Notify;
@@ -122,12 +122,12 @@ impl Brake {
     }
 
     /// Takes over the VMs of a day ago.
-    pub fn restore_day(&self, kept: KeptDay) {
+    pub fn restore_day(&self, kept: SavedDay) {
         self.ledger().day = Day::restore(kept, self.clock.now(), daemon::wall::now());
     }
 
     /// Returns what the state file should say of the VMs of a day ago.
-    pub fn kept_day(&self) -> KeptDay {
+    pub fn kept_day(&self) -> SavedDay {
         self.ledger().day.keep(self.clock.now(), daemon::wall::now())
     }
 

@@ -120,8 +120,8 @@ Examples:
   net-agent history --mac 90:b8:d0:12:34:56 -o at,outcome,rule,why
   net-agent history -j | json -a at mac outcome
 
-Columns: at, mac, outcome, rule, change, vm; with -o also why, ago. It reads the journal in the state
-directory, whether the daemon runs or not. The journal has the last some thousand requests.")]
+Columns: at, mac, outcome, rule, change, vm; with -o also why, ago. It reads the file in the state
+directory, whether the daemon runs or not, which has the last some thousand requests.")]
     History(HistoryArgs),
     #[command(flatten)]
     Decide(Decide),

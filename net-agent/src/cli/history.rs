@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `history`: what was written and deleted. It reads the journal itself, so it works whether the daemon runs
+//! `history`: what was written and deleted. It reads the file itself, so it works whether the daemon runs
 //! or not.
 
 use anyhow::{Context as _, anyhow};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::args::{HistoryArgs, Verb};
 use crate::config::Config;
-use crate::history::{Asked, Entry, History};
+use crate::history::{Entry, History, Query};
 
 /// The columns; the usual ones first.
 const COLUMNS: [&str; 8] = ["at", "mac", "outcome", "rule", "change", "vm", "why", "ago"];
@@ -32,7 +32,7 @@ pub(super) async fn history(
         Some(typed) => Some(names::vm(&config.services.vminfod, Verb::NAME, &typed).await?.uuid),
         None => None,
     };
-    let asked = Asked {
+    let asked = Query {
         mac: args.mac.as_deref().map(mac_of).transpose()?,
         vm,
         since: args.since.as_deref().map(since_of).transpose()?,

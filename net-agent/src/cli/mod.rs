@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use daemon::Shutdown;
-use daemon::agent::{self, Asked, Read, ServeError, Verbs};
+use daemon::agent::{self, Read, ServeError, Target, Verbs};
 use daemon::cli::Screen;
 use serde_json::Value;
 
@@ -50,12 +50,12 @@ impl Verbs for Verb {
         serve::serve(config, shutdown).await
     }
 
-    async fn answer(self, asked: Asked<Self>, screen: Screen) -> anyhow::Result<String> {
-        let config = asked.config()?;
+    async fn answer(self, target: Target<Self>, screen: Screen) -> anyhow::Result<String> {
+        let config = target.config()?;
         Ok(match self {
-            Self::Plan(args) => plan::plan(&config, &asked.base()?, &args, screen).await?,
+            Self::Plan(args) => plan::plan(&config, &target.base()?, &args, screen).await?,
             Self::Reap { plan, .. } => {
-                plan::rehearse(config, &asked.base()?, &plan, screen).await?
+                plan::rehearse(config, &target.base()?, &plan, screen).await?
             }
             Self::Nic { mac, list } => show::nic(config, &mac, &list.layout(), screen).await?,
             Self::Hold { vm, length, reason } => {

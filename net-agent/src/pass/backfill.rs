@@ -56,7 +56,7 @@ pub(super) async fn backfill(parts: &Parts, plan: &Plan) -> Result<usize, Unwrit
 
 /// Writes what a decision that is no delete wants written.
 async fn written(parts: &Parts, d: &Decision) -> Outcome {
-    let of_vm = parts.node.look(|i| i.view.holders(d.mac).next().is_some());
+    let of_vm = parts.node.with(|i| i.view.holders(d.mac).next().is_some());
     let is_own = parts.gate.identity().unwrap_or_default().macs.contains(&d.mac) || !of_vm;
     let outcome = match &d.action {
         Action::Look | Action::Write(_) | Action::AskVmapi if is_own => {

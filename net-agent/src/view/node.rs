@@ -35,7 +35,7 @@ pub struct Fresh {
 /// The node. The lock is held for a few instructions and never over an await.
 #[derive(Debug)]
 pub struct Node {
-    known: Mutex<Known>,
+    current: Mutex<Current>,
     clock: Clock,
     hidden_memory: Duration,
     /// Held while a view is read that several tasks need.
@@ -45,7 +45,7 @@ pub struct Node {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Current {
     inventory: Inventory,
     /// Grows with every change of the inventory.
     revision: u64,
@@ -54,28 +54,28 @@ struct Known {
 impl Node {
     /// Nothing is known yet.
     pub fn new(clock: Clock, hidden_memory: Duration, save: Arc<Notify>) -> Self {
-        let (known, reading) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { known, clock, hidden_memory, reading, save }
+        let (current, reading) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { current, clock, hidden_memory, reading, save }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the inventory, with the list of lately hidden VMs as of now.
-    pub fn look<T>(&self, read: impl FnOnce(&Inventory) -> T) -> T {
-        let mut known = self.known();
+    pub fn with<T>(&self, read: impl FnOnce(&Inventory) -> T) -> T {
+        let mut known = self.lock();
         known.inventory.refresh(self.clock.now());
         read(&known.inventory)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Inventory) -> T) -> T {
-        self.change_known(self.known(), change)
+        self.change_known(self.lock(), change)
     }
 
     fn change_known<T>(
         &self,
-        mut known: MutexGuard<'_, Known>,
+        mut known: MutexGuard<'_, Current>,
         change: impl FnOnce(&mut Inventory) -> T,
     ) -> T {
         known.revision += 1;
@@ -128,10 +128,10 @@ impl Node {
     /// If vminfod does not answer or the node changes all the time.
     pub async fn read_fresh(&self, vminfod: &Vminfod) -> Result<Fresh, ViewError> {
         for _ in 0..5 {
-            let (revision, asked) = (self.known().revision, self.clock.now());
+            let (revision, asked) = (self.lock().revision, self.clock.now());
             let shown = vminfod.zones().await?;
             let view = LocalView::of(&shown, asked);
-            let known = self.known();
+            let known = self.lock();
             if known.revision != revision {
                 drop(known);
                 self.shown(view.vms.values());

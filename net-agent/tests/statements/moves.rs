@@ -193,7 +193,7 @@ async fn remembers_hidden_seen_only_by_the_last_check() {
     world.quietly("v", Some(("running", &[1], true)));
     sleep(2 * SEC).await;
     let now = agent.parts.clock.now();
-    assert!(agent.parts.node.look(|inventory| inventory.recently_hidden("v", now)));
+    assert!(agent.parts.node.with(|inventory| inventory.recently_hidden("v", now)));
     world.quietly("v", None);
     sleep(HOUR).await;
     lawful(&world);

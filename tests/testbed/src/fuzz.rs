@@ -137,7 +137,7 @@ const TARGETS: &[Target] = &[
     target(
         "agent_memory",
         &[r#"{"version":1,"cn_uuid":"c","vms":3,"macs":{"90:b8:d0:00:00:01":"u"}}"#],
-        kept::<net_agent::state_file::Kept>,
+        kept::<net_agent::state_file::Saved>,
     ),
     target(
         "vmadm_args",

@@ -56,7 +56,7 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
     if listed.incomplete.has(vm) {
         return Err(Reason::Unread);
     }
-    let known = parts.node.look(|known| known.crowd());
+    let known = parts.node.with(|known| known.crowd());
     // The stream may not have told all that the list lacks: the worse one counts.
     let here = known.here.min(vms);
     let crowd = Crowd { here, gone: known.here + known.gone - here, ..known };

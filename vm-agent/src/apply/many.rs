@@ -21,13 +21,13 @@ use crate::writer::{Many, One};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotStarted {
     /// VMAPI does not list.
-    #[error("VMAPI's list")]
+    #[error("cannot read VMAPI's list")]
     List(#[source] Error),
     /// vminfod does not show.
-    #[error("vminfod's view")]
+    #[error("cannot read vminfod's view")]
     View(#[source] Error),
     /// VMAPI does not take the differences.
-    #[error("VMAPI's records")]
+    #[error("cannot write VMAPI's records")]
     Write(#[source] Error),
     /// The node was lost meanwhile.
     #[error(transparent)]
@@ -95,7 +95,7 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
 /// Leaves out what is newer than the view: VMs that were hidden or went since, and those that had a turn.
 fn leave_to_turns(parts: &Parts, start: &mut Start) {
     let turned = parts.noted_turns();
-    parts.node.look(|known| {
+    parts.node.with(|known| {
         let is_ours = |vm: &String| known.shows(vm) && !turned.contains(vm);
         start.batch.retain(|vm, _| is_ours(vm));
         start.first.retain(|(vm, _)| is_ours(vm));
@@ -118,7 +118,7 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
     for (vm, object) in std::mem::take(&mut start.first) {
         // The writes before this one took time.
         let decide = |permit: Permit<'_, One>| {
-            let shows = parts.node.look(|known| known.shows(&vm));
+            let shows = parts.node.with(|known| known.shows(&vm));
             shows.then(|| parts.clients.writer.put(permit, &object)).ok_or(())
         };
         let Ok(sent) = parts.gate.write(One(vm.clone()), decide).await? else { continue };
@@ -131,7 +131,7 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
             start.alone.insert(vm);
         }
     }
-    parts.node.look(|known| start.batch.retain(|vm, _| known.shows(vm)));
+    parts.node.with(|known| start.batch.retain(|vm, _| known.shows(vm)));
     if start.batch.is_empty() {
         return Ok(());
     }

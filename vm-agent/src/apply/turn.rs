@@ -174,7 +174,7 @@ async fn judge_here(
     // VMAPI has it on the node that this machine was.
     let is_claimed =
         record.and_then(Record::server).is_some_and(|server| parts.claims.has(&server));
-    let is_new = is_claimed || parts.node.look(|known| !known.told.contains(vm));
+    let is_new = is_claimed || parts.node.with(|known| !known.told.contains(vm));
     if record.is_none() && !is_new && object.zone_state() != Some("running") {
         // A VM that VMAPI has elsewhere would be left alone, and one 404 is no proof that it has not.
         let left = parts.node.unrecorded(vm);
@@ -208,7 +208,7 @@ async fn ask_node(parts: &Parts, vm: &str) -> Said {
         Ok(object) => Said::Here(object),
         Err(error) if error.is_not_found_resource() => {
             let now = parts.clock.now();
-            parts.node.look(|known| match known.was_hidden(vm, now) {
+            parts.node.with(|known| match known.was_hidden(vm, now) {
                 Some(true) => Said::Enough(Decision::Nothing(Reason::LatelyHidden)),
                 None => wait(Reason::HiddenUnknown),
                 // The stream has not said so yet: its word is awaited.
@@ -231,7 +231,7 @@ async fn write(
     says: Says,
 ) -> Result<(), Reason> {
     let decide = |permit: Permit<'_, One>| {
-        let is_so = parts.node.look(|known| match says {
+        let is_so = parts.node.with(|known| match says {
             Says::Destroyed => {
                 !known.here.contains_key(vm)
                     && known.was_hidden(vm, parts.clock.now()) == Some(false)

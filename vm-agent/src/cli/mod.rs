@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use daemon::Shutdown;
-use daemon::agent::{self, Asked, Read, ServeError, Verbs};
+use daemon::agent::{self, Read, ServeError, Target, Verbs};
 use daemon::cli::Screen;
 use serde_json::Value;
 
@@ -42,14 +42,14 @@ impl Verbs for Verb {
         serve::serve(config, shutdown).await
     }
 
-    async fn answer(self, asked: Asked<Self>, screen: Screen) -> anyhow::Result<String> {
-        let config = asked.config()?;
+    async fn answer(self, target: Target<Self>, screen: Screen) -> anyhow::Result<String> {
+        let config = target.config()?;
         Ok(match self {
             Self::Plan { list, all } => {
-                show::plan(&config, &asked.base()?, &list.layout(), all, screen).await?
+                show::plan(&config, &target.base()?, &list.layout(), all, screen).await?
             }
             Self::Why { vm, list } => {
-                show::why(&config, &asked.base()?, &vm, &list.layout(), screen).await?
+                show::why(&config, &target.base()?, &vm, &list.layout(), screen).await?
             }
             Self::Vm { vm, list } => show::vm(&config, &vm, &list.layout(), screen).await?,
             Self::Decide(decision) => decision.send(&config.basics, "vms").await?,

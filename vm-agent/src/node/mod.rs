@@ -78,7 +78,7 @@ impl Node {
     }
 
     /// Reads what is known.
-    pub fn look<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
+    pub fn with<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
         read(&self.known())
     }
 

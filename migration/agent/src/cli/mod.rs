@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use daemon::Shutdown;
-use daemon::agent::{self, Asked, Read, ServeError, Verbs};
+use daemon::agent::{self, Read, ServeError, Target, Verbs};
 use daemon::cli::{Screen, control};
 use serde_json::{Value, json};
 
@@ -42,8 +42,8 @@ impl Verbs for Verb {
         serve::serve(config, shutdown).await
     }
 
-    async fn answer(self, asked: Asked<Self>, _screen: Screen) -> anyhow::Result<String> {
-        let config = asked.config()?;
+    async fn answer(self, target: Target<Self>, _screen: Screen) -> anyhow::Result<String> {
+        let config = target.config()?;
         Ok(match self {
             Self::Boot => serve::boot(&config).await?,
             Self::Release { vm } => {

@@ -25,11 +25,7 @@ use self::args::{AddArgs, Cli, NAME, Verb, VolumeVerb};
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli: Cli = match cli::parse(args) {
-        Ok(cli) => cli,
-        Err(code) => return code,
-    };
-    cli::run(NAME, async { cli::finish(NAME, answer(&cli).await) })
+    cli::main(NAME, args, async |cli: Cli| cli::finish(NAME, answer(&cli).await))
 }
 
 async fn answer(cli: &Cli) -> anyhow::Result<String> {

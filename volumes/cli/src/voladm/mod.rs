@@ -42,11 +42,7 @@ pub(crate) use self::services::Services;
 
 /// Runs `sdc-voladm`; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli: Cli = match cli::parse(args) {
-        Ok(cli) => cli,
-        Err(code) => return code,
-    };
-    cli::run(NAME, async {
+    cli::main(NAME, args, async |cli: Cli| {
         let done = answer(cli.verb, &cli.reach, Screen::of_stdout()).await;
         done.unwrap_or_else(|error| cli::finish(NAME, Err(error)))
     })

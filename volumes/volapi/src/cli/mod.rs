@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use daemon::Shutdown;
-use daemon::agent::{self, Asked, Read, ServeError, Verbs};
+use daemon::agent::{self, Read, ServeError, Target, Verbs};
 use daemon::cli::pages::{count_lines, state_lines};
 use daemon::cli::screen::visible;
 use daemon::cli::table::plain;
@@ -44,9 +44,9 @@ impl Verbs for Verb {
         serve::serve(config, shutdown).await
     }
 
-    async fn answer(self, asked: Asked<Self>, _screen: Screen) -> anyhow::Result<String> {
+    async fn answer(self, target: Target<Self>, _screen: Screen) -> anyhow::Result<String> {
         match self {
-            Self::Import { from } => import::import(&asked.config()?, &from).await,
+            Self::Import { from } => import::import(&target.config()?, &from).await,
         }
     }
 }

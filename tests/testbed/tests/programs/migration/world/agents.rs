@@ -92,7 +92,7 @@ impl Running {
                     .collect();
                 format!(
                     "{} {:?} {:?} {:?} {:?}",
-                    parts.node.look(|inventory| format!("{inventory:?}")),
+                    parts.node.with(|inventory| format!("{inventory:?}")),
                     *parts.gate,
                     departures,
                     parts.status.waiting_for(),
