@@ -135,7 +135,7 @@ async fn nothing_else_can_be_touched() {
     // A snapshot of the root is none of what is delegated.
     client.destroy(cn, VM, "volsnap-root").await.unwrap();
     assert_eq!(on_node(&world), before);
-    let none = refusal(client.list(cn, Uuid::new_v4()).await);
+    let none = refusal(client.list(cn, Uuid::from_u128(1)).await);
     assert_eq!(none, (404, "ResourceNotFound".to_owned()));
     let hidden = refusal(client.create(world.target.uuid, VM, "volsnap-a").await);
     assert_eq!(hidden, (503, "HiddenCopy".to_owned()));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use daemon::command::{Commands as _, Launch, Pipes, Program};
 use migration_agent::wire::Wire as _;
 use migration_core::journal::End;
-use migration_core::protocol::{Accepted, Doing, Offer, Order, Properties, State, What};
+use migration_core::protocol::{Accepted, Doing, Offer, Properties, State, What};
 use migration_core::stream::{self, Meter, Rate, Refusals, TokenKey};
 use sdc_clients::Error;
 use simnode::node::Zfs;
@@ -21,22 +21,10 @@ fn data() -> String {
     format!("zones/{VM}/data")
 }
 
-/// Gives an order until it has ended; returns how it went, with what it says it did without.
-async fn doing(world: &World, end: End, what: What) -> Doing {
-    // With a new revision, an order that failed between two requests would be begun again.
-    let given = Order { about: world.about(end, world.next()), wait_ms: 10_000, order: what };
-    loop {
-        let doing: Doing = world.post(world.cn(end), "orders", &given).await.unwrap();
-        if doing.state != State::Running {
-            return doing;
-        }
-    }
-}
-
 /// The sender's order and what it says.
 async fn sends(world: &World, number: u32) -> Doing {
     world.done(End::Target, What::Receive).await;
-    doing(world, End::Source, What::Send { number, to: world.target.peer() }).await
+    world.doing(End::Source, What::Send { number, to: world.target.peer() }).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)] // M90
@@ -195,7 +183,7 @@ async fn what_is_held_is_named_and_blocks_no_end() {
         world.source.programs.zfs(&format!("hold mine {at}@vm-migration-1"));
         assert_eq!(world.send(End::Source, 2).await.unwrap(), State::Done);
         for keep in [Some(2), None] {
-            let said = doing(&world, End::Source, What::Forget { keep }).await;
+            let said = world.doing(End::Source, What::Forget { keep }).await.unwrap();
             assert_eq!(said.state, State::Done, "{keep:?}");
             let is_named = said
                 .warnings
@@ -225,7 +213,7 @@ async fn what_cannot_be_destroyed_with_a_copy_is_named_and_left() {
     ] {
         world.target.programs.zfs(&line);
     }
-    let said = doing(&world, End::Target, What::Delete).await;
+    let said = world.doing(End::Target, What::Delete).await.unwrap();
     assert_eq!(said.state, State::Done, "{said:?}");
     assert!(said.warnings[0].starts_with(&format!("{root} is left: ")), "{:?}", said.warnings);
     assert!(world.observe(End::Target).await.unwrap().node.copy.is_none());
@@ -318,7 +306,7 @@ async fn a_copy_that_vmadm_does_not_delete_is_tried_three_times_and_told() {
     let root = format!("zones/{VM}");
     world.target.programs.zfs(&format!("snapshot {root}@kept"));
     world.target.programs.zfs(&format!("hold mine {root}@kept"));
-    let said = doing(&world, End::Target, What::Delete).await;
+    let said = world.doing(End::Target, What::Delete).await.unwrap();
     let is_told = |error: &String| error.starts_with("the copy cannot be deleted: ");
     assert!(
         matches!(&said.state, State::Failed { error, fatal: true } if is_told(error)),
@@ -327,6 +315,6 @@ async fn a_copy_that_vmadm_does_not_delete_is_tried_three_times_and_told() {
     let ran = world.target.programs.ran.lock().unwrap().clone();
     assert_eq!(ran.iter().filter(|line| line.contains("vmadm delete")).count(), 3, "{ran:?}");
     world.target.programs.zfs(&format!("release mine {root}@kept"));
-    assert_eq!(doing(&world, End::Target, What::Delete).await.state, State::Done);
+    world.done(End::Target, What::Delete).await;
     assert!(world.observe(End::Target).await.unwrap().node.copy.is_none());
 }

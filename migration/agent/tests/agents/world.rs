@@ -52,10 +52,10 @@ pub struct World {
 }
 
 impl Cn {
-    fn new(name: &str, zfs: Zfs) -> Cn {
+    fn new(name: &str, uuid: u128, zfs: Zfs) -> Cn {
         let dir = TempDir::new().unwrap();
         // The same seed: both have the same images.
-        let uuid = Uuid::new_v4();
+        let uuid = Uuid::from_u128(uuid);
         let options = CreateOptions {
             vms: 0,
             cn_uuid: Some(uuid.to_string()),
@@ -168,8 +168,8 @@ pub type Contents = BTreeMap<String, (Tree, Snapshots, BTreeMap<String, String>)
 impl World {
     /// A VM that runs on the source, and its hidden target.
     pub async fn new(zfs: Zfs) -> World {
-        let source = Cn::new("source", zfs);
-        let target = Cn::new("target", zfs);
+        let source = Cn::new("source", 0x50_0a, zfs);
+        let target = Cn::new("target", 0x50_0b, zfs);
         let mut world = World { source, target, net: Arc::default(), revision: AtomicU64::new(0) };
         let images = world.source.programs.zfs("list -H -o name -t snapshot -r zones");
         let is_root =
@@ -253,16 +253,21 @@ impl World {
         seen.node
     }
 
-    /// Gives an order and waits for its end, giving it again as the service does.
-    pub async fn order(&self, end: End, order: What) -> Result<State, Error> {
+    /// Gives an order until it has ended, each time with the same revision: with a new one, an order that failed between
+    /// two requests would begin again. Returns how it went, with what the agent says it did without.
+    pub async fn doing(&self, end: End, order: What) -> Result<Doing, Error> {
+        let given = Order { about: self.about(end, self.next()), wait_ms: 10_000, order };
         loop {
-            let about = self.about(end, self.next());
-            let given = Order { about, wait_ms: 10_000, order: order.clone() };
             let doing: Doing = self.post(self.cn(end), "orders", &given).await?;
             if doing.state != State::Running {
-                return Ok(doing.state);
+                return Ok(doing);
             }
         }
+    }
+
+    /// The same, without what it did without.
+    pub async fn order(&self, end: End, order: What) -> Result<State, Error> {
+        Ok(self.doing(end, order).await?.state)
     }
 
     /// The same for an order that must be done.
