@@ -161,8 +161,8 @@ async fn the_clients_show_people_and_programs_the_same() {
 async fn watch_goes_on_over_a_restart_of_the_daemon_and_tells_nothing_twice() {
     let mut node = Node::new();
     // Both daemons on one port, so that the client finds the second.
-    let port = common::own_address();
-    node.settings = json!({"listen": port.to_string()});
+    let port = rig::port::Port::local().unwrap();
+    node.settings = json!({"listen": port.address().to_string()});
     node.start().await;
     #[allow(clippy::disallowed_methods)] // The program under test.
     let mut watch = tokio::process::Command::new(env!("CARGO_BIN_EXE_kvmd"))
@@ -192,14 +192,14 @@ async fn watch_goes_on_over_a_restart_of_the_daemon_and_tells_nothing_twice() {
 #[tokio::test]
 async fn start_in_the_background_returns_when_it_serves() {
     let mut node = Node::new();
-    let port = common::own_address();
-    node.settings = json!({"listen": port.to_string()});
+    let port = rig::port::Port::local().unwrap();
+    node.settings = json!({"listen": port.address().to_string()});
     let config = node.config_file();
     let log = node.dir.path().join("kvmd.log");
     let start = ["start", "--background", "--config", &config, "--log", log.to_str().unwrap()];
     let output = node.kvmd(&start).await;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let url = format!("http://{port}");
+    let url = port.url();
     let status = node.kvmd(&["status", "-j", "--url", &url]).await;
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     // Again: it runs already, and nothing is left that would take its place.

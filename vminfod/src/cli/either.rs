@@ -124,14 +124,10 @@ mod tests {
         }
     }
 
-    async fn nobody() -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        listener.local_addr().unwrap().to_string()
-    }
-
     #[tokio::test]
     async fn a_daemon_that_is_off_is_not_waited_for() {
-        let address = nobody().await;
+        let port = rig::port::Port::local().unwrap();
+        let address = port.address().to_string();
         for (svcs, wait) in [(OFF, Some(Duration::from_secs(60))), (OFF, None), (UNMANAGED, None)] {
             let error = either(&address, svcs, wait).objects(None).await.unwrap_err().to_string();
             assert!(
@@ -144,7 +140,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_daemon_that_is_late_is_waited_for() {
-        let address = nobody().await;
+        let port = rig::port::Port::local().unwrap();
+        let address = port.address().to_string();
         let wait = Some(Duration::from_millis(300));
         for svcs in [STARTING, UNMANAGED] {
             let error = either(&address, svcs, wait).objects(None).await.unwrap_err();

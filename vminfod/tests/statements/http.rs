@@ -54,11 +54,11 @@ async fn refuses_connections_until_every_vm_is_loaded() {
         node.add_zone(uuid, "running", Some(5), "one");
     }
     node.with(|state| state.held.push("zfs"));
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (other, config) = (node.clone(), Config { listen: free, ..node.quiet() });
+    let port = rig::port::Port::local().unwrap();
+    let (other, config) = (node.clone(), Config { listen: port.address(), ..node.quiet() });
     let starting = tokio::spawn(async move { other.serve_as(config).await });
     eventually("the first load lists the datasets", || node.listings() > 0).await;
-    let refused = TcpStream::connect(free).await.unwrap_err();
+    let refused = TcpStream::connect(port.address()).await.unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     node.release();
     let served = starting.await.unwrap();
@@ -257,10 +257,10 @@ async fn idle_stream_outlives_every_connection_limit() {
     for _ in 0..3 {
         // A connection that idles after its answer is closed: that long the stream was silent.
         let mut idle = TcpStream::connect(served.address).await.unwrap();
-        idle.write_all(b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
         let began = tokio::time::Instant::now();
+        idle.write_all(b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
         idle.read_to_end(&mut Vec::new()).await.unwrap();
-        assert!(began.elapsed() >= limit * 9 / 10, "{:?}", began.elapsed());
+        assert!(began.elapsed() >= limit, "{:?}", began.elapsed());
     }
     node.tags(A, &json!({"after": "a long silence"}));
     assert_eq!(events.soon().await["vm"]["tags"]["after"], "a long silence");

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use mocks::cnapi::{Order, TaskError};
 use mocks::faults::{Mock as _, Reply};
 use mocks::{cnapi, imgapi, napi, papi, vmapi};
+use rig::port::Port;
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod};
 use serde_json::{Map, Value, json};
 use simnode::vmadm::Image;
@@ -67,6 +68,8 @@ pub struct Centre {
     pub migrations: Migrations,
     /// The ports of each node's migration-agent at its admin address, for orders and for data.
     pub(super) agents: [u16; 2],
+    /// Keeps these ports.
+    _held: Arc<[Port]>,
     /// What it shares with the agents.
     secret: Arc<str>,
     nodes: Arc<Nodes>,
@@ -93,7 +96,12 @@ impl Centre {
         let napi = napi::Server::start(local(options.napi_port), settings)
             .await
             .map_err(LabError::io(format!("listening on port {} as NAPI", options.napi_port)))?;
-        let vmapi = vmapi::Server::start(local(options.vmapi_port))
+        let mut held = Vec::new();
+        let mut free = |given| {
+            ports::or_free(given, &mut held).map_err(LabError::io("looking for a free port"))
+        };
+        // Tests stop it and start it again where it was.
+        let vmapi = vmapi::Server::start(local(free(options.vmapi_port)?))
             .await
             .map_err(LabError::io(format!("listening on port {} as VMAPI", options.vmapi_port)))?;
         let cnapi = cnapi::Server::start(local(0))
@@ -115,12 +123,11 @@ impl Centre {
         let papi = papi::Server::start(local(0)).await;
         let papi = Arc::new(papi.map_err(LabError::io("listening on a free port as PAPI"))?);
         let (napi, vmapi, cnapi) = (Arc::new(napi), Arc::new(vmapi), Arc::new(cnapi));
-        let free =
-            async || ports::or_free(0).await.map_err(LabError::io("looking for a free port"));
-        let migrations = Migrations { listen: local(free().await?), status: local(free().await?) };
-        let agents = [free().await?, free().await?];
+        let migrations = Migrations { listen: local(free(0)?), status: local(free(0)?) };
+        let agents = [free(0)?, free(0)?];
         let secret = format!("the secret of the lab's data centre, seed {}", options.seed).into();
-        Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, agents, secret, nodes })
+        let _held = held.into();
+        Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, agents, _held, secret, nodes })
     }
 
     /// Makes PAPI and IMGAPI know what these VMs were made of.

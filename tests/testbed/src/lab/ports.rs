@@ -6,9 +6,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use tokio::net::TcpListener;
+use rig::port::Port;
 
 /// The port of each daemon.
 #[derive(Debug)]
@@ -22,6 +21,8 @@ pub(super) struct Ports {
     pub(super) migration_agent: u16,
     /// For clients, and status.
     pub(super) volapi: [u16; 2],
+    /// Keeps those of them that were free from everybody else, also between two starts of a daemon.
+    pub(super) _held: Vec<Port>,
 }
 
 /// The base URL of the daemon on this port.
@@ -39,28 +40,13 @@ pub(super) fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// The ports below those that systems give to outgoing connections: a daemon finds its port again after
-/// a restart.
-const OURS: std::ops::Range<u32> = 10_240..32_768;
-
-/// How many ports this process has tried.
-static TRIED: AtomicU32 = AtomicU32::new(0);
-
-/// The given port, or one that is free at all addresses for 0: each call tries others, and each process begins
-/// elsewhere.
-pub(super) async fn or_free(given: u16) -> io::Result<u16> {
+/// The given port, or for 0 one that is kept for the lab at all addresses.
+pub(super) fn or_free(given: u16, held: &mut Vec<Port>) -> io::Result<u16> {
     if given != 0 {
         return Ok(given);
     }
-    let count = OURS.end - OURS.start;
-    let first = std::process::id().wrapping_mul(101) % count;
-    for _ in OURS {
-        let nth = TRIED.fetch_add(1, Ordering::Relaxed);
-        let port = OURS.start + (first + nth) % count;
-        let port = u16::try_from(port).map_err(io::Error::other)?;
-        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await.is_ok() {
-            return Ok(port);
-        }
-    }
-    Err(io::ErrorKind::AddrInUse.into())
+    let port = Port::everywhere()?;
+    let number = port.address().port();
+    held.push(port);
+    Ok(number)
 }

@@ -78,15 +78,17 @@ impl World {
             ..CreateOptions::new(&options.dir)
         })?;
         let what = "looking for a free port";
-        let free = async |given| ports::or_free(given).await.map_err(LabError::io(what));
+        let mut held = Vec::new();
+        let mut free = |given| ports::or_free(given, &mut held).map_err(LabError::io(what));
         let ports = Ports {
-            vminfod: free(options.vminfod_port).await?,
-            agent: free(options.agent_port).await?,
-            vm_agent: free(0).await?,
-            kvmd: free(0).await?,
-            console: free(options.console_port).await?,
-            migration_agent: free(0).await?,
-            volapi: [free(0).await?, free(0).await?],
+            vminfod: free(options.vminfod_port)?,
+            agent: free(options.agent_port)?,
+            vm_agent: free(0)?,
+            kvmd: free(0)?,
+            console: free(options.console_port)?,
+            migration_agent: free(0)?,
+            volapi: [free(0)?, free(0)?],
+            _held: held,
         };
         centre.add(&node);
         // Where holds are kept, also while net-agent is left out.

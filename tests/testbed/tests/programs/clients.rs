@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mocks::faults::{Action, Rule, Seen};
-use mocks::napi::{Era, NewNic, Options, Server};
+use mocks::napi::{Era, NewNic, Options, Server, Store};
+use mocks::transport::InProcess;
 use mocks::vmapi;
 use sdc_clients::http::{HttpTransport, Timeouts};
 use sdc_clients::napi::{Napi, NicList, NicQuery, NicState, NicUpdate};
@@ -285,18 +286,19 @@ async fn the_pager_against_the_rules_of_lists() {
     assert_eq!((outcome.unwrap_err().class(), requests), (Class::Timeout(Phase::Answer), 8));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_page_has_the_cost_that_was_set() {
-    let options = Options { record_cost: Duration::from_millis(2), ..Options::era(Era::Master) };
-    let server = Server::start(local(), options).await.unwrap();
+    // The client waits for 60 s: 500 records take 75 s, 250 half of it.
+    let options = Options { record_cost: Duration::from_millis(150), ..Options::era(Era::Master) };
+    let store = Store::new(options);
     for n in 0..1000 {
-        server.store().add_nic(NewNic::zone(&format!("90b8d01{n:05}"), VM, CN)).unwrap();
+        store.add_nic(NewNic::zone(&format!("90b8d01{n:05}"), VM, CN)).unwrap();
     }
-    let napi = Napi::new(http(&server.url(), Duration::from_secs(1)));
-    // 500 records take as long as the client waits, 250 half of it.
+    let transport = Arc::new(InProcess::new(store.clone()));
+    let napi = Napi::new(Http::with_transport("http://napi.test", "tests/1", transport).unwrap());
     let pages = napi.all_nics(NicList::Nics, &NicQuery::default()).await.unwrap();
     assert_eq!(pages.nics.len(), 1000);
-    let limits: Vec<String> = server.requests().into_iter().map(|seen| seen.query).collect();
+    let limits: Vec<String> = store.log().all().into_iter().map(|seen| seen.query).collect();
     let asked = |limit: u32| {
         limits.iter().filter(|query| query.contains(&format!("limit={limit}&"))).count()
     };
@@ -358,10 +360,8 @@ async fn vmapi_client_against_every_rule_it_shares() {
 
 #[tokio::test]
 async fn a_service_that_is_away_is_asked_again_whatever_the_verb() {
-    let server = Server::start(local(), Options::era(Era::Master)).await.unwrap();
-    let url = server.url();
-    server.stop().await;
-    let napi = Napi::new(http(&url, LONG));
+    let nobody = rig::port::Port::local().unwrap();
+    let napi = Napi::new(http(&nobody.url(), LONG));
     for verb in VERBS {
         let error = verb.run(&napi, Some("x".to_owned())).await.unwrap_err();
         assert_eq!((error.class(), error.attempts()), (Class::Connect, TRIES), "{verb:?}: {error}");

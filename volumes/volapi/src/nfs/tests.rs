@@ -79,8 +79,8 @@ async fn a_refusal_garbage_and_silence_are_told_apart() {
         let heard = asked(vec![answer.clone()]).await;
         assert!(heard.starts_with(said), "{answer:02x?}: {heard}");
     }
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let said = null_call(nobody).await.unwrap_err().to_string();
+    let nobody = rig::port::Port::local().unwrap();
+    let said = null_call(nobody.address()).await.unwrap_err().to_string();
     assert!(said.starts_with("no connection: "), "{said}");
 }
 

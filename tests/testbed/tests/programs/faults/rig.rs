@@ -5,12 +5,13 @@
 //! A vminfod process on a simulated node, started through a shell that limits it first, and the
 //! cost of the process.
 
+use rig::port::Port;
 use sdc_clients::vminfod::Vminfod;
 use serde_json::{Value, json};
 use simnode::Node;
 use testbed::held::{Held, children_of, held};
 use testbed::process::Child;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use super::super::common::{node, program, text, until};
 
@@ -18,7 +19,7 @@ use super::super::common::{node, program, text, until};
 pub struct Rig {
     pub node: Node,
     pub child: Child,
-    pub port: u16,
+    port: Port,
     _dir: tempfile::TempDir,
 }
 
@@ -27,8 +28,8 @@ impl Rig {
     pub async fn start(vms: u32, before: &str, after: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let node = node(dir.path(), vms);
-        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-        let mut config = node.vminfod_config_json(&format!("127.0.0.1:{port}"));
+        let port = Port::local().unwrap();
+        let mut config = node.vminfod_config_json(&port.address().to_string());
         (config["sweep"], config["log_level"]) = (json!("1s"), json!("info"));
         let (file, program) = (dir.path().join("vminfod.json"), program());
         std::fs::write(&file, config.to_string()).unwrap();
@@ -47,7 +48,7 @@ impl Rig {
     }
 
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        self.port.url()
     }
 
     pub fn hub(&self) -> Vminfod {
@@ -55,7 +56,7 @@ impl Rig {
     }
 
     pub async fn connect(&self) -> TcpStream {
-        TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
+        TcpStream::connect(self.port.address()).await.unwrap()
     }
 
     /// A VM in this state.

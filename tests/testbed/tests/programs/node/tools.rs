@@ -201,10 +201,8 @@ fn vmadm_validate_speaks_on_stderr_and_changes_nothing() {
 #[test]
 fn nobody_waits_for_a_vminfod_that_is_down() {
     let (_dir, mut node) = new_node(12);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", free.local_addr().unwrap());
-    drop(free);
-    node.set_info(|info| info.vminfod_url = Some(url)).unwrap();
+    let nobody = rig::port::Port::local().unwrap();
+    node.set_info(|info| info.vminfod_url = Some(nobody.url())).unwrap();
     let uuid = stopped(&node)[0].clone();
     ok(vm(&node, &["boot", &uuid]));
     ok(vm(&node, &["--wait", "false", "halt", &uuid]));

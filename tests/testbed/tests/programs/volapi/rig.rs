@@ -5,7 +5,6 @@
 //! A volapi process among the mock services, each on a socket of its own behind a gate.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use futures_util::future::BoxFuture;
 use http::{Method, Request};
 use mocks::faults::{Listening, Mock, Reply, listen};
 use mocks::{cnapi, imgapi, napi, papi, vmapi, workflow};
+use rig::port::Port;
 use sdc_clients::http::{Call, Http};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -35,7 +35,7 @@ pub fn object(value: Value) -> Map<String, Value> {
 /// A service on a socket, while it is not away.
 struct Place {
     mock: Arc<Gated>,
-    addr: SocketAddr,
+    port: Port,
     listening: Option<Listening>,
 }
 
@@ -84,10 +84,9 @@ impl Rig {
         let mut places = BTreeMap::new();
         for (name, mock) in mocks {
             let mock = Arc::new(Gated { name, mock, gate: Arc::clone(&gate) });
-            let any = "127.0.0.1:0".parse().unwrap();
-            let listening = listen(any, Arc::clone(&mock) as Arc<dyn Mock>).await.unwrap();
-            let addr = listening.addr();
-            places.insert(name, Place { mock, addr, listening: Some(listening) });
+            let port = Port::local().unwrap();
+            let listening = listen(port.address(), Arc::clone(&mock) as Arc<dyn Mock>).await;
+            places.insert(name, Place { mock, port, listening: Some(listening.unwrap()) });
         }
         Rig { vmapi, cnapi, gate, places, dir: tempfile::tempdir().unwrap() }
     }
@@ -102,13 +101,13 @@ impl Rig {
     pub async fn vmapi_returns(&mut self) {
         let place = self.places.get_mut("vmapi").unwrap();
         let mock = Arc::clone(&place.mock) as Arc<dyn Mock>;
-        place.listening = Some(listen(place.addr, mock).await.unwrap());
+        place.listening = Some(listen(place.port.address(), mock).await.unwrap());
     }
 
     /// Starts volapi, and waits until it creates volumes and has listed the VMs; `set` is added to its
     /// configuration.
     pub async fn volapi(&self, set: Value) -> Volapi {
-        let url = |name: &str| json!({"url": format!("http://{}", self.places[name].addr)});
+        let url = |name: &str| json!({"url": self.places[name].port.url()});
         let mut config = object(json!({
             "instance": "0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11",
             "vmapi": url("vmapi"), "cnapi": url("cnapi"), "papi": url("papi"), "napi": url("napi"),
