@@ -96,7 +96,7 @@ async fn reads_again_when_the_event_precedes_the_kernel_state() {
     }
 }
 
-#[tokio::test] // F80
+#[tokio::test(start_paused = true)] // F80
 async fn truncated_file_emits_no_event_before_it_is_written() {
     let (node, mut world) = world().await;
     for nth in 0..5 {

@@ -21,7 +21,7 @@ pub const MARK: &str = "3d1f0c58-55f3-4a1b-a2ab-5d8f1a2b3c4d";
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// Longer than anything that goes well takes.
-pub const LATE: Duration = Duration::from_secs(40);
+pub const LATE: Duration = Duration::from_secs(120);
 
 /// A zone configuration with these elements in it.
 pub fn config_of(zone: &str, brand: &str, items: &str) -> String {

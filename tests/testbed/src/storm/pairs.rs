@@ -16,7 +16,7 @@ use simnode::sample;
 pub async fn pairs(hub: &Hub, wanted: usize) -> anyhow::Result<()> {
     let (verbs, client) = (hub.verbs()?, hub.client());
     for nth in 0..wanted {
-        let mut vm = sample::fresh("joyent-minimal", None)?;
+        let mut vm = sample::fresh("joyent-minimal", Some(nth as u64))?;
         vm.insert("alias".to_owned(), json!(format!("pair-{nth}")));
         vm.insert("autoboot".to_owned(), json!(nth % 4 == 0));
         let uuid = verbs.create(&vm).await.with_context(|| format!("create {nth}"))?;

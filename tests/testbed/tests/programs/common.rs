@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sdc_clients::Jitter;
 use sdc_clients::http::{Call, Http};
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod, WatchEvent, Watcher, watch};
-use serde_json::Value;
+use serde_json::{Value, json};
 use simnode::{CreateOptions, Node, Verbs, Wait};
 use testbed::lab::asking::OWN_AGENT;
 use testbed::lab::seed::{self, Wrongs};
@@ -26,9 +26,7 @@ use vminfod::node::Ctx;
 use vminfod::node::root::Root;
 
 /// Longer than anything takes that goes well on a busy machine.
-pub const LATE: Duration = Duration::from_secs(120);
-/// Longer than what is announced takes to be seen, shorter than production's sweep of 10 s.
-pub const SOON: Duration = Duration::from_secs(8);
+pub const LATE: Duration = Duration::from_secs(300);
 
 /// The testbed, which is every daemon and every command of the node.
 pub fn program() -> PathBuf {
@@ -69,6 +67,15 @@ impl Lab {
         let mut world = World::create(options).await.unwrap();
         world.start_vminfod().await.unwrap();
         Self { world, dir }
+    }
+
+    /// The same without sweeps and refreshes: vminfod learns of a change only from what announces it.
+    pub async fn without_sweeps(set: impl FnOnce(&mut WorldOptions)) -> Self {
+        Self::start(|options| {
+            options.vminfod.insert("sweep".to_owned(), json!("1h"));
+            set(options);
+        })
+        .await
     }
 
     /// The same with so many VMs.
@@ -176,16 +183,12 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut()
 /// Follows vminfod from its first list on.
 pub async fn synced(hub: &Vminfod) -> Watcher {
     let mut watcher = watch(hub, Jitter::from_seed(1));
-    see(&mut watcher, LATE, |event| matches!(event, WatchEvent::Synced(_)).then_some(())).await;
+    see(&mut watcher, |event| matches!(event, WatchEvent::Synced(_)).then_some(())).await;
     watcher
 }
 
 /// Waits for the first event that `wanted` picks.
-pub async fn see<T>(
-    watcher: &mut Watcher,
-    within: Duration,
-    mut wanted: impl FnMut(&WatchEvent) -> Option<T>,
-) -> T {
+pub async fn see<T>(watcher: &mut Watcher, mut wanted: impl FnMut(&WatchEvent) -> Option<T>) -> T {
     let seen = async {
         loop {
             if let Some(found) = wanted(&watcher.next().await) {
@@ -193,17 +196,12 @@ pub async fn see<T>(
             }
         }
     };
-    tokio::time::timeout(within, seen).await.expect("the event came in time")
+    tokio::time::timeout(LATE, seen).await.expect("the event came in time")
 }
 
 /// Waits for a modification of the VM of this UUID or zone name that `wanted` accepts.
-pub async fn see_modified(
-    watcher: &mut Watcher,
-    within: Duration,
-    vm: &str,
-    wanted: impl Fn(&VmObject) -> bool,
-) {
-    see(watcher, within, |event| match event {
+pub async fn see_modified(watcher: &mut Watcher, vm: &str, wanted: impl Fn(&VmObject) -> bool) {
+    see(watcher, |event| match event {
         WatchEvent::Modified { vm: now, .. } => {
             ([&now["uuid"], &now["zonename"]].contains(&&Value::from(vm)) && wanted(now))
                 .then_some(())

@@ -9,11 +9,11 @@ use serde_json::json;
 use simnode::edits::ConfigMap;
 use testbed::held::children_of;
 
-use super::common::{Lab, SOON, edit_alias, see_modified, signal, text, until};
+use super::common::{Lab, edit_alias, see_modified, signal, text, until};
 
 #[tokio::test(flavor = "multi_thread")] // F79
 async fn files_are_watched_by_the_helper_and_by_its_successor() {
-    let lab = Lab::start(|options| {
+    let lab = Lab::without_sweeps(|options| {
         options.vms = 6;
         options.vminfod.insert("watch".to_owned(), json!("fswatcher"));
     })
@@ -25,16 +25,15 @@ async fn files_are_watched_by_the_helper_and_by_its_successor() {
     let verbs = lab.verbs();
     for round in ["first", "second"] {
         until("the helper runs", async || helper().len() == 1).await;
-        // Renamed over the old one. Sweeps are 10 s apart here: what comes sooner was reported by
-        // the helper.
+        // Renamed over the old one.
         verbs.set_field(uuid, "alias", json!(round)).await.unwrap();
-        see_modified(&mut watcher, SOON, uuid, |vm| vm["alias"] == round).await;
+        see_modified(&mut watcher, uuid, |vm| vm["alias"] == round).await;
         let tag = json!({"round": round});
         let tag = tag.as_object().cloned().unwrap();
         verbs.set_map(uuid, ConfigMap::Tags, tag, Vec::new()).await.unwrap();
-        see_modified(&mut watcher, SOON, uuid, |vm| vm["tags"]["round"] == round).await;
+        see_modified(&mut watcher, uuid, |vm| vm["tags"]["round"] == round).await;
         edit_alias(&file);
-        see_modified(&mut watcher, SOON, uuid, |vm| vm["alias"] == "by-hand").await;
+        see_modified(&mut watcher, uuid, |vm| vm["alias"] == "by-hand").await;
         if round == "first" {
             signal(helper()[0], Signal::KILL);
         }

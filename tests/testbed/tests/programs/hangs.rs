@@ -12,7 +12,7 @@ use sdc_clients::vminfod::Watcher;
 use serde_json::{Value, json};
 use testbed::process::Child;
 
-use super::common::{LATE, Lab, run, see_modified, status, until};
+use super::common::{Lab, run, see_modified, status, until};
 
 /// Holds the device open, so that the mount lives as long as this script does.
 const SERVE_NOBODY: &str = r#"exec 3<>/dev/fuse
@@ -77,7 +77,7 @@ fn stuck(pid: u32) -> usize {
 async fn changes_arrive(lab: &Lab, watcher: &mut Watcher, vms: &[String], alias: &str) {
     for vm in vms {
         lab.verbs().set_field(vm, "alias", json!(alias)).await.unwrap();
-        see_modified(watcher, LATE, vm, |now| now["alias"] == alias).await;
+        see_modified(watcher, vm, |now| now["alias"] == alias).await;
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 use testbed::held::{Process, children_of, processes};
 use testbed::process::{self, Child};
 
-use super::common::{LATE, Lab, SOON, edit_alias, line_with, program, see, signal, text, until};
+use super::common::{LATE, Lab, edit_alias, line_with, program, see, signal, text, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tour_comes_true() {
@@ -274,12 +274,11 @@ fn processes_naming(dir: &Path) -> Vec<Process> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_alias_edited_by_hand_is_an_event() {
-    let lab = Lab::start(|options| options.speed = 1).await;
+    let lab = Lab::without_sweeps(|_| ()).await;
     let vm = lab.pick("running").await;
     let mut watcher = lab.watcher().await;
     edit_alias(&lab.node().zone_xml(text(&vm, "zonename")));
-    // Sweeps are 10 s apart here, so it was the file watch that saw it.
-    let changes = see(&mut watcher, SOON, |event| match event {
+    let changes = see(&mut watcher, |event| match event {
         WatchEvent::Modified { vm: now, changes, .. } if now["uuid"] == vm["uuid"] => {
             Some(changes.clone())
         }
@@ -293,14 +292,14 @@ async fn an_alias_edited_by_hand_is_an_event() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_sysevent_loses_nothing() {
-    let lab = Lab::start(|options| options.speed = 1).await;
+    let lab = Lab::without_sweeps(|_| ()).await;
     let vm = lab.pick("stopped").await;
     let mut watcher = lab.watcher().await;
     let children = children_of(lab.vminfod_pid().unwrap(), "sysevent");
     assert_eq!(children.len(), 2, "one sysevent per channel");
     children.into_iter().for_each(|pid| signal(pid, Signal::KILL));
     lab.verbs().boot(text(&vm, "uuid")).await.unwrap();
-    let lost = see(&mut watcher, SOON * 2, |event| match event {
+    let lost = see(&mut watcher, |event| match event {
         WatchEvent::Lost(err) => Some(Some(err.to_string())),
         WatchEvent::Modified { vm: now, .. } | WatchEvent::Created(now) => {
             (now["uuid"] == vm["uuid"] && now["state"] == "running").then_some(None)
@@ -335,7 +334,7 @@ async fn killing_vminfod_loses_nothing() {
     lab.start_vminfod().await.unwrap();
 
     let (mut lost, mut booted, mut gone) = (false, false, false);
-    see(&mut watcher, SOON * 2, |event| {
+    see(&mut watcher, |event| {
         match event {
             WatchEvent::Lost(_) => lost = true,
             WatchEvent::Modified { vm, .. } if vm["uuid"] == boots["uuid"] => {

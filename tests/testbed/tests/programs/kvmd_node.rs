@@ -46,9 +46,9 @@ async fn ends_of_zones_on_a_node_are_told_apart() {
     let kvmd = start(&lab).await;
     let verbs = lab.verbs();
     let mut count = 0;
-    for brand in ["kvm", "bhyve"] {
+    for (brand, uuid) in [("kvm", 0x61_0a), ("bhyve", 0x61_0b)] {
         let mut payload = sample::fresh(brand, Some(7)).unwrap();
-        payload.insert("uuid".into(), json!(uuid::Uuid::new_v4().to_string()));
+        payload.insert("uuid".into(), json!(uuid::Uuid::from_u128(uuid).to_string()));
         payload.insert("autoboot".into(), json!(true));
         let name = verbs.create(&payload).await.unwrap();
         let hub = lab.client();

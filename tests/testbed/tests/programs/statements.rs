@@ -238,7 +238,7 @@ async fn clients_see_the_daemon_die_and_agents_are_back_in_seconds() {
     lab.start_vminfod().await.unwrap();
     let began = Instant::now();
     let stream = EventStream::again(&lab.vminfod_url(), &options, MINUTE).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     let (created, changed, deleted) = before.against(&Mirror::of(&stream.ready).unwrap());
     assert_eq!(created, [""; 0]);
     assert_eq!(changed, [uuid_of(&boots)]);

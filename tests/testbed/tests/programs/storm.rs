@@ -8,9 +8,8 @@ use testbed::storm::{Options, storm};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_storm_leaves_everybody_agreed() {
-    let seed = Some(uuid::Uuid::new_v4().as_u64_pair().0);
-    let options = Options { seed, mutations: 300, vms: 20, listeners: 12, pairs: 0 };
-    let passed = storm(&options).await.unwrap_or_else(|e| panic!("seed {seed:?}: {e:#}"));
+    let options = Options { seed: Some(7), mutations: 300, vms: 20, listeners: 12, pairs: 0 };
+    let passed = storm(&options).await.unwrap_or_else(|e| panic!("{e:#}"));
     // A busy machine folds more changes into one event; each VM had some.
     assert!(passed.mutations >= 300 && passed.events >= 20, "{passed:?}");
     assert!(passed.counts.resumes > 0 && passed.reads > 0, "{passed:?}");

@@ -70,8 +70,7 @@ async fn a_lost_event_is_found_within_one_sweep_and_counted() {
     let before = unannounced(&hub).await;
     hub.node.losing_events().zone_halt(&zone, 0).unwrap();
     let lost_at = Instant::now();
-    see(&mut watcher, LATE, |event| field(event, &zone, "zone_state").filter(|s| s == "installed"))
-        .await;
+    see(&mut watcher, |event| field(event, &zone, "zone_state").filter(|s| s == "installed")).await;
     let took = lost_at.elapsed();
     assert!(took < sweep * 2, "found after {took:?}");
     assert!(unannounced(&hub).await > before, "the loss is not counted");
@@ -117,7 +116,7 @@ async fn a_zfs_that_hangs_on_one_vm_slows_no_other() {
     }
     let during = median_latency(&hub, &mut watcher, others, "during").await;
     // Both are a few tens of milliseconds; a queue behind the hanging one would be 30 s.
-    assert!(during < before * 3 + Duration::from_millis(100), "{before:?} before, {during:?} now");
+    assert!(during < before * 3 + Duration::from_secs(5), "{before:?} before, {during:?} now");
     hub.stop().await.unwrap();
 }
 
@@ -129,13 +128,13 @@ async fn median_latency(hub: &Hub, watcher: &mut Watcher, vms: &[String], word: 
         let alias = json!(format!("{word}-{nth}"));
         let begun = Instant::now();
         verbs.set_field(vm, "alias", alias.clone()).await.unwrap();
-        see(watcher, LATE, |event| field(event, vm, "alias").filter(|now| *now == alias)).await;
+        see(watcher, |event| field(event, vm, "alias").filter(|now| *now == alias)).await;
         took.push(begun.elapsed());
         let name = format!("{word}-{nth}");
         let begun = Instant::now();
         verbs.snapshot(vm, &name).await.unwrap();
         let has = |list: Value| list.to_string().contains(&name).then_some(());
-        see(watcher, LATE, |event| field(event, vm, "snapshots").and_then(has)).await;
+        see(watcher, |event| field(event, vm, "snapshots").and_then(has)).await;
         took.push(begun.elapsed());
     }
     took.sort();
@@ -148,7 +147,7 @@ async fn listeners_of_a_killed_daemon_resume_or_are_told() {
     let (client, verbs) = (lab.client(), lab.verbs());
     let mut watcher = watch(&client, Jitter::from_seed(1));
     let mut mirror = Vec::new();
-    see(&mut watcher, LATE, |event| listed(event, &mut mirror)).await;
+    see(&mut watcher, |event| listed(event, &mut mirror)).await;
     let names: Vec<String> = mirror.iter().filter_map(|vm| Some(key_of(vm)?.to_owned())).collect();
     for round in 0..5_u64 {
         // The kill comes at another point of the daemon's work each time.
@@ -162,7 +161,7 @@ async fn listeners_of_a_killed_daemon_resume_or_are_told() {
         let position = (watcher.position().0.map(str::to_owned), watcher.position().1);
         lab.start_vminfod().await.unwrap();
         let mut lost = false;
-        see(&mut watcher, LATE, |event| {
+        see(&mut watcher, |event| {
             lost |= matches!(event, WatchEvent::Lost(_));
             listed(event, &mut mirror).filter(|()| lost)
         })

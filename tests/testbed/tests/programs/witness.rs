@@ -24,7 +24,7 @@ use testbed::lab::{World, WorldOptions};
 use testbed::process::Child;
 
 /// Longer than anything here takes that goes well on a busy machine.
-const LATE: Duration = Duration::from_secs(120);
+const LATE: Duration = Duration::from_secs(300);
 /// What zoneadm prints on a node without zones.
 const ONLY_GLOBAL: &str = "0:global:running:/::liveimg:shared:0";
 

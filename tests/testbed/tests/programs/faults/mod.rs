@@ -59,7 +59,7 @@ async fn without_file_descriptors_it_goes_on_and_no_listener_is_lost() {
     rig.answers().await;
     let uuid = rig.pick("stopped").await;
     Verbs::new(&rig.node, Wait::none()).boot(&uuid).await.unwrap();
-    see(&mut watcher, LATE, |event| match event {
+    see(&mut watcher, |event| match event {
         WatchEvent::Lost(err) => panic!("the listener was lost: {err}"),
         WatchEvent::Modified { vm, .. } => (vm["uuid"] == uuid.as_str()).then_some(()),
         _ => None,

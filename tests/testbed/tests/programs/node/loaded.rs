@@ -60,10 +60,9 @@ async fn every_vm_of_a_created_node_composes() {
 async fn what_the_verbs_do_is_what_the_loader_finds() {
     let (_dir, node) = new_node(12);
     let verbs = Verbs::new(&node, Wait::none());
-    for brand in ["joyent", "docker", "kvm", "bhyve"] {
-        let sample = simnode::sample::fresh(brand, Some(77)).unwrap();
-        let mut sample = sample.clone();
-        sample.insert("uuid".into(), json!(uuid::Uuid::new_v4().to_string()));
+    for (n, brand) in ["joyent", "docker", "kvm", "bhyve"].into_iter().enumerate() {
+        let mut sample = simnode::sample::fresh(brand, Some(77)).unwrap();
+        sample.insert("uuid".into(), json!(uuid::Uuid::from_u128(77 + n as u128).to_string()));
         let uuid = verbs.create(&sample).await.unwrap();
         let vm = load(&node).await.remove(&uuid).unwrap();
         assert_eq!((&vm["state"], &vm["autoboot"]), (&json!("running"), &json!(true)), "{brand}");

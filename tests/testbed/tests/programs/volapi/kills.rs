@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::rig::{OWNER, Rig, Volapi, ask, create, post};
 use crate::common::LATE;
 
-/// From the return to a record that stays, and to a name that can be used.
-const SOON: Duration = Duration::from_secs(30);
+/// From the return to a record that stays, and to a name that can be used: 30 s, and what a busy machine adds.
+const SOON: Duration = Duration::from_secs(120);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 /// Worlds at once: each of them mostly waits.
