@@ -30,7 +30,12 @@ impl std::fmt::Debug for InProcess {
 impl InProcess {
     /// A transport to this mock.
     pub fn new(mock: impl Mock) -> Self {
-        Self(Arc::new(mock))
+        Self::shared(Arc::new(mock))
+    }
+
+    /// A transport to a mock that others have too.
+    pub fn shared(mock: Arc<dyn Mock>) -> Self {
+        Self(mock)
     }
 }
 

@@ -83,7 +83,7 @@ impl Volumes {
         let store = Store::embedded(&dir.path().join("volapi.redb")).await?;
         let calls = Arc::new(Calls::default());
         let store = store.with_faults(Arc::clone(&calls) as Arc<dyn Faults>);
-        let data_centre = DataCentre::new(&json!({}));
+        let data_centre = DataCentre::new(&json!({}))?;
         let service = start(&store, &data_centre, &Fuse::none()).await?;
         let all: Vec<Volume> = (0..owners * VOLUMES).map(volume).collect();
         for some in all.chunks(BATCH) {

@@ -52,7 +52,8 @@ impl World {
                 PLAIN: {"owner_uuids": [OWNER]},
             },
             "package_quotas": [10240, 20480],
-        }));
+        }))
+        .unwrap();
         let (store, fuse) = (Store::in_memory().unwrap(), Fuse::none());
         data_centre.light(&fuse);
         let service = start_with(&store, &data_centre, &fuse, set).await.unwrap();

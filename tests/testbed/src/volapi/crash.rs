@@ -32,6 +32,7 @@ pub(super) fn data_centre() -> DataCentre {
         "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
         "package_quotas": [10240, 20480],
     }))
+    .unwrap()
 }
 
 pub(super) async fn create(service: &Service, uuid: &str, name: &str) -> Result<Value, Refused> {

@@ -59,7 +59,8 @@ impl World {
         let data_centre = DataCentre::new(&json!({
             "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
             "package_quotas": [10240],
-        }));
+        }))
+        .unwrap();
         let fuse = Fuse::none();
         let service = start(store, &data_centre, &fuse).await.unwrap();
         let (say, told) = mpsc::channel(16);

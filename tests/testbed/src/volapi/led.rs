@@ -48,7 +48,8 @@ async fn a_holder_whose_renewals_are_held_up_asks_nothing_after_its_term() {
     let data_centre = DataCentre::new(&json!({
         "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
         "package_quotas": [10240],
-    }));
+    }))
+    .unwrap();
     // Another run has marked the volume, and VMAPI does not agree: it is asked again and again.
     let refusal = json!({"status": 500, "body": {"code": "InternalError", "message": "not now"}});
     data_centre.behave(&[("vm_delete".to_owned(), refusal)].into_iter().collect());

@@ -32,6 +32,7 @@ fn data_centre() -> DataCentre {
         "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
         "package_quotas": [10240],
     }))
+    .unwrap()
 }
 
 #[tokio::test(start_paused = true)] // V53

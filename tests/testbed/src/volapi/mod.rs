@@ -41,6 +41,8 @@ pub mod running; // a service over a store and the stand-ins
 
 pub mod peers; // the services around it
 
+pub mod services; // our mocks of them, in the world of a recording
+
 pub mod cn; // a node with storage VMs
 
 pub mod fuse; // what goes wrong, and at which step

@@ -93,7 +93,8 @@ async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothi
     let data_centre = DataCentre::new(&json!({
         "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
         "package_quotas": [10240],
-    }));
+    }))
+    .unwrap();
     let store = Store::in_memory().unwrap();
     let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
     let asked =

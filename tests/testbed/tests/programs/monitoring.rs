@@ -102,7 +102,7 @@ impl Feed for Listed {
 
 /// What a volapi tells that is well.
 async fn volapi() -> String {
-    let (data_centre, store) = (DataCentre::new(&json!({})), Store::in_memory().unwrap());
+    let (data_centre, store) = (DataCentre::new(&json!({})).unwrap(), Store::in_memory().unwrap());
     let service =
         testbed::volapi::running::start(&store, &data_centre, &Fuse::none()).await.unwrap();
     let state = Arc::new(updater::State::default());

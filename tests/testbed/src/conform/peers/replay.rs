@@ -19,6 +19,7 @@ use super::world::World;
 use crate::conform::services::replay::leave_out;
 use crate::conform::tally::Tally;
 use crate::conform::transcript::{Group, Step, Transcript};
+use crate::volapi::services::Asked;
 
 /// How long a wait for a ticket may be behind the calls that end it.
 const LATE: Duration = Duration::from_secs(60);
@@ -170,8 +171,9 @@ async fn exchange(
         let id = format!("{name}/{}", at + 1);
         let Some(status) = call.status else { continue };
         let url = memory.ours(&call.url);
-        world.prepare(call, &url);
-        let (mock, request) = (world.mock(&call.peer), request(call, &url));
+        let asked = Asked { peer: &call.peer, method: &call.method, url: &url, body: &call.body };
+        world.services.prepare(asked);
+        let (mock, request) = (world.services.mock(&call.peer), request(call, &url));
         if call.peer == "cnapi" && call.url.ends_with("/wait") {
             let wait = async move {
                 let (got, body) = answer(mock.handle(request).await)?;
@@ -185,7 +187,8 @@ async fn exchange(
             Ok((got, body)) => {
                 let want = call.response.clone().unwrap_or_default();
                 memory.learn(&want, &body);
-                world.settle(call, &body);
+                world.services.settle(asked, &body);
+                world.name(call, &body);
                 head(status, got, &body).and_then(|()| match call.response {
                     Some(_) => memory.body(&call.peer, &want, &body),
                     None => Ok(()),

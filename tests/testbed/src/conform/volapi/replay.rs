@@ -102,7 +102,7 @@ impl Running {
 impl Replay {
     /// Counts those of its exchanges that have a row.
     async fn group(&mut self, group: &Group, on_purpose: &mut usize) -> anyhow::Result<()> {
-        let data_centre = DataCentre::new(&group.world);
+        let data_centre = DataCentre::new(&group.world)?;
         let (store, fuse) = (Store::in_memory()?, Fuse::none());
         let mut running = Running::start(&store, &data_centre, &fuse).await?;
         let mut memory = Memory::default();

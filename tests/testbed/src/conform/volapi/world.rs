@@ -49,10 +49,11 @@ pub(super) async fn change(
             let job = text("job");
             let hours = world["created_hours_ago"].as_f64().unwrap_or_default();
             let made = jiff::Timestamp::now() - jiff::SignedDuration::from_secs_f64(hours * 3600.0);
-            let known = world["execution"].as_str().map(|execution| {
-                json!({"uuid": job, "execution": execution, "created_at": made.to_string()})
-            });
-            data_centre.set_job(job, known);
+            if let Some(execution) = world["execution"].as_str() {
+                let known =
+                    json!({"uuid": job, "execution": execution, "created_at": made.to_string()});
+                data_centre.set_job(known.as_object().cloned().unwrap_or_default());
+            }
             if let Some(state) = world["vm_state"].as_str() {
                 let owner = json!("644810da-6ce1-40a9-93db-c23dfb772fd2");
                 let fields = [("owner_uuid", owner), ("state", json!(state))];
