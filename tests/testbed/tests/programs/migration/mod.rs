@@ -74,12 +74,13 @@ fn the_shipped_order_with_both_agents_new() {
 }
 
 #[test]
-#[ignore = "minutes; with holds it is done each time"]
+#[ignore = "minutes; .ci/run does it with holds"]
 fn the_shipped_order_aborted_after_each_step() {
     with_agents("shipped", &Script::shipped(), true, &[], &[TARGET_OFF, TARGET_ON, TARGET_LATE]);
 }
 
 #[test]
+#[ignore = "half a minute of two processors: .ci/run runs it beside the orders of vm-agents"]
 fn the_shipped_order_with_holds() {
     with_agents("shipped", &Script::shipped(), true, &[0, 1], &[TARGET_OFF, TARGET_ON]);
 }
