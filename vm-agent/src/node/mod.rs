@@ -382,9 +382,9 @@ mod tests {
         });
         // A turn that read the VM while it was here ends with "nothing differs".
         node.settle("c", s(9));
-        assert_eq!(node.look(|known| (known.crowd().gone, known.unsettled())), (1, 1));
+        assert_eq!(node.with(|known| (known.crowd().gone, known.unsettled())), (1, 1));
         tokio::time::advance(s(11)).await;
         node.settle("c", s(11));
-        assert_eq!(node.look(|known| (known.crowd().gone, known.unsettled())), (0, 0));
+        assert_eq!(node.with(|known| (known.crowd().gone, known.unsettled())), (0, 0));
     }
 }

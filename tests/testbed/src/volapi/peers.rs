@@ -205,9 +205,7 @@ impl DataCentre {
             self.services.settle(asked, &said);
             if let Some((cn, vm, runs)) = power {
                 let done = self.set_running(&cn, &vm, runs).await;
-                done.map_err(|error| {
-                    Error::broken(&http::Method::POST, &*url, &error.to_string())
-                })?;
+                done.map_err(|error| Error::broken(&http::Method::POST, &*url, error.to_string()))?;
             }
             if let ("vmapi", "DELETE", Some(vm)) = (&*peer, &*method, url.strip_prefix("/vms/")) {
                 let vm = vm.split('?').next().unwrap_or_default();
