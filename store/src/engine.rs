@@ -5,6 +5,7 @@
 //! What an engine does, on rows of text. Bucket and store above it know types; engines know none.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -131,4 +132,9 @@ pub(crate) trait Engine: Debug + Send + Sync {
 
     /// Gives a lease back before it runs out.
     fn release(&self, fence: Fence) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Returns another engine, in memory, with the records that this one in memory has now.
+    fn copied(&self) -> Result<Arc<dyn Engine>, Error> {
+        Err(Error::Unavailable { why: "only a store in memory is copied".to_owned() })
+    }
 }

@@ -37,6 +37,15 @@ impl Store {
         Ok(Store { engine: Arc::new(Embedded::in_memory()?) })
     }
 
+    /// Another store in memory with the records that this one in memory has now, as a backup of this moment has them,
+    /// for simulated tests. No lease is held there.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where this one is not in memory.
+    pub fn copied(&self) -> Result<Store, Error> {
+        Ok(Store { engine: self.engine.copied()? })
+    }
+
     /// The store on a PostgreSQL server, such as `postgresql://user:password@host/database`. Nothing
     /// is asked of the server yet.
     pub fn postgres(address: &str) -> Result<Store, Error> {

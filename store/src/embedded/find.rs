@@ -42,6 +42,10 @@ pub(super) fn find(txn: &ReadTransaction, search: &Search) -> Result<Rows, Failu
     let (records, entries) = (txn.open_table(RECORDS)?, txn.open_table(ENTRIES)?);
     let positions = match search.conditions.split_first() {
         None => in_order(&entries, search)?,
+        // What `matching` parses would grow with the bucket, and the order's index is read no farther than a page.
+        Some((first, _)) if search.order != BY_KEY && is_many(&entries, search, first)? => {
+            in_order(&entries, search)?
+        }
         Some((first, others)) => matching(&records, &entries, search, first, others)?,
     };
     let is_full = positions.len() == search.limit;
@@ -61,7 +65,22 @@ pub(super) fn find(txn: &ReadTransaction, search: &Search) -> Result<Rows, Failu
     Ok(found)
 }
 
-/// Walks the index of the order.
+/// Returns true if more records have this value than a page has.
+fn is_many(entries: &Entries, search: &Search, first: &(&str, Vec<u8>)) -> Result<bool, Failure> {
+    let bucket = search.bucket.as_str();
+    let mut count = 0;
+    for entry in entries.range((bucket, first.0, first.1.as_slice(), "")..)? {
+        let name = entry?.0;
+        let (of, field, value, _) = name.value();
+        if (of, field, value) != (bucket, first.0, first.1.as_slice()) || count > search.limit {
+            break;
+        }
+        count += 1;
+    }
+    Ok(count > search.limit)
+}
+
+/// Walks the index of the order, and keeps those that meet the conditions.
 fn in_order(entries: &Entries, search: &Search) -> Result<Vec<Position>, Failure> {
     let (bucket, field) = (search.bucket.as_str(), search.order);
     let end = end(field);
@@ -75,12 +94,17 @@ fn in_order(entries: &Entries, search: &Search) -> Result<Vec<Position>, Failure
     let position = |entry: Result<Found<'_>, redb::StorageError>| {
         let name = entry?.0;
         let (_, _, value, key) = name.value();
-        Ok((value.to_vec(), key.to_owned()))
+        for (field, value) in &search.conditions {
+            if entries.get((bucket, *field, value.as_slice(), key))?.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some((value.to_vec(), key.to_owned())))
     };
     if search.is_descending {
-        range.rev().take(search.limit).map(position).collect()
+        range.rev().filter_map(|it| position(it).transpose()).take(search.limit).collect()
     } else {
-        range.take(search.limit).map(position).collect()
+        range.filter_map(|it| position(it).transpose()).take(search.limit).collect()
     }
 }
 

@@ -114,4 +114,16 @@ impl Engine for Embedded {
             Ok(())
         }))
     }
+
+    fn copied(&self) -> Result<Arc<dyn Engine>, Error> {
+        if !self.is_in_memory {
+            return Err(Error::Unavailable { why: "only a store in memory is copied".to_owned() });
+        }
+        let copy = Embedded::in_memory()?;
+        self.file.read(|from| {
+            let copied = copy.file.write(|to| tables::copy(from, to));
+            copied.map_err(Failure::Refused)
+        })?;
+        Ok(Arc::new(copy))
+    }
 }

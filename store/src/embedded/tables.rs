@@ -4,7 +4,9 @@
 
 //! The tables, and what is written to them.
 
-use redb::{ReadableTable as _, TableDefinition, WriteTransaction};
+use redb::{
+    Key, ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction,
+};
 use serde_json::Value;
 
 use super::failure::Failure;
@@ -66,6 +68,31 @@ pub(super) fn declare(txn: &WriteTransaction, schema: &Schema) -> Result<(), Fai
         None => {}
     }
     buckets.insert(schema.bucket, (schema.version, fields.as_str()))?;
+    Ok(())
+}
+
+/// Copies all tables.
+pub(super) fn copy(from: &ReadTransaction, to: &WriteTransaction) -> Result<(), Failure> {
+    copy_table(from, to, RECORDS)?;
+    copy_table(from, to, ENTRIES)?;
+    copy_table(from, to, BUCKETS)?;
+    copy_table(from, to, NUMBERS)
+}
+
+fn copy_table<K: Key + 'static, V: redb::Value + 'static>(
+    from: &ReadTransaction,
+    to: &WriteTransaction,
+    table: TableDefinition<'_, K, V>,
+) -> Result<(), Failure> {
+    let from = match from.open_table(table) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+        from => from?,
+    };
+    let mut to = to.open_table(table)?;
+    for row in from.iter()? {
+        let (key, value) = row?;
+        to.insert(key.value(), value.value())?;
+    }
     Ok(())
 }
 

@@ -115,7 +115,8 @@ async fn index_again(txn: &Transaction<'_>, schema: Schema) -> Result<(), Failur
     }
 }
 
-/// Renews a lease, or takes it under the next number where it ran out.
+/// Renews a lease, or takes it under the next number where it ran out. One that would run for an hour and for ten
+/// terms was claimed before the server's clock went back: nobody would hold it until that time has come again.
 pub(super) async fn claim(
     mut connection: Connection,
     lease: &str,
@@ -125,8 +126,10 @@ pub(super) async fn claim(
     let statement = "INSERT INTO store.lease AS l \
          VALUES ($1, $2, 1, clock_timestamp() + $3::float8 * interval '1 s') \
          ON CONFLICT (name) DO UPDATE SET holder = $2, until = excluded.until, \
-             number = l.number + CASE WHEN l.until > clock_timestamp() THEN 0 ELSE 1 END \
-         WHERE l.holder = $2 OR l.until <= clock_timestamp() RETURNING number";
+             number = l.number + CASE WHEN l.holder = $2 AND l.until > clock_timestamp() THEN 0 ELSE 1 END \
+         WHERE l.holder = $2 OR l.until <= clock_timestamp() \
+             OR l.until > clock_timestamp() + greatest($3::float8 * interval '10 s', interval '1 hour') \
+         RETURNING number";
     let client = connection.client();
     let statement = client.prepare_cached(statement).await?;
     let row = client.query_opt(&statement, &[&lease, &holder, &duration.as_secs_f64()]).await?;

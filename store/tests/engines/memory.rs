@@ -25,6 +25,23 @@ fn it_agrees_with_a_map() {
     crate::model::agrees(64, open);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_copy_has_what_was_there_and_goes_its_own_way() {
+    let store = Store::in_memory().unwrap();
+    let bucket = Bucket::<Value>::open(&store, VOLUMES).await.unwrap();
+    bucket.put("a", Expect::Absent, &json!({"name": "one"})).await.unwrap();
+    let copy = store.copied().unwrap();
+    bucket.put("a", Expect::Anything, &json!({"name": "two"})).await.unwrap();
+    bucket.put("b", Expect::Absent, &json!({"name": "two"})).await.unwrap();
+    let copied = Bucket::<Value>::open(&copy, VOLUMES).await.unwrap();
+    assert_eq!(copied.get("a").await.unwrap().value, json!({"name": "one"}));
+    let two = Query::all().with("name", "two");
+    assert!(copied.find(two.clone()).await.unwrap().records.is_empty());
+    assert_eq!(bucket.find(two).await.unwrap().records.len(), 2);
+    copied.put("c", Expect::Absent, &json!({"name": "one"})).await.unwrap();
+    assert_eq!(copied.find(Query::all().with("name", "one")).await.unwrap().records.len(), 2);
+}
+
 /// Takes the faults from a list.
 #[derive(Debug, Default)]
 struct Script(Mutex<VecDeque<(Call, Fault)>>);

@@ -61,6 +61,23 @@ async fn two_instances_share_records_and_leases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_was_claimed_before_the_clock_went_back_a_day_is_taken_over() {
+    let Some((cluster, name)) = database().await else { return };
+    let store = Store::postgres(&cluster.address(&name)).unwrap();
+    let bucket = Bucket::<Value>::open(&store, VOLUMES).await.unwrap();
+    let claim = |holder, secs| store.claim("timers", holder, std::time::Duration::from_secs(secs));
+    // It runs as long as one of a minute does whose holder died a day ahead of now.
+    let old = claim("one", 86_400).await.unwrap().unwrap();
+    let new = claim("two", 60).await.unwrap().unwrap();
+    assert_eq!((old.number(), new.number()), (1, 2));
+    let mut batch = Batch::new();
+    batch.require(&old);
+    bucket.put_in(&mut batch, "a", Expect::Absent, &json!({})).unwrap();
+    assert!(matches!(store.commit(batch).await, Err(Error::Fenced { .. })));
+    assert_eq!(claim("one", 60).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reply_that_is_lost_at_commit_is_read_back() {
     let Some((cluster, name)) = database().await else { return };
     let proxy = Proxy::start(cluster.socket_dir());
