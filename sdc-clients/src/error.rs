@@ -5,6 +5,9 @@
 //! One error type for all services. An [`Error`] names its request, keeps everything the server said, and
 //! decides whether the request may be sent again ([`Error::is_retryable`]) and whether it may have been
 //! applied ([`Error::may_have_applied`]).
+//!
+//! Its sentence (`Display`) has route, status and `code`, and no text of the peer's: it reaches pages that others read.
+//! What the peer said is in [`Error::told`], and in the log.
 
 mod class;
 
@@ -20,6 +23,8 @@ use class::{classify, is_read};
 
 /// How many bytes of a peer's text an error keeps.
 const BODY_PREFIX: usize = 512;
+/// The longest `code`.
+const LONGEST_CODE: usize = 64;
 /// How many wrong fields are told.
 const MOST_FIELDS: usize = 8;
 /// A longer body is no service's answer: only its beginning is kept.
@@ -38,6 +43,10 @@ struct Detail {
     status: Option<u16>,
     code: Option<String>,
     message: String,
+    /// The message is the peer's.
+    is_theirs: bool,
+    /// The beginning of a body that is not what was promised.
+    body: Option<String>,
     errors: Vec<Value>,
     request_id: Option<String>,
     retry_after: Option<Duration>,
@@ -61,6 +70,8 @@ impl Error {
             status: None,
             code: None,
             message: message.into(),
+            is_theirs: false,
+            body: None,
             errors: Vec::new(),
             request_id: None,
             retry_after: None,
@@ -107,13 +118,13 @@ impl Error {
         expected: &str,
         body: &[u8],
     ) -> Error {
-        let message = if body.is_empty() {
-            format!("expected {expected}, got an empty body")
-        } else {
-            format!("expected {expected}, got: {}", prefix(body))
+        let message = match body.len() {
+            0 => format!("expected {expected}, got an empty body"),
+            length => format!("expected {expected}, got {length} bytes of something else"),
         };
         let mut error = Error::new(Class::Protocol, method, path, message);
         error.0.status = status.map(|s| s.as_u16());
+        error.0.body = (!body.is_empty()).then(|| prefix(body));
         error
     }
 
@@ -137,8 +148,9 @@ impl Error {
         let message = message.unwrap_or_else(|| prefix(body));
         let class = classify(status, code.as_deref(), &message);
         let mut error = Error::new(class, method, path, clipped(message));
+        error.0.is_theirs = true;
         error.0.status = Some(status.as_u16());
-        error.0.code = code.map(clipped);
+        error.0.code = code.map(coded);
         error.0.errors = errors;
         error.0.request_id = text_header(headers, "x-request-id").map(clipped);
         error.0.retry_after = text_header(headers, "retry-after")
@@ -228,6 +240,11 @@ impl Error {
         &self.0.message
     }
 
+    /// What the peer said, its beginning: for a log, and for who asked for it.
+    pub fn told(&self) -> Option<String> {
+        if self.0.is_theirs { Some(self.said()) } else { self.0.body.clone() }
+    }
+
     /// The message, and of each of the first fields that the server names what it says of it.
     pub fn said(&self) -> String {
         let field = |error: &Value| {
@@ -309,6 +326,13 @@ fn clipped(text: String) -> String {
     if text.len() <= BODY_PREFIX { text } else { prefix(text.as_bytes()) }
 }
 
+/// Returns a code of a peer's; what is none is not one.
+fn coded(text: String) -> String {
+    let is_code = |it: char| it.is_ascii_alphanumeric() || "._-".contains(it);
+    let is_one = text.len() <= LONGEST_CODE && text.chars().all(is_code);
+    if is_one { text } else { "(no code)".to_owned() }
+}
+
 fn prefix(body: &[u8]) -> String {
     let cut = body.get(..BODY_PREFIX).unwrap_or(body);
     let mut text = String::from_utf8_lossy(cut).trim().to_owned();
@@ -328,8 +352,8 @@ impl fmt::Display for Error {
         if let Some(code) = &d.code {
             write!(f, " {code}")?;
         }
-        if !d.message.is_empty() {
-            write!(f, ": {}", self.said())?;
+        if !d.message.is_empty() && !d.is_theirs {
+            write!(f, ": {}", d.message)?;
         }
         if d.attempts > 1 {
             write!(f, " (tried {} times)", d.attempts)?;
@@ -347,6 +371,7 @@ impl fmt::Debug for Error {
             .field("status", &self.0.status)
             .field("code", &self.0.code)
             .field("message", &self.0.message)
+            .field("body", &self.0.body)
             .field("errors", &self.0.errors)
             .field("request_id", &self.0.request_id)
             .field("attempts", &self.0.attempts)

@@ -121,6 +121,7 @@ async fn outage(how: Outage, after: std::time::Duration, reason: &str) {
     assert!(status["last_error"].to_string().contains(reason), "{how:?}: {status}");
     assert!(status["last_error_at"].is_string(), "{status}");
     assert!(status.to_string().len() < 8192, "{status}"); // C35
+    assert!(!status.to_string().contains("an outage"), "the peer's words: {status}"); // C35
     sleep(5 * MIN).await;
     world.state().outage = None;
     sleep(HOUR).await;

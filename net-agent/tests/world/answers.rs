@@ -345,7 +345,7 @@ impl Transport for World {
                     Err(Error::timed_out(Phase::Answer, method, target, request.timeout))
                 }
                 Some(Outage::Status(status)) => {
-                    let message = "an outage ".repeat(10_000);
+                    let message = "an outage ".repeat(100_000);
                     Ok(self.reply(status, &json!({"message": message}), None))
                 }
                 None => self.answer(&request),

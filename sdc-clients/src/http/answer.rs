@@ -90,6 +90,10 @@ impl Reply {
             expected,
             &self.response.body,
         );
+        if let Some(told) = error.told() {
+            let (method, target) = (&self.method, &self.target);
+            tracing::warn!(%method, target, told, expected, "a peer's answer is not what was promised");
+        }
         let server = self.text("x-request-id").unwrap_or(&self.request_id);
         error.with_request_id(server).with_attempts(self.attempts)
     }

@@ -190,8 +190,8 @@ impl Http {
             .map_err(|e| e.with_request_id(&id))
     }
 
-    /// One attempt and its line in the request log: neither headers nor
-    /// bodies nor the base URL, where secrets may be.
+    /// One attempt and its line in the request log: neither headers nor bodies nor the base URL, where secrets may be.
+    /// Of an answer that nobody expects the log has the beginning.
     async fn logged(&self, request: Request, id: &str, nth: u32) -> Result<Response, Error> {
         let (method, target) = (request.method.clone(), request.target());
         let _permit = self.0.transport.admit().await;
@@ -203,6 +203,9 @@ impl Http {
             Err(error) => (error.status(), error.class().as_str(), 0),
         };
         tracing::debug!(%method, target, status, class, bytes, ms, attempt = nth, request_id = id, "request");
+        if let Err(error) = &outcome {
+            tell(error);
+        }
         outcome
     }
 
@@ -252,4 +255,16 @@ fn shown(url: &Url) -> String {
     let _ = url.set_password(None);
     url.set_query(None);
     url.into()
+}
+
+/// The answers that are asked for to hear them.
+const EXPECTED: [u16; 4] = [404, 409, 410, 412];
+
+/// Logs what a peer said in an answer that nobody expects.
+fn tell(error: &Error) {
+    let is_expected = error.status().is_some_and(|status| EXPECTED.contains(&status));
+    if let Some(told) = error.told().filter(|_| !is_expected) {
+        let (method, target, status) = (error.method(), error.path(), error.status());
+        tracing::warn!(%method, target, status, told, "a peer's answer is no success");
+    }
 }

@@ -144,10 +144,36 @@ async fn an_error_keeps_all_the_server_said() {
     assert_eq!(error.path(), "/nics?a=1");
     assert_eq!(error.request_id(), Some("theirs"));
     assert_eq!(error.unknown_parameters(), Some(vec!["cn_uuid", "nonsense"]));
-    assert_eq!(
-        error.to_string(),
-        "GET /nics?a=1: invalid, status 422 InvalidParameters: Invalid parameters"
-    );
+    assert_eq!(error.to_string(), "GET /nics?a=1: invalid, status 422 InvalidParameters");
+}
+
+#[tokio::test]
+async fn no_word_of_a_peer_is_in_the_sentence_of_an_error_and_its_beginning_is_told() {
+    let secrets = "secret ".repeat(1 << 17);
+    for (status, body) in [
+        (500, json!({"code": "Secret secret", "message": secrets})),
+        (
+            422,
+            json!({"code": secrets, "message": secrets, "errors": [{"field": "secret", "message": secrets}]}),
+        ),
+        (503, json!(secrets)),
+        (200, json!(secrets)),
+    ] {
+        let script = Script::new(move |_| {
+            let answer = answer(status, &body);
+            async move { Ok(answer) }
+        });
+        let done = script.http().without_retries().execute(Call::get(&["x"])).await;
+        let error = match done {
+            Ok(reply) => reply.object().unwrap_err(),
+            Err(error) => error,
+        };
+        let sentence = error.to_string();
+        assert!(!sentence.to_lowercase().contains("secret"), "{status}: {sentence}");
+        assert!(sentence.contains("GET /x: ") && sentence.len() < 200, "{status}: {sentence}");
+        let told = error.told().unwrap();
+        assert!(told.contains("secret") && told.len() < 2048, "{status}: {}", told.len());
+    }
 }
 
 #[tokio::test]

@@ -53,9 +53,17 @@ impl From<Error> for Failed {
         match error.code() {
             _ if is_old(&error) => Failed::Lost,
             // The same again is refused again.
-            Some("InvalidParameters") => Failed::Fatal(error.to_string()),
-            _ => Failed::Again(error.to_string()),
+            Some("InvalidParameters") => Failed::Fatal(sentence(&error)),
+            _ => Failed::Again(sentence(&error)),
         }
+    }
+}
+
+/// What an operator has to know: a service's reason belongs to it, a body without a code does not.
+fn sentence(error: &Error) -> String {
+    match error.told().filter(|_| error.code().is_some()) {
+        Some(told) => format!("{error}: {told}"),
+        None => error.to_string(),
     }
 }
 
