@@ -69,6 +69,9 @@ pub struct Journal {
     /// The number of the snapshot that the running operation takes and sends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sending: Option<u32>,
+    /// How often somebody else took the name of that snapshot first.
+    #[serde(skip_serializing_if = "is_none_lost")]
+    pub names_lost: u32,
     /// Bytes of the last syncs, oldest first; as many as the rule of another sync looks at.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sync_sizes: Vec<u64>,
@@ -169,6 +172,11 @@ pub struct Creation {
     /// CNAPI's task; none where the answer did not come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands it so
+fn is_none_lost(names: &u32) -> bool {
+    *names == 0
 }
 
 impl Journal {

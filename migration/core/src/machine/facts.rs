@@ -156,14 +156,16 @@ impl Facts {
         source.snapshots.iter().rev().find(is_there).copied()
     }
 
-    /// Returns a number above those of both copies' sync snapshots that no other snapshot has in its name.
-    pub fn unused_number(&self) -> u32 {
+    /// Returns a number above those of both copies' sync snapshots that no other snapshot has in its name; the farther
+    /// above, the more often the name of one was lost.
+    pub fn unused_number(&self, lost: u32) -> u32 {
         let copies = [End::Source, End::Target].into_iter().filter_map(|end| self.copy(end));
         let numbers = copies
             .clone()
             .flat_map(|copy| copy.snapshots.iter().map(|it| it.number).chain([copy.last]));
         let first = numbers.max().unwrap_or(0).saturating_add(1);
-        let mut number = first;
+        let ahead = 1_u32.checked_shl(lost).unwrap_or(u32::MAX) - 1;
+        let mut number = first.saturating_add(ahead);
         while let Some(to) = copies.clone().find_map(|copy| copy.taken_to(number)) {
             let Some(next) = to.checked_add(1) else { return first };
             number = next;

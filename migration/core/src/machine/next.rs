@@ -32,6 +32,8 @@ pub enum Note {
     Restored,
     /// The snapshot of this number is about to be taken and sent; None: it is too old, another will be.
     Sending(Option<u32>),
+    /// Somebody else took the name of that snapshot first: another will be.
+    NameTaken,
     /// The target is about to be ordered to show itself: the point of no return.
     TargetShown,
     /// The target is about to be allowed to boot.
@@ -158,6 +160,11 @@ pub enum Reason {
     /// VMAPI has the VM on another node.
     #[error("VMAPI does not have the VM on the {0}'s node")]
     NotInVmapi(End),
+    /// The names of sync snapshots are taken again and again before they can be made.
+    #[error(
+        "the VM's owner made snapshots named vm-migration-N {0} times before the sync could make its own"
+    )]
+    NamesTaken(u32),
     /// The retries are used up.
     #[error(transparent)]
     Waited(#[from] Wait),

@@ -38,7 +38,7 @@ pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: T
     record.finished_timestamp = None;
     record.started_timestamp.get_or_insert(now);
     record.journal.undo = None;
-    record.journal.sending = None;
+    (record.journal.sending, record.journal.names_lost) = (None, 0);
     record.journal.pause = false;
     (record.journal.rescue, record.journal.let_go) = (None, false);
     // A word is given with a command, and for it; but once the other copy was shown, a node that comes
@@ -91,6 +91,10 @@ pub fn note(record: &mut Record, note: Note) {
         Note::Power(power) => journal.power = Some(power),
         Note::Restored => journal.power = None,
         Note::Sending(number) => journal.sending = number,
+        Note::NameTaken => {
+            journal.sending = None;
+            journal.names_lost += 1;
+        }
         Note::TargetShown => {
             journal.target_shown = true;
             journal.source_shown = false;
@@ -157,7 +161,7 @@ pub fn settle(record: &mut Record, ending: Ending, now: Time) -> After {
     }
     let waits_for_time = ending == Ending::Synced && record.scheduled_timestamp.is_some();
     record.state = if waits_for_time { State::Scheduled } else { State::Paused };
-    record.journal.sending = None;
+    (record.journal.sending, record.journal.names_lost) = (None, 0);
     record.journal.pause = false;
     After::Stays
 }

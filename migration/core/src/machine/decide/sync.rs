@@ -25,6 +25,10 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     Ok(Ending::Synced)
 }
 
+/// So often the VM's owner may take the name of a sync snapshot first: each number is twice as far ahead of his names
+/// as the one before.
+const MOST_LOST: u32 = 16;
+
 /// The other copy, which is hidden and stopped, has what this one had when the snapshot was taken.
 ///
 /// What went before is destroyed only now that both have the new snapshot.
@@ -34,11 +38,16 @@ pub fn sent(record: &Record, facts: &Facts, from: End) -> Stage<()> {
         return Err(Next::GiveUp(Reason::Shown(from.other())));
     }
     let Some(number) = record.journal.sending else {
-        return Err(Next::Note(Note::Sending(Some(facts.unused_number()))));
+        let number = facts.unused_number(record.journal.names_lost);
+        return Err(Next::Note(Note::Sending(Some(number))));
     };
     if facts.common().is_none_or(|it| it.number != number) {
         if facts.copy(from).is_some_and(|copy| copy.has_taken(number)) {
-            return Err(Next::Note(Note::Sending(None))); // the VM's owner has taken the name before
+            let lost = record.journal.names_lost;
+            return Err(match lost < MOST_LOST {
+                true => Next::Note(Note::NameTaken),
+                false => Next::GiveUp(Reason::NamesTaken(lost)),
+            });
         }
         return Err(Next::Do(Step::Send { from, number }));
     }

@@ -303,7 +303,7 @@ fn a_number_that_the_owner_has_in_a_name_is_not_used_and_one_that_he_takes_first
             settings: Settings::Same,
             dated: true,
         };
-        assert_eq!(facts.unused_number(), want, "{source:?} {target:?}");
+        assert_eq!(facts.unused_number(0), want, "{source:?} {target:?}");
     }
     world.command(Action::Sync);
     while world.journal().sending.is_none() {
@@ -314,4 +314,27 @@ fn a_number_that_the_owner_has_in_a_name_is_not_used_and_one_that_he_takes_first
     runs(&mut world);
     assert_eq!(state(&world), (Phase::Sync, State::Paused));
     assert_eq!(world.orders.last().unwrap(), "forget target but 10");
+}
+
+#[test] // M110
+fn an_owner_who_takes_each_name_first_delays_a_sync_no_longer_than_sixteen_names() {
+    // A thousand names ahead of the newest, each time: the numbers outrun him.
+    for (ahead, want) in [(1_000, State::Paused), (u32::MAX / 2, State::Failed)] {
+        let mut world = after(&[Action::Begin, Action::Sync]);
+        world.command(Action::Sync);
+        let (mut last, mut names) = (None, 1);
+        for _ in 0..400 {
+            if !matches!(world.record.as_ref().map(|it| it.state), Some(State::Running)) {
+                break;
+            }
+            let sending = world.journal().sending;
+            if sending.is_some() && sending != last {
+                names = names.max(2) + ahead;
+                world.disk(End::Source).unwrap().seen.taken = vec![(2, names)];
+                last = sending;
+            }
+            world.round(Fault::None);
+        }
+        assert_eq!(state(&world), (Phase::Sync, want), "{ahead}");
+    }
 }
