@@ -4,7 +4,7 @@
 
 //! One service of a data centre does the rounds and runs the timers: the one that holds the lease.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -18,7 +18,7 @@ use super::ask::ask;
 use super::drive::drive;
 use super::order::Failed;
 use super::returned::watch;
-use super::timers::look;
+use super::timers::{Looks, look};
 use crate::state::Service;
 
 /// The lease's name.
@@ -64,31 +64,31 @@ async fn seen(service: &Service, pause: Duration) {
 enum Ended {
     /// The rounds of a record.
     Driven(Uuid),
-    /// A look at all records: those that run, and the limits that the agents were told.
-    Looked(Result<Vec<Uuid>, Failed>, BTreeMap<Uuid, u32>),
+    /// A look at all records: those that run.
+    Looked(Result<Vec<Uuid>, Failed>, Looks),
 }
 
 /// Looks at the records, and does the rounds of those that run, until the lease is found to be lost.
 async fn worked(service: &Service, fence: &Fence) {
     let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
     let mut known = BTreeSet::new();
-    let mut rates = Some(BTreeMap::new());
+    let mut looks = Some(Looks::default());
     let mut glance = Instant::now();
     loop {
         if glance <= Instant::now()
-            && let Some(mut rates) = rates.take()
+            && let Some(mut looks) = looks.take()
         {
             running.push(Box::pin(async move {
-                let looked = look(service, fence, &mut rates).await;
-                Ended::Looked(looked, rates)
+                let looked = look(service, fence, &mut looks).await;
+                Ended::Looked(looked, looks)
             }));
         }
         // All arms are cancel-safe: futures stay in the set, and a notice that is not taken stays.
         tokio::select! {
             Some(ended) = running.next() => match ended {
                 Ended::Driven(id) => drop(known.remove(&id)),
-                Ended::Looked(looked, told) => {
-                    (rates, glance) = (Some(told), Instant::now() + LOOK);
+                Ended::Looked(looked, kept) => {
+                    (looks, glance) = (Some(kept), Instant::now() + LOOK);
                     match looked {
                         Ok(busy) => {
                             for id in busy.into_iter().filter(|id| known.insert(*id)) {
@@ -104,7 +104,7 @@ async fn worked(service: &Service, fence: &Fence) {
                 }
             },
             () = service.wake.notified() => glance = Instant::now(),
-            () = sleep_until(glance), if rates.is_some() => {}
+            () = sleep_until(glance), if looks.is_some() => {}
         }
     }
 }

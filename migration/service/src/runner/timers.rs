@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use store::Fence;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::ending::is_busy;
@@ -26,18 +26,53 @@ use migration_core::time::Time;
 /// What the last sync took is what the next one is expected to take, at least this.
 const SHORTEST_SYNC_MS: i64 = 10_000;
 
+/// Between two looks the clock may go ahead by so much more than time passes, in ms.
+const AHEAD_MS: i64 = 60_000;
+/// After a jump nothing is done by the clock for so long.
+const UNSTEADY: Duration = Duration::from_secs(3600);
+
+/// What is kept between two looks.
+#[derive(Debug, Default)]
+pub struct Looks {
+    /// The limits that the agents were told.
+    rates: BTreeMap<Uuid, u32>,
+    /// What the clock showed at the last look, and when that was.
+    last: Option<(Time, Instant)>,
+    unsteady: Option<Instant>,
+}
+
+impl Looks {
+    /// Returns true if the clock shows what time it is, as far as can be told. One that jumps ahead would finalize, abort
+    /// and switch before their time.
+    fn is_steady(&mut self, now: Time) -> bool {
+        if let Some((before, at)) = self.last.replace((now, Instant::now())) {
+            let passed = i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX);
+            let ahead_ms = now.since(before).saturating_sub(passed);
+            if ahead_ms > AHEAD_MS {
+                tracing::error!(
+                    ahead_ms,
+                    "the clock went ahead: nothing is begun, finalized or aborted by it for an hour"
+                );
+                self.unsteady = Some(Instant::now() + UNSTEADY);
+            }
+        }
+        self.unsteady.is_none_or(|until| until <= Instant::now())
+    }
+}
+
 /// Looks at the records that are not over: starts those whose turn it is, and does what is due. Returns those that run.
 pub async fn look(
     service: &Service,
     fence: &Fence,
-    rates: &mut BTreeMap<Uuid, u32>,
+    looks: &mut Looks,
 ) -> Result<Vec<Uuid>, Failed> {
     let settings = service.settings.read().await?;
     let now = service.clock.now();
+    let is_steady = looks.is_steady(now);
     let mut all = service.records.open_ones().await?;
     all.retain(|kept| kept.record.journal.older.is_none());
     for kept in &mut all {
-        if let Some(action) = by_clock(&kept.record, &settings, now) {
+        if is_steady && let Some(action) = by_clock(&kept.record, &settings, now) {
             keep(service, fence, kept, |record| take(record, action, now)).await?;
         }
     }
@@ -56,7 +91,7 @@ pub async fn look(
     }
     let running: Vec<&Record> =
         all.iter().map(|kept| &kept.record).filter(|record| is_busy(record)).collect();
-    limit(service, &settings, &running, rates).await;
+    limit(service, &settings, &running, &mut looks.rates).await;
     Ok(running.iter().map(|record| record.id).collect())
 }
 
@@ -154,4 +189,26 @@ async fn limit(
     });
     let told: Vec<Option<(Uuid, u32)>> = join_all(told.collect::<Vec<_>>()).await;
     rates.extend(told.into_iter().flatten());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)] // M59
+    async fn for_an_hour_after_the_clock_went_ahead_nothing_is_done_by_it() {
+        let (mut looks, mut ms) = (Looks::default(), 0);
+        let mut look = async |seconds: u64, jump: i64| {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            ms += i64::try_from(seconds).unwrap() * 1000 + jump * 1000;
+            looks.is_steady(Time::from_millis(ms))
+        };
+        assert!(look(1, 0).await && look(7200, 0).await, "nobody looked for two hours");
+        assert!(look(1, 30).await, "it is set right");
+        assert!(look(1, -86_400).await, "what is due is late");
+        for jump in [3600, 86_400] {
+            assert!(!look(1, jump).await && !look(1, 0).await && !look(3500, 0).await);
+            assert!(look(200, 0).await);
+        }
+    }
 }
