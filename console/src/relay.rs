@@ -21,6 +21,8 @@ use crate::config::{Config, HUB, MIGRATIONS, VOLUMES};
 
 /// Largest answer that is held in memory.
 const ANSWER_CAP: usize = 16 << 20;
+/// Largest status of a program of the node: a page asks for it every two seconds.
+const STATUS_CAP: usize = 4 << 20;
 /// Streams at once; more are refused with 503. One holds two connections and the buffers of the HTTP
 /// libraries (less than 1 MiB): a slow reader stops the reading from vminfod.
 const STREAMS: usize = 64;
@@ -75,7 +77,8 @@ impl Relay {
             (VOLUMES, "status") => get("status"),
             (VOLUMES, "plan") => get("volumes"),
             (MIGRATIONS | VOLUMES, _) => return None,
-            (_, "status" | "plan" | "history") => get(page),
+            (_, "status") => return Some(whole(http, get(page), STATUS_CAP).await),
+            (_, "plan" | "history") => get(page),
             (_, "metrics") => return Some(text(http, get("metrics")).await),
             (HUB, "why") => Call::get(&["why", query::value(asked, "vm")?]),
             (HUB, "vms") => return Some(self.stream(http, get("vms")).await),
@@ -87,7 +90,7 @@ impl Relay {
             }
             _ => return None,
         };
-        Some(whole(http, call).await)
+        Some(whole(http, call, ANSWER_CAP).await)
     }
 
     /// Passes a body on as it comes.
@@ -121,8 +124,8 @@ impl Relay {
 }
 
 /// Reads the whole answer and writes it anew, so that nothing but JSON is passed on.
-async fn whole(http: &Http, call: Call) -> Response<Body> {
-    let answer = http.execute(call.body_cap(ANSWER_CAP)).await;
+async fn whole(http: &Http, call: Call, most: usize) -> Response<Body> {
+    let answer = http.execute(call.body_cap(most)).await;
     passed(answer.and_then(|answer| answer.json::<Value>("JSON")))
 }
 

@@ -7,6 +7,9 @@
 /** After this time without an answer, a program counts as one that does not answer. */
 export const PATIENCE_MS = 5000;
 
+/** The error where an answer is not what its tab can show. */
+const ODD = 'an answer that is not understood';
+
 /** The error where the page's own server is gone. */
 export const NO_CONSOLE = 'the program that serves this page is gone';
 
@@ -24,16 +27,28 @@ export async function read(path) {
 
 /**
  * Reads `path` for ever, with a pause of `every` ms, and calls `on` after each try with
- * `{ value, at, error, since }`: the last good answer, its time, why there is no newer one, since when.
+ * `{ value, at, error, since }`: the last good answer, its time, why there is no newer one, since when. An answer with
+ * which `on` fails is none: it is not kept.
  */
 export async function watch(path, every, on) {
   let state = { value: null, at: null, error: null, since: Date.now() };
   for (;;) {
     const { value, error } = await read(path);
     const now = Date.now();
-    if (error) state = { ...state, error, since: state.error ? state.since : (state.at ?? now) };
-    else state = { value, at: now, error: null, since: now };
-    await on(state);
+    const without = (why) => ({ ...state, error: why, since: state.error ? state.since : (state.at ?? now) });
+    const next = error ? without(error) : { value, at: now, error: null, since: now };
+    state = await shows(on, next) ? next : without(ODD);
+    if (state !== next) await shows(on, state);
     await new Promise((resolve) => setTimeout(resolve, every));
+  }
+}
+
+/** Returns false if what was read cannot be shown. */
+async function shows(on, state) {
+  try {
+    await on(state);
+    return true;
+  } catch {
+    return false;
   }
 }
