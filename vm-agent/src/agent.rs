@@ -43,8 +43,7 @@ pub fn clients(
     let mut jitter = config.basics.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
     let pace = Arc::new(Pace::new(services.per_second, services.in_flight));
     let health = Health::new("VMAPI");
-    let elsewhere: Arc<dyn Transport> =
-        Arc::new(Paced::new(Arc::clone(&outside), Arc::clone(&pace), jitter.fork()));
+    let elsewhere = Arc::new(Paced::new(Arc::clone(&outside), Arc::clone(&pace), jitter.fork()));
     let observed: Arc<dyn Transport> = Arc::new(Observed::new(outside, Arc::clone(&health)));
     let paced = Paced::new(observed, Arc::clone(&pace), jitter.fork());
     let entry = Arc::new(paced.refused_within(config.times.retry));
@@ -54,12 +53,14 @@ pub fn clients(
     };
     let vminfod = Http::with_transport(&services.vminfod, &agent, node)?.without_retries();
     let vmapi = to(Arc::new(Admitted(Arc::clone(&entry))))?;
-    let census = services
-        .census
-        .as_ref()
-        .map(|(cnapi, napi)| Census::over(&elsewhere, &agent, (cnapi.as_str(), napi.as_str())));
+    let census = |transport: Arc<dyn Transport>| {
+        let (cnapi, napi) = services.census.as_ref()?;
+        Some(Census::over(&transport, &agent, (cnapi.as_str(), napi.as_str())))
+    };
+    let admitted = Arc::new(Admitted(Arc::clone(&elsewhere)));
     Ok(Clients {
-        census: census.transpose()?,
+        census: census(elsewhere).transpose()?,
+        admitted: census(admitted).transpose()?,
         lists: to(Arc::clone(&entry) as Arc<dyn Transport>)?,
         writer: Writer::new(vmapi.clone()),
         vmapi,

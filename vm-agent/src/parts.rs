@@ -19,7 +19,7 @@ use daemon::timing::{Clock, Random, Retry};
 use jiff::Timestamp;
 use sdc_clients::Error;
 use sdc_clients::http::{Permit, Transport as _};
-use sdc_clients::vmapi::Vmapi;
+use sdc_clients::vmapi::{VmQuery, Vmapi};
 use sdc_clients::vminfod::Vminfod;
 use tokio::sync::{Notify, RwLock};
 
@@ -40,6 +40,8 @@ pub struct Clients {
     pub writer: Writer,
     /// Looks for a second machine of this uuid.
     pub census: Option<Census>,
+    /// The same for whoever has an admission.
+    pub admitted: Option<Census>,
     /// Admits to VMAPI.
     pub entry: Arc<Paced>,
     /// vminfod.
@@ -130,12 +132,38 @@ impl Parts {
         }
     }
 
+    /// All that VMAPI has here and that is neither destroyed nor failed.
+    pub(crate) fn of_node(&self) -> VmQuery {
+        VmQuery {
+            server_uuid: Some(self.cn_uuid.clone()),
+            state: Some("active".to_owned()),
+            ..VmQuery::default()
+        }
+    }
+
     /// VMAPI has this record of a VM, or none. One of this node that is from the future is an alarm.
     pub(crate) fn note_record(&self, vm: &str, record: Option<&Record>) {
         let is_ours = |record: &&Record| record.is_on(&self.cn_uuid) && record.over().is_none();
         let now = daemon::wall::now();
         let ahead = record.filter(is_ours).is_some_and(|record| record.is_ahead(now));
         self.status.ahead(vm, ahead);
+    }
+
+    /// VMAPI has a VM here that this agent never saw: checks that it is not another machine's with this uuid.
+    ///
+    /// # Errors
+    /// That it is, or that it is not known.
+    pub(crate) async fn is_of_this_machine(&self, vm: &str) -> Result<(), Reason> {
+        let census = self.clients.admitted.as_ref();
+        let Some((census, identity)) = census.zip(self.gate.identity()) else { return Ok(()) };
+        match census.look_for(vm, &identity).await {
+            Ok(None) => Ok(()),
+            Ok(Some(second)) => {
+                self.gate.looked(Some(second));
+                Ok(self.gate.writable()?)
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
     }
 
     /// Waits until something may be said, or until only the report mode forbids it; meanwhile the status says what

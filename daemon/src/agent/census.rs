@@ -31,15 +31,19 @@ pub struct SecondMachine {
     pub macs: BTreeSet<MacAddr>,
     /// The server NICs of NAPI that this machine lacks.
     pub nics: BTreeSet<MacAddr>,
+    /// Where CNAPI knows this machine: a VM that VMAPI has on the node, and this machine never had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vm: Option<String>,
 }
 
 impl fmt::Display for SecondMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a second machine has this node's uuid: CNAPI knows it with ")?;
-        match (&self.serial, self.macs.first()) {
-            (Some(serial), _) => write!(f, "serial number {serial}")?,
-            (None, Some(mac)) => write!(f, "MAC {mac}")?,
-            (None, None) => f.write_str("other MACs")?,
+        f.write_str("a second machine has this node's uuid: ")?;
+        match (&self.vm, &self.serial, self.macs.first()) {
+            (Some(vm), ..) => write!(f, "VMAPI has its VM {vm}, which was never here")?,
+            (None, Some(serial), _) => write!(f, "CNAPI knows it with serial number {serial}")?,
+            (None, None, Some(mac)) => write!(f, "CNAPI knows it with MAC {mac}")?,
+            (None, None, None) => f.write_str("CNAPI knows it with other MACs")?,
         }
         match self.nics.first() {
             Some(nic) => write!(
@@ -63,7 +67,7 @@ impl SecondMachine {
     /// A machine that CNAPI shows, and of which NAPI does not say whether it has NICs.
     fn suspected(ours: &Identity, cnapi: &Identity) -> Self {
         let serial = cnapi.serial.clone().filter(|_| ours.has_other_serial(cnapi));
-        Self { serial, macs: cnapi.macs.clone(), nics: BTreeSet::new() }
+        Self { serial, macs: cnapi.macs.clone(), nics: BTreeSet::new(), vm: None }
     }
 
     /// Returns true if only CNAPI has said so far that there is one.
@@ -76,10 +80,15 @@ impl SecondMachine {
         (&self.serial, &self.macs) == (&other.serial, &other.macs)
     }
 
+    /// Returns true if the other one is told from a VM alone, and all its NICs are this one's.
+    pub fn has(&self, other: &Self) -> bool {
+        other.vm.is_some() && other.nics.is_subset(&self.nics)
+    }
+
     /// Returns true if one look is enough: a machine with other MACs alone may be this one, whose only card was
     /// swapped and of which CNAPI has not heard yet.
     pub fn is_certain(&self) -> bool {
-        self.serial.is_some() && !self.is_suspected()
+        (self.serial.is_some() || self.vm.is_some()) && !self.is_suspected()
     }
 }
 
@@ -126,6 +135,22 @@ impl Census {
             // Until NAPI answers it may be one.
             Err(_) => Ok(Some(SecondMachine::suspected(ours, &known))),
         }
+    }
+
+    /// VMAPI has a VM on the node that this machine never had: looks whether it is another machine's. CNAPI may know
+    /// this machine, and NAPI has the NICs of both.
+    ///
+    /// # Errors
+    /// If NAPI does not answer: then it is not known.
+    pub async fn look_for(
+        &self,
+        vm: &str,
+        ours: &Identity,
+    ) -> Result<Option<SecondMachine>, Error> {
+        let nics = server_nics(&self.napi, &ours.uuid).await?;
+        let nics: BTreeSet<MacAddr> = nics.difference(&ours.macs).copied().collect();
+        let (macs, vm) = (ours.macs.clone(), Some(vm.to_owned()));
+        Ok((!nics.is_empty()).then_some(SecondMachine { serial: None, macs, nics, vm }))
     }
 
     /// Returns whether CNAPI has a record of this node.

@@ -130,7 +130,8 @@ impl Gate {
             if *is_certain {
                 return false;
             }
-            let is_refuted = |it: &SecondMachine| refuted.as_ref().is_some_and(|old| old.is(it));
+            let is_refuted =
+                |it: &SecondMachine| refuted.as_ref().is_some_and(|old| old.is(it) || old.has(it));
             let found = found.filter(|it| !is_refuted(it));
             let is_again = |(old, new): (&SecondMachine, &SecondMachine)| {
                 old.is(new) && !old.is_suspected() && !new.is_suspected()

@@ -67,8 +67,11 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
         cleared => cleared?,
     }
     let is_stranger = !gone.seen && !parts.is_approved(vm);
-    if let Some(gone) = is_stranger.then(|| parts.node.strangers(vm)).flatten() {
-        return Err(Blocked::Strangers { gone }.into());
+    if is_stranger {
+        parts.is_of_this_machine(vm).await?;
+        if let Some(gone) = parts.node.strangers(vm) {
+            return Err(Blocked::Strangers { gone }.into());
+        }
     }
     let left = second_look.saturating_sub(since);
     if gone.last.is_none() && !left.is_zero() {

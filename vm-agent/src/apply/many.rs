@@ -9,7 +9,6 @@ use std::convert::Infallible;
 
 use daemon::agent::{Permit, Refusal};
 use daemon::schedule::Due;
-use sdc_clients::vmapi::VmQuery;
 use sdc_clients::{Class, Error};
 
 use crate::parts::Parts;
@@ -40,12 +39,7 @@ pub(crate) enum NotStarted {
 /// What failed; everything is to be repeated with fresh data.
 #[tracing::instrument(name = "start", skip_all)]
 pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
-    let query = VmQuery {
-        server_uuid: Some(parts.cn_uuid.clone()),
-        state: Some("active".to_owned()),
-        ..VmQuery::default()
-    };
-    let records = parts.clients.lists.records(&query).await.map_err(NotStarted::List)?;
+    let records = parts.clients.lists.records(&parts.of_node()).await.map_err(NotStarted::List)?;
     // Waited for before the view is taken, so that what is written is fresh.
     let _admitted = parts.admission().await;
     parts.note_turns();

@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use daemon::agent::{Permit, Refusal};
 use daemon::schedule::Due;
+use sdc_clients::Error;
+use sdc_clients::vmapi::VmQuery;
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Map, Value};
 
 use super::absence::prove;
 use crate::node::Gone;
 use crate::parts::Parts;
-use crate::plan::{Blocked, Decision, Reading, Reason, Record};
+use crate::plan::{Blocked, Decision, Reading, Reason, Record, named};
 use crate::status::Count;
 use crate::writer::{One, Says};
 
@@ -80,6 +82,9 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
                 for vm in parts.node.to_ask() {
                     parts.schedule.wake(&vm, Due { at, work: () });
                 }
+                if let Err(error) = list(parts).await {
+                    parts.failed(&error);
+                }
             }
             let after = wait(parts, &why);
             if after == After::Settled {
@@ -91,6 +96,18 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
             after
         }
     }
+}
+
+/// Of VMs that left hidden nobody is asked by name: VMAPI's list of this node says which of them it has elsewhere.
+async fn list(parts: &Parts) -> Result<(), Error> {
+    if parts.node.is_list_due() {
+        // Those that it shows destroyed here, too: that may be this node's own word.
+        let (state, fields) = (None, vec!["uuid".to_owned()]);
+        let all = VmQuery { state, fields, ..parts.of_node() };
+        let records = parts.clients.vmapi.records(&all).await?;
+        parts.node.list(&records.iter().filter_map(named).collect());
+    }
+    Ok(())
 }
 
 /// Returns when a VM that waits has its next turn.

@@ -13,6 +13,9 @@ use sdc_clients::vminfod::Vm;
 
 use crate::plan::Crowd;
 
+/// So many lists of VMAPI running have to lack a VM that left hidden.
+const LISTS: u32 = 2;
+
 /// A VM that left.
 #[derive(Clone, Debug)]
 pub struct Gone {
@@ -28,18 +31,21 @@ pub struct Gone {
     pub stranger: bool,
     /// When VMAPI was last asked whether it has moved, after it was settled.
     pub asked: Option<Duration>,
+    /// How many of VMAPI's lists of this node running have lacked it, which left hidden and may not be named.
+    pub unlisted: u32,
 }
 
 impl Gone {
     /// A VM that left, of which something may be to be said.
     pub fn new(since: Duration, last: Option<Arc<Vm>>) -> Self {
         let seen = last.is_some();
-        Self { since, last, settled: None, seen, stranger: false, asked: None }
+        Self { since, last, settled: None, seen, stranger: false, asked: None, unlisted: 0 }
     }
 
     /// A VM of which nothing is to be said, and which counts until then.
     pub(super) fn settled(since: Duration, until: Duration) -> Self {
-        Self { since, last: None, settled: Some(until), seen: true, stranger: false, asked: None }
+        let seen = Self::new(since, None);
+        Self { settled: Some(until), seen: true, ..seen }
     }
 }
 
@@ -69,6 +75,8 @@ pub struct Known {
     pub unrecorded: BTreeMap<String, Duration>,
     /// The VMs that show a state that seldom lasts, and since when.
     pub passing: BTreeMap<String, (String, Duration)>,
+    /// When VMAPI's list of this node was read for those that left hidden, and how often since the last of them left.
+    pub listed: Option<(Duration, u32)>,
     /// True if `told` does not say which VMs are new: the first run, or the state file was lost.
     pub is_first_run: bool,
 }
@@ -88,6 +96,29 @@ impl Known {
     /// Returns a VM that VMAPI has here and the node does not show.
     pub fn missed(&self, vm: &str, since: Duration) -> Gone {
         Gone { seen: self.told.contains(vm), ..Gone::new(since, None) }
+    }
+
+    /// Returns true if VMs that left hidden count for the brake.
+    pub(super) fn counts_secrets(&self) -> bool {
+        self.gone.keys().any(|vm| self.hidden.contains_key(vm))
+    }
+
+    /// VMAPI lists these VMs here, destroyed ones among them. Those that left hidden and that two lists running lack live elsewhere: they count no
+    /// more. A list that lacks a VM of which it was told, and which is here, is not whole.
+    pub(super) fn list(&mut self, names: &BTreeSet<String>) {
+        let shown = self.told.iter().filter(|vm| self.shows(vm));
+        if shown.into_iter().any(|vm| !names.contains(vm)) {
+            return;
+        }
+        let Self { gone, hidden, day, .. } = self;
+        gone.retain(|vm, gone| {
+            gone.unlisted = if names.contains(vm) { 0 } else { gone.unlisted + 1 };
+            let has_moved = hidden.contains_key(vm) && gone.unlisted >= LISTS;
+            if has_moved {
+                day.moved(vm);
+            }
+            !has_moved
+        });
     }
 
     /// Returns true if the VM is here and shown.

@@ -29,6 +29,8 @@ const LATE_LOOKS: [u32; 3] = [1, 5, 30];
 
 /// After how many second looks VMAPI is asked again whether a VM has moved, while the brake is on.
 const ASK_AGAIN: u32 = 10;
+/// So many lists for those that left hidden follow each other at once.
+const SOON_LISTS: u32 = 3;
 
 /// Above this number, VMs that are not here are forgotten.
 const MOST_TOLD: usize = 10_000;
@@ -140,6 +142,7 @@ impl Node {
             if is_secret {
                 // Nobody may be asked whether it has moved.
                 known.day.moved(&vm);
+                known.listed = None;
             }
             let gone = match is_secret {
                 true => Gone::settled(now, now + self.second_look),
@@ -237,6 +240,30 @@ impl Node {
             })
             .collect()
         })
+    }
+
+    /// Returns true if VMAPI's list of this node is to be read, for the VMs that count and left hidden.
+    pub fn is_list_due(&self) -> bool {
+        let now = self.clock.now();
+        self.change(|known| {
+            let (at, lists) = known.listed.unwrap_or_default();
+            let again = if lists < SOON_LISTS { 1 } else { ASK_AGAIN };
+            let is_new = known.listed.is_none();
+            let is_due = known.counts_secrets() && (is_new || now >= at + self.second_look * again);
+            if is_due {
+                known.listed = Some((now, lists.saturating_add(1)));
+            }
+            is_due
+        })
+    }
+
+    /// VMAPI lists these VMs here.
+    pub fn list(&self, names: &BTreeSet<String>) {
+        let now = self.clock.now();
+        self.change(|known| {
+            known.list(names);
+            known.forget_settled(now);
+        });
     }
 
     /// A comparison shows the whole node.

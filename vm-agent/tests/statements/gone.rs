@@ -298,7 +298,9 @@ async fn after_a_damaged_state_file_nobody_is_reported_for_five_minutes() {
 async fn vms_that_moved_away_leave_the_brake() {
     for (is_hidden, record, is_told) in [
         (false, json!({"server_uuid": OTHER}), true),
-        (true, json!({"server_uuid": OTHER, "state": "destroyed"}), false),
+        (true, json!({"server_uuid": OTHER}), true),
+        (true, json!({"server_uuid": OTHER, "state": "destroyed"}), true),
+        (true, json!({"state": "destroyed"}), false),
         (false, json!({"server_uuid": OTHER, "state": "failed"}), false),
         (false, json!({"server_uuid": ""}), false),
         (true, json!({}), false),
@@ -336,6 +338,23 @@ async fn vms_that_moved_away_leave_the_brake() {
         assert_eq!(waits.contains("fewer than half"), !is_told, "{waits}");
         (2..7).for_each(|n| assert!(world.puts(n).is_empty(), "{record}"));
     }
+}
+
+#[tokio::test(start_paused = true)] // W27, F141
+async fn an_evacuated_node_whose_copies_go_at_once_reports_its_next_departure() {
+    let world = World::of(0..7);
+    let (agent, _) = world.started(&json!({})).await;
+    (2..7).for_each(|n| world.vm(n, &json!({"do_not_inventory": true})));
+    sleep(5 * MIN).await;
+    (2..7).for_each(|n| world.knows(n, &json!({"server_uuid": OTHER})));
+    // All migrations are finalized.
+    (2..7).for_each(|n| world.delete(n));
+    sleep(HOUR).await;
+    world.delete(0);
+    sleep(5 * MIN).await;
+    assert_eq!(world.stored(0)["state"], "destroyed", "{:#}", agent.status_json());
+    assert!(agent.status_json()["brake"].is_null());
+    (2..7).for_each(|n| assert!(world.puts(n).is_empty()));
 }
 
 #[tokio::test(start_paused = true)] // W31, W27

@@ -51,6 +51,36 @@ async fn a_second_machine_of_this_uuid_stops_all_writing_until_an_operator_decid
     }
 }
 
+#[tokio::test(start_paused = true)] // W29
+async fn the_machine_that_cnapi_knows_stops_too_where_a_vm_and_a_nic_of_the_uuid_were_never_here() {
+    for nics in [&["02:00:00:00:00:92"][..], &[]] {
+        let world = World::of(0..9);
+        world.state().serial = Some("S1".to_owned());
+        server(&world, CN, &json!({"UUID": CN, "Serial Number": "S1"}));
+        for mac in nics {
+            world.napi.add_nic(NewNic::server(mac, CN)).unwrap();
+        }
+        // The other machine's, which runs there.
+        world.quietly(0, None);
+        let (agent, _) = world.start(&json!({}));
+        sleep(3 * HOUR).await;
+        assert_eq!(world.stored(0)["state"] == "destroyed", nics.is_empty(), "{nics:?}");
+        if nics.is_empty() {
+            continue;
+        }
+        world.vm(1, &json!({"alias": "changed"}));
+        sleep(3 * HOUR).await;
+        assert!(world.writes().is_empty(), "{:?}", world.writes());
+        let status = agent.status_json();
+        assert!(status["mute"].to_string().contains("never here"), "{status:#}");
+        agent.parts.claim(CN, "root", false).await.unwrap();
+        sleep(3 * HOUR).await;
+        assert_eq!(world.stored(0)["state"], "destroyed");
+        assert_eq!(world.stored(1)["alias"], "changed");
+        lawful(&world);
+    }
+}
+
 #[tokio::test(start_paused = true)] // W30
 async fn stopped_vms_of_a_claimed_node_are_told_to_be_here() {
     for is_known in [false, true] {

@@ -81,10 +81,12 @@ pub enum Bug {
     NameHiddenVms,
     /// Nobody looks whether a second machine has the node's uuid.
     MissTheSecondMachine,
+    /// VMs that live on another node count for the brakes as missing.
+    CountWhoMoved,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 36] = [
+pub const BUGS: [(&str, Bug); 37] = [
     ("drop-if-match", Bug::DropIfMatch),
     ("ask-no-vmapi", Bug::AskNoVmapi),
     ("skip-second-look", Bug::SkipSecondLook),
@@ -121,6 +123,7 @@ pub const BUGS: [(&str, Bug); 36] = [
     ("forget-what-was-told", Bug::ForgetWhatWasTold),
     ("name-hidden-vms", Bug::NameHiddenVms),
     ("miss-the-second-machine", Bug::MissTheSecondMachine),
+    ("count-who-moved", Bug::CountWhoMoved),
 ];
 
 impl Bug {

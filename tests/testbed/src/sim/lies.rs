@@ -136,12 +136,14 @@ pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
     cn.watch.look(&cn.node.root(), &cn.way);
     tokio::time::sleep(some_time(rng)).await;
     ask(centre, cn, rng);
-    if rng.random() {
+    let forgets = centre.bug == Some(Bug::ForgetTheReference);
+    if rng.random() || forgets {
         cn.net.kill(false).await?;
-        if centre.bug == Some(Bug::ForgetTheReference) {
+        if forgets {
             cn.net.edit_memory(|memory| {
                 memory["reference"] = json!(kept);
                 memory["day"] = json!({"older": kept, "newer": kept});
+                memory["seen"] = json!([]);
             })?;
         }
         cn.start_agent()?;

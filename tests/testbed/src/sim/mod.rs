@@ -31,6 +31,8 @@ pub mod equivalence; // one life, delivered in several ways
 
 pub mod points; // every point at which an agent can die
 
+pub mod both; // two machines of one uuid
+
 pub mod runs; // worlds on clocks of their own, several at a time
 
 pub mod settle; // the end of a world

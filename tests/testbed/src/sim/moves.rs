@@ -26,6 +26,11 @@ const PATIENCE: u32 = 12;
 /// A request may name a VM so long after it was hidden: its turn had begun before.
 pub(super) const TURN: Duration = Duration::from_secs(150);
 
+/// So many VMs stay on a node that is evacuated.
+const MOST_STAY: usize = 2;
+/// So long after the last VM left another one is deleted.
+const EVACUATED: Duration = Duration::from_secs(3 * 3600);
+
 /// Some time passes, in which the vm-agent may die.
 async fn meanwhile(cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
     tokio::time::sleep(Duration::from_millis(rng.random_range(0..60_000))).await;
@@ -63,29 +68,85 @@ pub(super) async fn away(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyh
     }
     let vm = vms[rng.random_range(0..vms.len())].clone();
     let by_hand: bool = rng.random();
+    if give(centre, cn, rng, (&vm, by_hand)).await? {
+        meanwhile(cn, rng).await?;
+        cn.verbs.delete(&vm).await?;
+    }
+    Ok(())
+}
+
+/// Gives a VM to another node; its copy stays here. Returns false if it was given up.
+async fn give(
+    centre: &Centre,
+    cn: &mut Cn,
+    rng: &mut StdRng,
+    (vm, by_hand): (&str, bool),
+) -> anyhow::Result<bool> {
     centre.truth.note(format!("{vm} moves away{}", if by_hand { " by hand" } else { "" }));
-    for mac in cn.macs(&vm).unwrap_or_default() {
+    for mac in cn.macs(vm).unwrap_or_default() {
         centre.napi.remove(&mac);
     }
-    let zone = cn.node.zone(&vm)?;
+    let zone = cn.node.zone(vm)?;
     if zone.state.is_active() {
-        cn.verbs.halt(&vm, 0).await?;
+        cn.verbs.halt(vm, 0).await?;
     }
-    cn.verbs.hide(&vm, !by_hand).await?;
+    cn.verbs.hide(vm, !by_hand).await?;
     match by_hand {
-        true => centre.truth.show(&vm),
-        false => centre.truth.hide(&vm, Instant::now() + TURN),
+        true => centre.truth.show(vm),
+        false => centre.truth.hide(vm, Instant::now() + TURN),
     }
     cn.watch.look(&cn.node.root(), &cn.way);
     meanwhile(cn, rng).await?;
     if !is_idle(cn).await {
-        return Ok(());
+        return Ok(false);
     }
     centre.truth.note(format!("VMAPI has {vm} elsewhere"));
-    centre.truth.set(&vm, Life::On(ELSEWHERE.to_owned()));
-    tell(centre, &vm, &json!({"server_uuid": ELSEWHERE, "state": "running"}));
-    meanwhile(cn, rng).await?;
-    cn.verbs.delete(&vm).await?;
+    centre.truth.set(vm, Life::On(ELSEWHERE.to_owned()));
+    tell(centre, vm, &json!({"server_uuid": ELSEWHERE, "state": "running"}));
+    Ok(true)
+}
+
+/// A node is evacuated, but for two VMs, and one of these is deleted afterwards: nobody has to approve that. Nothing
+/// else goes wrong meanwhile.
+pub(super) async fn evacuated(
+    centre: &Centre,
+    cn: &mut Cn,
+    rng: &mut StdRng,
+) -> anyhow::Result<()> {
+    let vms = centre.truth.on(&cn.uuid);
+    let (stay, go): (Vec<&String>, Vec<&String>) =
+        vms.iter().partition(|vm| !centre.truth.was_hidden(vm));
+    let Some((last, more)) = stay.split_first().filter(|_| vms.len() > MOST_STAY * 2) else {
+        return Ok(());
+    };
+    centre.truth.note(format!("{} is evacuated", cn.uuid));
+    centre.calm();
+    cn.calm();
+    let mut given = Vec::new();
+    for vm in more.iter().skip(MOST_STAY - 1).chain(&go) {
+        let by_hand = rng.random();
+        if give(centre, cn, rng, (vm, by_hand)).await? {
+            centre.truth.give(vm);
+            given.push(vm);
+        }
+    }
+    // All migrations are finalized at once.
+    for vm in given {
+        cn.verbs.delete(vm).await?;
+    }
+    // What was hidden is remembered, and nobody is asked about it meanwhile.
+    tokio::time::sleep(EVACUATED).await;
+    centre.truth.note(format!("delete {last}"));
+    cn.forget_most();
+    let macs = cn.macs(last)?;
+    cn.verbs.delete(last).await?;
+    centre.truth.set(last, Life::Gone(Instant::now(), cn.uuid.clone()));
+    if !cn.may_leave(macs.len()) {
+        for mac in &macs {
+            centre.napi.remove(mac);
+        }
+    }
+    cn.watch.look(&cn.node.root(), &cn.way);
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use daemon::Shutdown;
+use daemon::agent::Refusal;
 use daemon::command::{Commands, Program};
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -92,10 +93,21 @@ pub struct Cn {
 impl Cn {
     /// A node with so many VMs; nothing runs on it yet.
     pub fn new(centre: &Centre, dir: &Path, nth: u64, vms: u32) -> anyhow::Result<Self> {
+        Self::of_uuid(centre, dir, nth, (vms, None))
+    }
+
+    /// The same, with this uuid or one of its own.
+    pub(super) fn of_uuid(
+        centre: &Centre,
+        dir: &Path,
+        nth: u64,
+        (vms, cn_uuid): (u32, Option<String>),
+    ) -> anyhow::Result<Self> {
         let seed = centre.seed.wrapping_mul(31).wrapping_add(nth);
         let tap = Tap::default();
         let program = std::env::current_exe().ok();
-        let options = CreateOptions { vms, seed, program, ..CreateOptions::new(dir.join("cn")) };
+        let new = CreateOptions::new(dir.join("cn"));
+        let options = CreateOptions { vms, seed, program, cn_uuid, ..new };
         let node = Node::create(&options)?.tapped(&tap);
         let (uuid, honest, way) =
             (node.cn_uuid().to_owned(), InProcess::new(&node), Way::new(seed ^ 0x5157));
@@ -273,6 +285,11 @@ impl Cn {
         }
     }
 
+    /// Why its vm-agent writes nothing.
+    pub(super) fn mute(&self) -> Option<Refusal> {
+        self.vm_agent.as_ref()?.parts.gate.writable().err()
+    }
+
     /// Ends all that runs.
     pub async fn end(mut self) {
         self.net.end().await;
@@ -287,6 +304,11 @@ impl Cn {
         let now = self.centre.truth.on(&self.uuid).len();
         self.most = self.most.max(now);
         now > self.most / 2 + 2
+    }
+
+    /// The VMs that left live elsewhere: they count no more.
+    pub(super) fn forget_most(&mut self) {
+        self.most = 0;
     }
 
     /// May these NICs stay behind in NAPI, for the agent to delete? More than five that look leaked

@@ -9,10 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use http::Method;
+use http::{Method, StatusCode};
 use rand::RngExt;
 use sdc_clients::http::{Request, Response, Transport};
 use sdc_clients::{Error, Phase};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::bugs::Bug;
@@ -51,6 +52,18 @@ const WINDOW: (Duration, usize) = (Duration::from_secs(10), 5 * 10 + 25);
 pub const ELSEWHERE: &str = "7f2a2b6e-7a6c-4b3e-8d7a-0f5f1f1f1f1f";
 /// A VM that was destroyed here, for an agent that takes capitals for another VM.
 pub const ANOTHER: &str = "00000000-0000-4000-8000-00000000dead";
+
+/// A deliberate bug: what VMAPI says of a VM that a node gave away is not heard.
+pub(super) fn moved(mut answer: Response, bug: Option<Bug>, truth: &Truth) -> Response {
+    let is_given = |vm: &Value| vm["uuid"].as_str().is_some_and(|uuid| truth.is_given(uuid));
+    if bug == Some(Bug::CountWhoMoved)
+        && serde_json::from_slice(&answer.body).is_ok_and(|vm: Value| is_given(&vm))
+    {
+        let body = json!({"code": "ResourceNotFound", "message": "no VM"});
+        (answer.status, answer.body) = (StatusCode::NOT_FOUND, body.to_string().into());
+    }
+    answer
+}
 
 /// The records with some owners in capitals, or replaced by another one.
 fn capitals(text: &str, is_another: bool) -> String {
@@ -164,7 +177,9 @@ impl Transport for Outside {
                 (request.method.clone(), request.target(), request.timeout);
             let whole = async {
                 let mut answer = match request.url.host_str() {
-                    Some("vmapi.sim") => self.vmapi.send(request).await?,
+                    Some("vmapi.sim") => {
+                        self.vmapi.send(request).await.map(|it| moved(it, self.bug, &self.truth))?
+                    }
                     Some("cnapi.sim") => self.cnapi.send(request).await?,
                     _ => self.to_napi(request).await?,
                 };

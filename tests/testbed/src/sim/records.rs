@@ -19,7 +19,7 @@ use super::bugs::Bug;
 use super::centre::Centre;
 use super::cnapi::Cnapi;
 use super::dice::Dice;
-use super::outside::ELSEWHERE;
+use super::outside::{ELSEWHERE, moved};
 use super::record_judge::RecordJudge;
 use mocks::transport::InProcess;
 
@@ -75,7 +75,8 @@ impl Records {
             self.centre.truth.writes(&self.cn, "a record");
         }
         let sent = self.judge.sent(&request);
-        let answer = self.vmapi.send(request).await;
+        let Centre { bug, truth, .. } = &self.centre;
+        let answer = self.vmapi.send(request).await.map(|it| moved(it, *bug, truth));
         self.judge.wrote(sent);
         tokio::time::sleep(back).await;
         answer.map(|answer| if reads { self.read(answer) } else { self.written(answer) })

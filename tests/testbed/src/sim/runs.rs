@@ -27,6 +27,7 @@ async fn world(seed: u64, bug: Option<Bug>, truth: &Truth) -> anyhow::Result<()>
     let dir = place()?;
     let mut world = World::new(seed, (bug, true), truth, dir.path(), Weather::GOOD).await?;
     world.live(false).await?;
+    world.evacuate().await?;
     for cn in &mut world.nodes {
         twins::one_machine(&world.centre, cn).await?;
     }

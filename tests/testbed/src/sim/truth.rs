@@ -33,6 +33,8 @@ struct Known {
     hidden: HashSet<String>,
     /// VMs that are or were hidden, and from when on no request to VMAPI may name them.
     secret: HashMap<String, Option<Instant>>,
+    /// VMs that a node gave away when it was evacuated.
+    given: HashSet<String>,
     /// VMs that their node does not have at the moment, and will have again.
     vanished: HashSet<String>,
     faults: Vec<String>,
@@ -139,6 +141,16 @@ impl Truth {
     /// Returns true if the VM is hidden or once was.
     pub(super) fn was_hidden(&self, vm: &str) -> bool {
         self.known().secret.contains_key(vm)
+    }
+
+    /// A node that is evacuated gives a VM away.
+    pub(super) fn give(&self, vm: &str) {
+        self.known().given.insert(vm.to_owned());
+    }
+
+    /// Returns true if a node that was evacuated gave the VM away.
+    pub(super) fn is_given(&self, vm: &str) -> bool {
+        self.known().given.contains(vm)
     }
 
     /// Nothing on their node shows these VMs any more, though they live.

@@ -37,7 +37,8 @@ pub(super) async fn one_machine(centre: &Centre, cn: &mut Cn) -> anyhow::Result<
     cn.start_vm_agent()
 }
 
-fn put(centre: &Centre, cn: &str, sysinfo: &Value) {
+/// CNAPI hears this sysinfo of the node.
+pub(super) fn put(centre: &Centre, cn: &str, sysinfo: &Value) {
     let server = json!({"uuid": cn, "sysinfo": sysinfo});
     centre.cnapi.put_server(server.as_object().cloned().unwrap_or_default());
 }

@@ -13,6 +13,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::bugs::Bug;
 use super::centre::Centre;
+use super::lies;
+use super::moves;
 use super::node::Cn;
 use super::signals::Weather;
 use super::steps;
@@ -88,6 +90,19 @@ impl World {
             held(&self.centre.truth)?;
         }
         Ok(())
+    }
+
+    /// The first node of some worlds is evacuated; with a deliberate bug that needs it, it shows less than it has.
+    pub(super) async fn evacuate(&mut self) -> anyhow::Result<()> {
+        if let (Some(Bug::ForgetTheReference), [cn, ..]) =
+            (self.centre.bug, self.nodes.as_mut_slice())
+        {
+            lies::smaller(&self.centre, cn, &mut self.rng).await?;
+        }
+        if let (3, [cn, ..]) = (self.centre.seed % 8, self.nodes.as_mut_slice()) {
+            moves::evacuated(&self.centre, cn, &mut self.rng).await?;
+        }
+        held(&self.centre.truth)
     }
 
     /// The end of it.

@@ -4,7 +4,7 @@
 
 //! The simulator on a few seeds and crash points. `.ci/run` runs it on hundreds.
 
-use testbed::sim::{bugs, equivalence, points, regressions, run_seeds};
+use testbed::sim::{both, bugs, equivalence, points, regressions, run_seeds};
 
 #[test]
 fn some_seeds_hold_and_what_happens_in_them_is_the_same_beside_a_busy_machine() {
@@ -37,6 +37,11 @@ fn an_agent_that_dies_reads_stale_or_misses_something_leaves_the_same_records() 
 #[test]
 fn the_same_life_delivered_whole_late_shuffled_or_thinned_ends_the_same() {
     equivalence::one(1).unwrap();
+}
+
+#[test]
+fn two_machines_of_one_uuid_destroy_nothing_and_both_say_so() {
+    both::hold(1).unwrap();
 }
 
 /// Each deliberate bug is caught by some of the first seeds.
