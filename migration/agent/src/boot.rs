@@ -27,8 +27,6 @@ const ANSWERS: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(10);
 /// So often the service is asked before the zones boot.
 const ASKED: u32 = 3;
-/// The service is asked when nothing of an open migration was heard for so long, and between two questions.
-const QUIET: Duration = Duration::from_secs(60);
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Why a node's zones may boot though they were not looked at.
@@ -150,20 +148,21 @@ fn found_unknown(entry: &mut Entry, taken: Taken) {
     all.shown |= taken.shown;
 }
 
-/// Asks the service while a VM waits, and when nothing of an open migration was heard for a minute.
-pub async fn ask(parts: Arc<Parts>, service: String) {
+/// Asks the service while a VM waits, and when nothing of an open migration was heard for so long.
+pub async fn ask(parts: Arc<Parts>, service: String, quiet: Duration) {
     let (mut answered, mut is_told): (Option<Instant>, bool) = (None, false);
     loop {
         let open = parts.memory.open();
         let waits = open.values().any(|entry| entry.waits.is_some());
-        let is_due = answered.is_none_or(|at| at.elapsed() >= QUIET);
-        let is_quiet = || open.keys().any(|id| parts.memory.is_quiet(*id, QUIET));
+        let is_due = answered.is_none_or(|at| at.elapsed() >= quiet);
+        let is_quiet = || open.keys().any(|id| parts.memory.is_quiet(*id, quiet));
         if waits || (is_due && is_quiet()) {
             match replaced(&parts.peers, (&service, parts.cn), &open).await {
                 Ok(answer) => {
                     (answered, is_told) = (Some(Instant::now()), false);
                     for (migration, entry) in &open {
                         if let Err(error) = obey(&parts, &answer, *migration, entry).await {
+                            answered = None; // both copies may run: it is tried again at once
                             let vm = entry.vm;
                             tracing::error!(%vm, %error, "cannot act on a replaced or waiting copy; it is tried again");
                         }

@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use daemon::agent::{Basics, Files, hub};
 use daemon::command::{Paths, Program};
@@ -15,6 +16,11 @@ use uuid::Uuid;
 
 /// Where config-agent keeps the agent's file.
 pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/migration-agent.config.json";
+
+/// When nothing of an open migration was heard for so long, the service is asked whether the copy was replaced.
+pub const QUIET: Duration = Duration::from_secs(60);
+/// The longest such time.
+const LONGEST_QUIET: Duration = Duration::from_secs(600);
 
 /// The programs that it runs.
 const PROGRAMS: [Program; 5] =
@@ -54,6 +60,8 @@ pub struct Config {
     pub pool: String,
     /// The limit of the streams until the service says another, in Mbit/s; none is no limit.
     pub mbps: Option<u32>,
+    /// When nothing of an open migration was heard for so long, the service is asked whether the copy was replaced.
+    pub ask_after: Duration,
     /// The node's programs.
     pub commands: Paths,
     /// What every agent has.
@@ -99,6 +107,7 @@ impl Config {
             listen: Listen { address, port, data_port },
             pool: f.text("pool", "zones"),
             mbps: Some(mbps).filter(|mbps| *mbps > 0),
+            ask_after: f.span("ask_after", QUIET, Duration::from_secs(1)..=LONGEST_QUIET),
             commands: Paths::read(f, &PROGRAMS),
             basics,
         }

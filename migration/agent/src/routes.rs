@@ -22,7 +22,7 @@ use super::node::NodeError;
 use super::parts::Parts;
 use super::snapshots::{self, NotDone};
 use super::{carry, observe, receive};
-use migration_core::protocol::{Clear, Observe, Offer, Order, Rate, Received};
+use migration_core::protocol::{Clear, Observe, Offer, Order, Rate, Received, WAITS};
 
 /// The longest body: an order brings over metadata.
 const LONGEST: usize = 4 << 20;
@@ -153,6 +153,7 @@ fn answer<T: Serialize>(done: Result<T, Failed>) -> Response<Body> {
     let (status, code) = match &failed {
         Failed::Unheard(Unheard::Old { .. }) => (StatusCode::CONFLICT, "OldOrder"),
         Failed::Unheard(Unheard::Over(_)) => (StatusCode::CONFLICT, "MigrationOver"),
+        Failed::Unheard(Unheard::Waits) => (StatusCode::CONFLICT, WAITS),
         Failed::Unheard(Unheard::Other(_)) => (StatusCode::CONFLICT, "OtherCopy"),
         Failed::NotOff => (StatusCode::CONFLICT, "NotOff"),
         Failed::Cancelled => (StatusCode::CONFLICT, "NotReceiving"),

@@ -102,14 +102,15 @@ impl Agent {
         self.parts.tasks.spawn_dropped("holds", renew(parts()));
     }
 
-    /// Asks the service at this address which copies were replaced, and does what it says.
-    pub fn ask_replaced(&self, service: String) {
+    /// Asks the service at this address which copies were replaced, and does what it says; also when nothing of an open
+    /// migration was heard for so long.
+    pub fn ask_replaced(&self, service: String, quiet: Duration) {
         let (parts, stop) = (Arc::clone(&self.parts), self.parts.shutdown.clone());
         self.parts.tasks.spawn("replaced", async move {
             // Dropping it at any await is safe: what waits still waits, and what was replaced is asked for again.
             tokio::select! {
                 () = stop.wait() => {}
-                () = boot::ask(parts, service) => {}
+                () = boot::ask(parts, service, quiet) => {}
             }
         });
     }

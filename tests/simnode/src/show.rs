@@ -56,6 +56,9 @@ pub(crate) enum VmVerb {
         /// Wait status of init
         #[arg(long, allow_negative_numbers = true)]
         status: Option<i64>,
+        /// Without a shutdown, as `vmadm stop -F`
+        #[arg(short = 'F', long, conflicts_with = "status")]
+        force: bool,
     },
     /// Reboot a VM
     Reboot { vm: String },
@@ -158,7 +161,8 @@ impl VmVerb {
                 return Ok(prints(format!("{}\n", verbs.create(&vm).await?)));
             }
             VmVerb::Boot { vm } => verbs.boot(&vm).await?,
-            VmVerb::Halt { vm, status } => verbs.halt(&vm, wait_status(status)).await?,
+            VmVerb::Halt { vm, force: true, .. } => verbs.halt(&vm, zones::CLEAN_EXIT).await?,
+            VmVerb::Halt { vm, status, .. } => verbs.halt(&vm, wait_status(status)).await?,
             VmVerb::Reboot { vm } => verbs.reboot(&vm).await?,
             VmVerb::Delete { vm, raw: false } => verbs.delete(&vm).await?,
             VmVerb::Delete { vm, raw: true } => verbs.delete_raw(&vm).await?,

@@ -88,7 +88,7 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
     );
     pages::listen(&agent, places, status, &tasks, &shutdown);
     agent.start();
-    agent.ask_replaced(config.service.clone());
+    agent.ask_replaced(config.service.clone(), config.ask_after);
     shutdown.wait().await;
     agent.drain(Duration::from_secs(3)).await;
     tasks.drain(Duration::from_secs(4)).await;

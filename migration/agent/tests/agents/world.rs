@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use daemon::Shutdown;
+use migration_agent::config::QUIET;
 use migration_agent::{Agent, Setup};
 use migration_core::journal::End;
 use migration_core::protocol::{About, Doing, Observe, Observed, Order, Peer, State, What};
@@ -95,7 +96,8 @@ impl Cn {
 
     /// Lets the agent ask the service at this host.
     pub fn asks(&self, service: &str) {
-        self.running.as_ref().unwrap().0.ask_replaced(format!("http://{service}"));
+        let (agent, _) = self.running.as_ref().unwrap();
+        agent.ask_replaced(format!("http://{service}"), QUIET);
     }
 
     /// Kills the agent: nothing that it does goes on.

@@ -24,7 +24,7 @@
 //! ([`sdc_clients::signed`]; the audience is the node's uuid). An order, an observation and an offer carry the
 //! record's id and revision; an agent that has heard a higher revision of that record answers 409 `OldOrder`,
 //! also after its restart; to anything but an observation and `Over` of a migration that is over, it answers 409
-//! `MigrationOver`.
+//! `MigrationOver`; of a copy that waits for the service's word whether it was replaced, 409 `CopyWaits`.
 //!
 //! An agent asks the service for [`Replaced`] by `GET /agents/CN/replaced`, signed for the audience
 //! `migration-service`, before the zones of a node boot that has open migrations.
@@ -32,6 +32,9 @@
 //! An agent does one order of a migration at a time. The same order again joins the one that runs, and at the same
 //! revision is told how it ended; another one stops it first. An agent that receives does the same with its streams:
 //! an order other than the one that they belong to ends them.
+
+/// The code for a copy that waits.
+pub const WAITS: &str = "CopyWaits";
 
 mod answers;
 

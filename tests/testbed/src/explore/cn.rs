@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use daemon::Shutdown;
 use daemon::command::{Call, Commands, Run};
+use migration_agent::config::QUIET;
 use migration_agent::wire::Wire;
 use migration_agent::{Agent, Setup, before_zones};
 use migration_core::journal::End;
@@ -197,7 +198,7 @@ impl Cn {
         };
         let agent = Agent::new(setup, &shutdown).await?;
         agent.start();
-        agent.ask_replaced(SERVICE.to_owned());
+        agent.ask_replaced(SERVICE.to_owned(), QUIET);
         net.serve(&self.host(), agent.control(), &seat);
         running.agent = Some((agent, shutdown));
         Ok(())

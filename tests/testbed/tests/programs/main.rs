@@ -14,6 +14,7 @@ mod chaos;
 mod cli;
 mod clients;
 mod common;
+mod cut_off;
 mod deploy;
 mod docs;
 mod faults;
