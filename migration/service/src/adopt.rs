@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use migration_core::journal::{End, Journal, Power, Word};
-use migration_core::machine::{Copy, Node, Seen};
-use migration_core::protocol::{About, Observe, Open};
+use migration_core::machine::{Copy, Node};
+use migration_core::protocol::{About, Observe, Open, WAITS};
 use migration_core::record::{Entry, EntryFields, Phase, Record, State};
 use uuid::Uuid;
 
@@ -32,6 +32,11 @@ pub enum Unclear {
         "VMAPI has the instance on the {0}'s node, and its copy there is hidden: show it there, or hide the other"
     )]
     Elsewhere(End),
+    /// A copy that was in use waits, and VMAPI has the VM on the other node.
+    #[error(
+        "the copy on the {0}'s node waits for this service's word, and VMAPI has the instance on the other node"
+    )]
+    Waits(End),
     /// VMAPI names neither node.
     #[error("VMAPI does not say that the instance is on one of the two nodes")]
     Vmapi,
@@ -47,27 +52,45 @@ struct Adopted {
     error: Option<&'static str>,
 }
 
-/// Returns where a migration is by what its nodes show. `word` is of who adopts it: a node that does not answer, where
-/// the other copy is in use, is dead by it.
+/// What is known of a copy.
+#[derive(Clone, Debug, PartialEq)]
+enum Known {
+    /// Its agent does not have the migration open, or does not answer.
+    Silent,
+    /// Its agent keeps it stopped and hidden until the service says whether it was replaced.
+    Waits,
+    Node(Node),
+}
+
+/// Returns where a migration is by what its nodes show. `word` is of who adopts it: a node that does not answer, or whose
+/// copy waits, where the other copy is in use, is dead by it. `is_reserved`: an address is, as it is during a switch.
 fn judge(
-    source: &Seen,
-    target: &Seen,
-    vmapi: Option<End>,
+    source: &Known,
+    target: &Known,
+    (vmapi, is_reserved): (Option<End>, bool),
     word: &Word,
 ) -> Result<Adopted, Unclear> {
-    let copy = |seen: &Seen| match seen {
-        Seen::Node(node) => node.copy.clone(),
-        Seen::Silent | Seen::Unwell => None,
+    let waiting = |shown: bool| Copy { hidden: !shown, ..Copy::default() };
+    let copy = |known: &Known, is_shown: bool| match known {
+        Known::Node(node) => node.copy.clone(),
+        Known::Waits => Some(waiting(is_shown)),
+        Known::Silent => None,
     };
-    let is_silent = |seen: &Seen| !matches!(seen, Seen::Node(_));
+    let is_silent = |known: &Known| *known == Known::Silent;
     let is_shown = |copy: &Option<Copy>| copy.as_ref().is_some_and(|copy| !copy.hidden);
-    let (from, to) = (copy(source), copy(target));
+    // The agent shows a copy that waits again when it hears that it was not replaced.
+    let to = copy(target, vmapi == Some(End::Target));
+    let is_in_use = |other: &Option<Copy>| vmapi == Some(End::Source) && !is_shown(other);
+    let from = copy(source, is_in_use(&to));
+    if *target == Known::Waits && vmapi == Some(End::Source) && is_shown(&from) {
+        return Err(Unclear::Waits(End::Target));
+    }
     for (end, copy) in [(End::Source, &from), (End::Target, &to)] {
         if copy.as_ref().is_some_and(|copy| copy.hidden && copy.running) {
             return Err(Unclear::Runs(end));
         }
     }
-    let dead = |seen: &Seen| is_silent(seen).then(|| word.clone());
+    let dead = |known: &Known| (!matches!(known, Known::Node(_))).then(|| word.clone());
     let on_target = || Journal {
         target_shown: true,
         target_booted: true,
@@ -82,13 +105,17 @@ fn judge(
     };
     let adopted = |phase, state, journal| Adopted { phase, state, journal, error: None };
     let vmapi = vmapi.ok_or(Unclear::Vmapi)?;
+    // Of a VM that was stopped since the switch no address is reserved any more.
+    let is_done = !is_reserved || to.as_ref().is_some_and(|copy| copy.running);
     let between = Some("adopted in the middle of a switch: switch goes on with it");
     Ok(match (is_shown(&from), is_shown(&to), vmapi) {
         (true, true, _) => return Err(Unclear::BothShown),
         (true, false, End::Target) => return Err(Unclear::Elsewhere(End::Target)),
-        (false, true, End::Target) => adopted(Phase::Switch, State::Successful, on_target()),
+        (false, true, End::Target) if is_done => {
+            adopted(Phase::Switch, State::Successful, on_target())
+        }
         // It was shown, or is about to be: the record in VMAPI follows.
-        (false, true, End::Source) => {
+        (false, true, _) => {
             Adopted { error: between, ..adopted(Phase::Switch, State::Failed, midway()) }
         }
         (true, false, End::Source) => {
@@ -102,8 +129,7 @@ fn judge(
             adopted(Phase::Sync, State::Paused, Journal::default())
         }
         (false, false, End::Target) if is_silent(target) => {
-            let journal = Journal { source_dead: None, ..on_target() };
-            adopted(Phase::Switch, State::Successful, journal)
+            adopted(Phase::Switch, State::Successful, on_target())
         }
         (false, false, End::Target) => {
             Adopted { error: between, ..adopted(Phase::Switch, State::Failed, midway()) }
@@ -152,18 +178,19 @@ impl Service {
             cn.filter(|_| is_named).ok_or_else(|| Refused::precondition(&why))
         };
         let (from, to) = (node(End::Source)?, node(End::Target)?);
-        let mut seen = [Seen::Silent, Seen::Silent];
+        let mut known = [Known::Silent, Known::Silent];
         for (at, end) in [End::Source, End::Target].into_iter().enumerate() {
             if let Some((cn, open)) = of(end) {
-                seen[at] = Seen::Node(self.look(*cn, open).await?);
+                known[at] = self.look(*cn, open).await?;
             }
         }
+        let reserved = self.peers.reserved(&object.object).await?;
         let on = |cn: Uuid| object.server == Some(cn);
         let vmapi = if on(from) { Some(End::Source) } else { on(to).then_some(End::Target) };
         let now = self.clock.now();
         let word = Word { by: self.operators, at: now };
-        let [source, target] = seen;
-        let judged = judge(&source, &target, vmapi, &word);
+        let [source, target] = known;
+        let judged = judge(&source, &target, (vmapi, !reserved.is_empty()), &word);
         let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
         let mut record = match old {
             Some(record) => record.clone(),
@@ -171,8 +198,15 @@ impl Service {
         };
         let heard =
             open.iter().filter(|(_, it)| it.migration == migration).map(|(_, it)| it.revision);
+        let ends = self.records.ends.of_vm(vm).await?;
+        let asked_with = ends.iter().filter(|it| it.row.migration == migration);
+        let heard = heard.chain(asked_with.map(|it| it.row.revision));
         let revision = heard.max().unwrap_or(0).max(record.journal.revision) + 1;
-        let reserved = record.journal.reserved;
+        let is_reserved = record.journal.reserved;
+        // Which of them the migration reserved nobody knows any more; late requests may still reserve some.
+        let more = reserved.into_iter().filter(|it| !record.reserved_nics.contains(it));
+        let more: Vec<_> = more.collect();
+        record.reserved_nics.extend(more);
         (record.id, record.source_server_uuid, record.target_server_uuid) =
             (migration, from, Some(to));
         (record.phase, record.state) = (adopted.phase, adopted.state);
@@ -180,7 +214,7 @@ impl Service {
         record.scheduled_timestamp = None;
         record.automatic = false;
         record.num_sync_phases = record.num_sync_phases.max(1);
-        record.journal = Journal { revision, reserved, ..adopted.journal };
+        record.journal = Journal { revision, reserved: is_reserved, ..adopted.journal };
         let (phase, state, error) = (record.phase, record.state, record.error.clone());
         record.progress_history.push(Entry::new(EntryFields {
             kind: "progress".into(),
@@ -198,6 +232,9 @@ impl Service {
             duration_ms: None,
         }));
         tracing::warn!(%vm, %migration, ?phase, ?state, "a migration was adopted");
+        for cn in [from, to] {
+            self.peers.release_left(cn, migration).await;
+        }
         let record = match kept {
             Some(mut kept) => {
                 kept.record = record;
@@ -224,6 +261,7 @@ impl Service {
     ) -> Result<Vec<(Uuid, Open)>, Refused> {
         let strangers = self.records.strangers.of_vm(vm).await?;
         let mut nodes: BTreeSet<Uuid> = strangers.iter().map(|it| it.cn_uuid).collect();
+        nodes.extend(self.records.ends.of_vm(vm).await?.iter().map(|it| it.row.cn_uuid));
         nodes.extend(record.map(|record| record.source_server_uuid));
         nodes.extend(record.and_then(|record| record.target_server_uuid));
         nodes.extend(other);
@@ -234,12 +272,13 @@ impl Service {
         Ok(join_all(asked).await.into_iter().flatten().collect())
     }
 
-    /// Returns what is true on a node, asked with the revision that its agent has heard.
-    async fn look(&self, cn: Uuid, open: &Open) -> Result<Node, Refused> {
+    /// Returns what is known of a copy, asked with the revision that its agent has heard.
+    async fn look(&self, cn: Uuid, open: &Open) -> Result<Known, Refused> {
         let Open { migration, vm, end, revision } = *open;
         let about = About { migration, revision, vm, end };
         match self.agents.observe(cn, &Observe { about }).await {
-            Ok(observed) => Ok(observed.node),
+            Ok(observed) => Ok(Known::Node(observed.node)),
+            Err(error) if error.code() == Some(WAITS) => Ok(Known::Waits),
             Err(error) => {
                 let why = format!("The agent of {cn} does not say what is true: {error}");
                 Err(Refused::precondition(&why))
@@ -280,15 +319,16 @@ mod tests {
     fn where_a_migration_is_follows_from_what_the_nodes_show() {
         let word = Word { by: Uuid::nil(), at: Time::from_millis(0) };
         let node = |text: &str| match text {
-            "silent" => Seen::Silent,
-            "none" => Seen::Node(Node::default()),
+            "silent" => Known::Silent,
+            "waits" => Known::Waits,
+            "none" => Known::Node(Node::default()),
             _ => {
                 let copy = Copy {
                     hidden: text.starts_with("hidden"),
                     running: text.ends_with("up"),
                     ..Copy::default()
                 };
-                Seen::Node(Node { held: false, copy: Some(copy) })
+                Known::Node(Node { held: false, copy: Some(copy) })
             }
         };
         let (source, target) = (Some(End::Source), Some(End::Target));
@@ -311,13 +351,20 @@ mod tests {
             ("hidden", "hidden", source, Ok("switch failed, to be started")),
             ("silent", "hidden", source, Ok("sync paused")),
             ("hidden", "silent", target, Ok("switch successful, target in use")),
+            ("waits", "none", source, Ok("sync paused")),
+            ("waits", "hidden", source, Ok("sync paused")),
+            ("waits", "up", target, Ok("switch successful, target in use, source replaced")),
+            ("waits", "up", source, Ok("switch failed, target in use, source replaced")),
+            ("hidden", "waits", target, Ok("switch successful, target in use")),
+            ("waits", "waits", target, Ok("switch successful, target in use, source replaced")),
+            ("waits", "waits", source, Err(Unclear::Waits(End::Target))),
             ("up", "up", target, Err(Unclear::BothShown)),
             ("up", "hidden", target, Err(Unclear::Elsewhere(End::Target))),
             ("up", "hidden up", source, Err(Unclear::Runs(End::Target))),
             ("hidden up", "up", target, Err(Unclear::Runs(End::Source))),
             ("hidden", "hidden", None, Err(Unclear::Vmapi)),
         ] {
-            let judged = judge(&node(from), &node(to), vmapi, &word).map(|it| {
+            let judged = judge(&node(from), &node(to), (vmapi, false), &word).map(|it| {
                 let journal = &it.journal;
                 let mut text = format!("{} {}", it.phase.name(), it.state.name());
                 match (journal.target_shown, journal.target_booted) {
@@ -336,6 +383,20 @@ mod tests {
                 text
             });
             assert_eq!(judged, want.map(str::to_owned), "{from}, {to}, {vmapi:?}");
+        }
+    }
+
+    #[test] // M125
+    fn a_target_that_is_shown_and_stopped_was_switched_to_only_where_no_address_is_reserved() {
+        let word = Word { by: Uuid::nil(), at: Time::from_millis(0) };
+        let node = |hidden| {
+            Known::Node(Node { held: false, copy: Some(Copy { hidden, ..Copy::default() }) })
+        };
+        for (is_reserved, want) in [(false, State::Successful), (true, State::Failed)] {
+            let facts = (Some(End::Target), is_reserved);
+            let adopted = judge(&node(true), &node(false), facts, &word).unwrap();
+            assert_eq!((adopted.phase, adopted.state), (Phase::Switch, want));
+            assert_eq!(adopted.journal.power.is_some(), is_reserved, "{:?}", adopted.journal);
         }
     }
 }

@@ -55,6 +55,9 @@ impl Service {
         asked: &Asked,
         target: Option<Uuid>,
     ) -> Result<Done, Refused> {
+        if action == Action::Rescue {
+            self.is_replaced_alone(vm, asked).await?;
+        }
         for _ in 0..TRIES {
             match self.try_command(vm, action, asked, target).await {
                 Err(Failed::Lost) => {}
@@ -194,6 +197,16 @@ impl Service {
             self.records.write(&mut kept, None).await?;
         }
         Ok(done)
+    }
+
+    /// Before a rescue: of a migration whose record has gone, and of which a copy that was replaced is still watched,
+    /// there is a record again. Where VMAPI has the VM may be a copy, too: the rescue looks.
+    async fn is_replaced_alone(&self, vm: &Vm, asked: &Asked) -> Result<(), Refused> {
+        let is_watched = !self.records.ends.of_vm(vm.uuid).await?.is_empty();
+        if is_watched && self.records.of_vm(vm.uuid).await?.is_none() {
+            self.adopt(vm.uuid, vm.server, asked).await?;
+        }
+        Ok(())
     }
 
     /// Refuses a command on a VM of which an agent has a migration that the store does not know.

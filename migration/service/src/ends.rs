@@ -129,10 +129,19 @@ impl Ends {
         Ok(lacking)
     }
 
-    /// Adds to a batch the rows that a record needs and that are not there.
+    /// Adds to a batch the rows that a record needs and that are not there, and the end of those whose copy is the one
+    /// in use again.
     pub async fn need_in(&self, batch: &mut Batch, record: &Record) -> Result<(), Error> {
         for row in self.lacking(record).await? {
             self.1.put_in(batch, &row.key(), Expect::Absent, &row)?;
+        }
+        if let Some(end) = in_use(record) {
+            let key = format!("{}-{end}", record.id);
+            match self.1.get(&key).await {
+                Ok(found) => self.1.delete_in(batch, &key, Expect::Etag(found.etag))?,
+                Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -191,6 +200,15 @@ impl Ends {
     async fn found(&self, query: Query) -> Result<Vec<KeptEnd>, Error> {
         let rows = rows(&self.1, query).await?.into_iter();
         Ok(rows.map(|row| KeptEnd { row: row.value, etag: row.etag }).collect())
+    }
+}
+
+/// Returns the end whose copy was chosen to be the VM, where the other was before.
+fn in_use(record: &Record) -> Option<End> {
+    match (record.journal.source_shown, record.journal.target_shown) {
+        (true, _) => Some(End::Source),
+        (false, true) => Some(End::Target),
+        (false, false) => None,
     }
 }
 

@@ -4,11 +4,13 @@
 
 //! The other services of the data centre.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::Method;
+use migration_core::record::ReservedNic;
 use sdc_clients::Error;
-use sdc_clients::cnapi::Cnapi;
+use sdc_clients::cnapi::{Cnapi, Ticket};
 use sdc_clients::http::{Call, Http, Transport};
 use sdc_clients::napi::Napi;
 use sdc_clients::vmapi::Vmapi;
@@ -16,6 +18,9 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::refused::Refused;
+
+/// In a ticket's `extra`: the id of the migration that holds it.
+pub const MARK: &str = "migration";
 
 /// Where the services are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +138,40 @@ impl Peers {
         }
     }
 
+    /// Returns those addresses of a VM that are reserved.
+    pub async fn reserved(&self, vm: &Map<String, Value>) -> Result<Vec<ReservedNic>, Error> {
+        let mut reserved = Vec::new();
+        for address in addresses(vm) {
+            let network = address.network_uuid.to_string();
+            match self.napi.get_ip(&network, address.ip).await {
+                Ok(there) if there.value.reserved => reserved.push(address),
+                Err(error) if !error.is_not_found_resource() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(reserved)
+    }
+
+    /// Gives back the tickets of a node that this migration holds, whoever took them. One that cannot be given back
+    /// stays until it expires.
+    pub async fn release_left(&self, cn: Uuid, migration: Uuid) {
+        let is_left = |it: &&Ticket| {
+            let whose = it.other.get("extra").and_then(|extra| extra[MARK].as_str());
+            ["queued", "active"].contains(&it.status.as_str())
+                && whose == Some(migration.to_string().as_str())
+        };
+        let released = async {
+            let all = self.cnapi.list_tickets(&cn.to_string()).await?;
+            for left in all.iter().filter(is_left) {
+                self.cnapi.release_ticket(&left.uuid).await?;
+            }
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = released.await {
+            tracing::warn!(%cn, reason = %error, "tickets of a migration stay until they expire");
+        }
+    }
+
     /// Moves VMAPI's record of a VM to another node, and leaves all else as it is. Returns the record.
     pub async fn set_server(&self, vm: Uuid, server: Uuid) -> Result<Map<String, Value>, Error> {
         let mut record = self.vmapi.record(&vm.to_string()).await?;
@@ -140,6 +179,27 @@ impl Peers {
         self.vmapi.put_vm(&vm.to_string(), &record).await?;
         Ok(record)
     }
+}
+
+/// Returns the addresses of a VM's NICs.
+pub fn addresses(object: &Map<String, Value>) -> Vec<ReservedNic> {
+    let mut found = Vec::new();
+    for nic in object.get("nics").and_then(Value::as_array).into_iter().flatten() {
+        let Some(network_uuid) =
+            nic["network_uuid"].as_str().and_then(|it| it.parse::<Uuid>().ok())
+        else {
+            continue;
+        };
+        let all = nic["ips"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let texts = all.chain(nic["ip"].as_str()).filter_map(|text| text.split('/').next());
+        for ip in texts.filter_map(|text| text.parse::<IpAddr>().ok()) {
+            let address = ReservedNic { network_uuid, ip };
+            if !found.contains(&address) {
+                found.push(address);
+            }
+        }
+    }
+    found
 }
 
 /// Returns the object of an answer; none where there is no such thing.

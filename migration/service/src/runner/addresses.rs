@@ -10,37 +10,15 @@ use std::time::Duration;
 use sdc_clients::http::Precondition;
 use sdc_clients::napi::IpUpdate;
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
 use super::order::Failed;
+use crate::peers::addresses;
 use crate::records::Kept;
 use crate::state::Service;
-use migration_core::record::ReservedNic;
 use store::Fence;
 
 /// A request whose answer did not come is done after so many milliseconds, or never. NAPI's own tries took up to 13 s.
 const LATEST: i64 = 120_000;
-
-/// Returns the addresses of a VM's NICs.
-fn addresses(object: &Map<String, Value>) -> Vec<ReservedNic> {
-    let mut found = Vec::new();
-    for nic in object.get("nics").and_then(Value::as_array).into_iter().flatten() {
-        let Some(network_uuid) =
-            nic["network_uuid"].as_str().and_then(|it| it.parse::<Uuid>().ok())
-        else {
-            continue;
-        };
-        let all = nic["ips"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let texts = all.chain(nic["ip"].as_str()).filter_map(|text| text.split('/').next());
-        for ip in texts.filter_map(|text| text.parse::<IpAddr>().ok()) {
-            let address = ReservedNic { network_uuid, ip };
-            if !found.contains(&address) {
-                found.push(address);
-            }
-        }
-    }
-    found
-}
 
 /// Reserves the addresses of the VM. What is reserved already is somebody else's, and stays. The record names an
 /// address before it is reserved, and until when that may happen.

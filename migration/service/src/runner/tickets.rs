@@ -13,6 +13,7 @@ use store::Fence;
 use uuid::Uuid;
 
 use super::order::Failed;
+use crate::peers::MARK;
 use crate::records::Kept;
 use crate::state::Service;
 use migration_core::record::Record;
@@ -28,8 +29,6 @@ const PROVISION: &str = "provision";
 /// What it counts of them.
 const COUNTED: [&str; 7] =
     ["owner_uuid", "max_physical_memory", "ram", "cpu_cap", "quota", "brand", "disks"];
-/// In `extra`: the id of the migration.
-const MARK: &str = "migration";
 /// The scope of a VM's tickets.
 const OF_VM: &str = "vm";
 

@@ -15,6 +15,10 @@ use super::runs::{Case, Ran};
 use super::world::Shape;
 use crate::moving::operator::{STORIES, Story};
 
+/// A store that was restored lacks so many writes: those of a step, and those of an operation.
+const FEW: usize = 3;
+const MANY: usize = 25;
+
 /// What can happen before or after a point.
 fn faults(moment: Moment) -> Vec<Fault> {
     let both = [End::Source, End::Target];
@@ -26,6 +30,8 @@ fn faults(moment: Moment) -> Vec<Fault> {
     all.extend(both.map(Fault::Reboots));
     all.extend(both.map(Fault::Cut));
     all.push(Fault::Loses);
+    all.push(Fault::Empty);
+    all.extend([FEW, MANY].map(Fault::Older));
     if moment == Moment::Before {
         all.push(Fault::Late);
     }

@@ -32,6 +32,8 @@ pub mod disk; // real ZFS instead of the simulated node's
 
 mod names; // the nodes, the secret
 
+mod vault; // the services' database
+
 pub mod bugs; // deliberate bugs
 
 pub mod points; // where something can go wrong, and what
@@ -203,6 +205,15 @@ pub fn noticed(bug: Bug, plain: &[(Story, Ran)]) -> anyhow::Result<Option<String
         _ => None,
     };
     cases.retain(|case| only.is_none_or(|story| case.story == story));
+    if bug == Bug::UnknownIsKept {
+        // The store is lost when the node that was declared dead asks whether its copies were replaced.
+        let story = Story::SourceDead;
+        let ran = plain.iter().find(|(it, _)| *it == story).map(|(_, ran)| ran);
+        let labels = ran.map(|ran| ran.labels.as_slice()).unwrap_or_default();
+        let at = labels.iter().rposition(|label| label.contains("/replaced")).unwrap_or(0);
+        let lost = Planned { at, moment: Moment::Before, fault: Fault::Empty };
+        cases = vec![Case { story, planned: vec![lost], shape }];
+    }
     if bug == Bug::OldOrderObeyed {
         let story = Story::Rollback;
         let ran = plain.iter().find(|(it, _)| *it == story).map(|(_, ran)| ran);

@@ -29,6 +29,7 @@ use vminfod::http::Api;
 
 use super::bugs::Bug;
 use super::points::{Fate, Party, Points, Seat};
+use super::vault::Vault;
 use crate::moving::judge::Judge;
 use crate::moving::subject::VM;
 
@@ -296,6 +297,7 @@ impl Transport for Line {
                 return Err(late());
             }
             self.net.misbehave(&request);
+            let open = request.url.query().unwrap_or_default().to_owned();
             let revision = order_of(&request)["revision"].as_u64();
             let answer = self.net.exchange(request).await;
             if let (Some(revision), Party::Service(nth)) = (revision, seat.party)
@@ -314,6 +316,9 @@ impl Transport for Line {
             }
             let answer = match self.net.bug {
                 Some(Bug::ErrorIsDeath) => error_is_death(answer, &host, &method, &target),
+                Some(Bug::UnknownIsKept) if target.contains("/replaced") => {
+                    answer.map(|answer| unknown_is_kept(answer, &open))
+                }
                 _ => answer,
             };
             match seat.end(at).await {
@@ -372,6 +377,15 @@ fn error_is_death(
     }
 }
 
+/// For a bug: a store that does not know a migration says that its copies were not replaced.
+fn unknown_is_kept(mut answer: Response, open: &str) -> Response {
+    let ids = open.trim_start_matches("open=").split(',').filter_map(|it| it.split('.').next());
+    let mut said: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    said["known"] = ids.collect();
+    answer.body = said.to_string().into();
+    answer
+}
+
 /// What a request carries.
 fn order_of(request: &Request) -> serde_json::Value {
     let body = request.body.clone().unwrap_or_default();
@@ -388,6 +402,7 @@ fn order(request: &Request) -> String {
 pub struct Gated {
     seat: Seat,
     judge: Arc<Judge>,
+    vault: Vault,
     fate: Mutex<Vec<Fate>>,
 }
 
@@ -399,8 +414,9 @@ impl std::fmt::Debug for Gated {
 
 impl Gated {
     /// The store of this life.
-    pub fn new(seat: &Seat, judge: &Arc<Judge>) -> Arc<Gated> {
-        Arc::new(Gated { seat: seat.clone(), judge: Arc::clone(judge), fate: Mutex::default() })
+    pub fn new(seat: &Seat, judge: &Arc<Judge>, vault: &Vault) -> Arc<Gated> {
+        let (seat, judge, vault) = (seat.clone(), Arc::clone(judge), vault.clone());
+        Arc::new(Gated { seat, judge, vault, fate: Mutex::default() })
     }
 }
 
@@ -423,6 +439,7 @@ impl Faults for Gated {
                 return self.seat.pass().await;
             }
             if is_done {
+                self.vault.written();
                 let at = self.seat.count().saturating_sub(1);
                 self.seat.end(at).await;
                 return;

@@ -83,6 +83,10 @@ pub enum Fault {
     Reboots(End),
     /// The network loses the node for minutes; it runs on.
     Cut(End),
+    /// Both services start again with an empty store.
+    Empty,
+    /// They start again with the store as it was before so many writes.
+    Older(usize),
 }
 
 impl fmt::Display for Fault {
@@ -94,6 +98,8 @@ impl fmt::Display for Fault {
             Fault::Late => f.write_str("it is late"),
             Fault::Reboots(end) => write!(f, "{end} reboots"),
             Fault::Cut(end) => write!(f, "{end} is cut off"),
+            Fault::Empty => f.write_str("the store is lost"),
+            Fault::Older(writes) => write!(f, "the store is as it was before {writes} writes"),
         }
     }
 }
@@ -166,6 +172,11 @@ impl Points {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if a fault is planned that restores the store.
+    pub fn restores(&self) -> bool {
+        self.state().planned.iter().any(|it| matches!(it.fault, Fault::Older(_)))
     }
 
     /// Returns the points so far.
@@ -296,6 +307,11 @@ impl Points {
                 Fault::Cut(end) => {
                     state.cut.push(end);
                     state.was_cut.push(end);
+                }
+                Fault::Empty | Fault::Older(_) => {
+                    for party in [1, 2].map(Party::Service) {
+                        *state.deaths.entry(party).or_default() += 1;
+                    }
                 }
                 Fault::Reboots(end) => {
                     for party in Party::of_node(end) {

@@ -13,29 +13,29 @@ use migration_service::runner::{TERM, lead};
 use migration_service::{Addresses, Agents, Known, Peers, Service, Steps};
 use sdc_clients::http::Transport;
 use sdc_clients::signed::Verifier;
-use store::Store;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::names::secret;
 use super::net::{Gated, Line, Net};
 use super::points::Party;
+use super::vault::Vault;
 
 /// The place of an instance.
 pub struct Instance {
     nth: u8,
-    store: Store,
-    /// Where its leases are: in the store, unless a deliberate bug says otherwise.
-    leases: Store,
+    vault: Vault,
+    /// Where its leases are: in the database, unless a deliberate bug says otherwise.
+    leases: Vault,
     agents: BTreeMap<Uuid, String>,
     running: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Instance {
-    /// The place of an instance on this store, which knows these agents.
-    pub fn new(nth: u8, store: &Store, leases: &Store, agents: BTreeMap<Uuid, String>) -> Instance {
-        let (store, leases) = (store.clone(), leases.clone());
-        Instance { nth, store, leases, agents, running: Mutex::default() }
+    /// The place of an instance on this database, which knows these agents.
+    pub fn new(nth: u8, vault: &Vault, leases: &Vault, agents: BTreeMap<Uuid, String>) -> Instance {
+        let (vault, leases) = (vault.clone(), leases.clone());
+        Instance { nth, vault, leases, agents, running: Mutex::default() }
     }
 
     /// The name under which it answers.
@@ -43,7 +43,11 @@ impl Instance {
         format!("service-{}", self.nth)
     }
 
+    /// Starts it, unless it was started meanwhile.
     pub async fn start(&self, net: &Arc<Net>) -> anyhow::Result<()> {
+        if self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Ok(());
+        }
         let seat = net.points.seat(Party::Service(self.nth));
         let line: Arc<dyn Transport> = Line::new(net, Some(&seat));
         let at = |peer: &str| format!("http://{peer}.sim");
@@ -57,9 +61,9 @@ impl Instance {
         let peers = Peers::new(&addresses, &line)?;
         let known = Known { secret: secret()?, port: 5314, urls: self.agents.clone() };
         let agents = Agents::new(known, peers.cnapi.clone(), Arc::clone(&line));
-        let gated = Gated::new(&seat, &net.judge);
-        let store = self.store.with_faults(gated.clone());
-        let leases = self.leases.with_faults(gated);
+        let gated = Gated::new(&seat, &net.judge, &self.vault);
+        let store = self.vault.store().with_faults(gated.clone());
+        let leases = self.leases.store().with_faults(gated);
         let (clock, url) = (Clock::System, format!("http://{}", self.host()));
         let service = Service::open(&store, peers, agents, Steps::Own, clock, &url).await?;
         let upstream = Upstream::new(&addresses.vmapi, Arc::clone(&line))?;

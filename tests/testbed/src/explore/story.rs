@@ -16,7 +16,7 @@ use super::names::uuid;
 use super::points::Party;
 use super::world::World;
 use crate::moving::ending::{Ending, Side, open_tickets};
-use crate::moving::operator::{Op, Operator, Story, Waits};
+use crate::moving::operator::{Op, Operator, Story, Waits, Weather};
 
 /// How long the operator waits, in simulated time.
 const WAITS: Waits = Waits {
@@ -31,6 +31,16 @@ const SETTLES: Duration = Duration::from_secs(100);
 /// A copy that was replaced is stopped so long after its node is back, whatever is stopped meanwhile.
 const WATCHED: Duration = Duration::from_secs(600);
 const AGENTS_SETTLE: Duration = Duration::from_secs(900);
+
+impl Weather for &World {
+    fn is_calm(&self) -> bool {
+        self.net.points.is_calm()
+    }
+
+    fn was_lost(&self) -> bool {
+        self.vault.was_lost()
+    }
+}
 
 impl World {
     /// Returns the record that is not over, when nothing of it runs any more, looking this often.
@@ -66,7 +76,7 @@ impl World {
                 _ => {}
             }
             self.judge.note(format!(">> at {}", self.net.points.count()));
-            operator.op(*op, || self.net.points.is_calm()).await?;
+            operator.op(*op, self).await?;
             if *op == Op::SwitchUnwell {
                 self.net.points.go_on(Party::Vminfod(End::Source));
                 sleep(SETTLES).await;
@@ -96,7 +106,7 @@ impl World {
 
     /// Checks that the VM is on this node, whole, and that nothing of the migration is left.
     async fn check(&self, end: End) -> anyhow::Result<()> {
-        let rows = Ends::open(&self.store).await?.all().await?;
+        let rows = Ends::open(&self.vault.store()).await?.all().await?;
         let is_watched = rows.iter().any(|kept| kept.row.end == end.other());
         let ending = Ending { is_watched, ..self.ending(end) };
         for (promise, what) in ending.wrongs().await {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::bugs::Bug;
 use super::cases::single;
-use super::points::{Fault, Planned};
+use super::points::{Fault, Moment, Planned};
 use super::runs::{Case, Ran, run};
 use super::world::Shape;
 use super::{noticed, plain};
@@ -49,6 +49,27 @@ fn an_address_that_is_reserved_late_is_free_in_the_end() {
         assert_eq!(ran.happened, 1, "{case:?}");
         assert!(ran.faults.is_empty(), "{case:?}: {:?}\n{}", ran.faults, ran.notes.join("\n"));
     }
+}
+
+#[test] // M123 M124 M125
+fn a_migration_ends_whatever_store_the_services_start_with() {
+    let story = Story::CutOff;
+    let (_, plain) = undisturbed().iter().find(|(it, _)| *it == story).unwrap();
+    let at = plain.labels.iter().position(|label| label.ends_with("agent-target/orders show"));
+    let at = at.unwrap();
+    for fault in [Fault::Empty, Fault::Older(25)] {
+        let planned = vec![Planned { at, moment: Moment::After, fault }];
+        let case = Case { story, planned, shape: Shape::default() };
+        let ran = run(&case).unwrap();
+        assert_eq!(ran.happened, 1, "{case:?}");
+        assert!(ran.faults.is_empty(), "{case:?}: {:?}\n{}", ran.faults, ran.notes.join("\n"));
+    }
+}
+
+#[test] // M101
+fn a_store_that_says_of_what_it_does_not_know_that_it_was_not_replaced_is_noticed() {
+    let noticed = noticed(Bug::UnknownIsKept, undisturbed()).unwrap();
+    assert!(noticed.is_some_and(|it| it.contains("P13")));
 }
 
 #[test] // M102 M120

@@ -19,7 +19,6 @@ use sdc_clients::Http;
 use sdc_clients::migrations::Migrations;
 use sdc_clients::napi::Napi;
 use serde_json::{Map, Value, json};
-use store::Store;
 use tokio::time::sleep;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
@@ -30,6 +29,7 @@ use super::disk::Disk;
 use super::net::{Line, Net};
 use super::points::{Fault, Party, Points};
 use super::service::Instance;
+use super::vault::Vault;
 use crate::moving::judge::Judge;
 use crate::moving::subject::{self, VM};
 
@@ -63,7 +63,7 @@ pub struct World {
     /// CNAPI.
     pub cnapi: cnapi::Store,
     /// The database.
-    pub(super) store: Store,
+    pub(super) vault: Vault,
     service: Instance,
     /// It takes over where the first one is away.
     second: Instance,
@@ -131,13 +131,13 @@ impl World {
         }));
         let agents: BTreeMap<_, _> =
             nodes.iter().map(|cn| (cn.uuid, format!("http://{}", cn.host()))).collect();
-        let store = Store::in_memory()?;
+        let vault = Vault::new(points.restores())?;
         let leases = match shape.bug {
-            Some(Bug::LeaseIgnored) => Store::in_memory()?,
-            _ => store.clone(),
+            Some(Bug::LeaseIgnored) => Vault::new(false)?,
+            _ => vault.clone(),
         };
-        let second = Instance::new(2, &store, &leases, agents.clone());
-        let service = Instance::new(1, &store, &store, agents);
+        let second = Instance::new(2, &vault, &leases, agents.clone());
+        let service = Instance::new(1, &vault, &vault, agents);
         judge.know(&vmapi);
         let nics = Vec::new();
         let mut world = World {
@@ -147,7 +147,7 @@ impl World {
             napi,
             vmapi,
             cnapi,
-            store,
+            vault,
             service,
             second,
             shape,
@@ -270,6 +270,18 @@ impl World {
                 self.goes_down(end).await?;
                 sleep(BOOTS).await;
                 self.comes_up(end).await?;
+            }
+            Fault::Empty | Fault::Older(_) => {
+                self.service.end().await;
+                self.second.end().await;
+                self.vault.lose(match fault {
+                    Fault::Older(ago) => Some(ago),
+                    _ => None,
+                })?;
+                sleep(DEAD).await;
+                self.judge.note("-- the services are started");
+                self.service.start(&self.net).await?;
+                self.second.start(&self.net).await?;
             }
             Fault::Loses | Fault::Late => {}
         }

@@ -18,6 +18,8 @@ use super::subject::VM;
 
 /// Attempts of one command.
 const ATTEMPTS: usize = 8;
+/// After its start a service has asked all agents, twice, within this.
+const ASKED: Duration = Duration::from_secs(150);
 /// So long after its order a sync runs.
 const IN_A_SYNC: Duration = Duration::from_millis(40);
 
@@ -53,6 +55,15 @@ impl Op {
             Op::Abort => "abort",
             Op::Rollback | Op::Discard => "rollback",
             Op::Finalize => "finalize",
+        }
+    }
+
+    /// Returns the command that brings the same about where this record was adopted: it may say less than was done.
+    fn after(self, adopted: Option<&Migration>) -> Op {
+        match (self, adopted.map(|it| it.phase.as_str())) {
+            (Op::Automatic, Some("sync" | "switch")) => Op::Switch,
+            (Op::Rollback | Op::Discard, Some("begin" | "sync")) => Op::Abort,
+            _ => self,
         }
     }
 
@@ -132,6 +143,11 @@ impl Story {
     }
 }
 
+/// Returns true if the service knows that its record is older than what the agents have heard.
+fn is_older(record: &Migration) -> bool {
+    record.other.get("journal").is_some_and(|it| !it["older"].is_null())
+}
+
 /// How long he waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Waits {
@@ -141,6 +157,23 @@ pub struct Waits {
     pub look: Duration,
     /// Before a command is given again.
     pub again: Duration,
+}
+
+/// What the faults are about.
+pub trait Weather {
+    /// No fault can be the reason where something fails now.
+    fn is_calm(&self) -> bool;
+
+    /// The service's store was lost, or restored as it once was.
+    fn was_lost(&self) -> bool {
+        false
+    }
+}
+
+impl<F: Fn() -> bool> Weather for F {
+    fn is_calm(&self) -> bool {
+        self()
+    }
 }
 
 /// An operator who moves the VM from a node to another.
@@ -168,7 +201,7 @@ impl Operator<'_> {
                     let runs = ["running", "queued"].contains(&record.state.as_str());
                     let finalizes =
                         record.other.get("journal").is_some_and(|it| it["finalize"] == true);
-                    if !runs && !finalizes {
+                    if !runs && !finalizes || is_older(&record) {
                         return Ok(Some(record));
                     }
                     if Instant::now() > until {
@@ -211,19 +244,48 @@ impl Operator<'_> {
         }
     }
 
-    /// Brings an operation to its end. What a fault has made fail is done again by one command; where `is_calm` no
-    /// fault can be the reason.
-    pub async fn op(&self, op: Op, is_calm: impl Fn() -> bool) -> Result<()> {
+    /// After the store was lost: adopts the migration that the service does not know, or knows as it once was, as its
+    /// status asks for. Returns its record, if there is one.
+    async fn adopted(&self, record: Option<Migration>) -> Result<Option<Migration>> {
+        if record.as_ref().is_some_and(|it| !is_older(it) && it.state != "aborted") {
+            return Ok(record);
+        }
+        sleep(ASKED).await;
+        let nodes = [self.source, self.target].map(|cn| cn.to_string());
+        for other in [None, Some(nodes[0].as_str()), Some(nodes[1].as_str())] {
+            match self.client.adopt(VM, other).await {
+                Ok(record) => {
+                    let (phase, state) = (&record.phase, &record.state);
+                    self.judge.note(format!(">> adopted: {phase} {state}, {other:?}"));
+                    break;
+                }
+                Err(error) => self.judge.note(format!(">> adopt {other:?}: {error}")),
+            }
+        }
+        self.rested().await
+    }
+
+    /// Brings an operation to its end. What a fault has made fail is done again by one command.
+    pub async fn op(&self, op: Op, weather: impl Weather) -> Result<()> {
         let mut calm = 0;
+        let mut adopted: Option<Migration> = None;
         for _ in 0..ATTEMPTS {
-            let began_calm = is_calm();
-            self.judge.note(format!(">> {op:?}"));
-            self.command(op).await?;
+            let began_calm = weather.is_calm();
+            let verb = op.after(adopted.as_ref());
+            self.judge.note(format!(">> {verb:?}"));
+            self.command(verb).await?;
             sleep(Duration::from_millis(10)).await;
-            let record = self.rested().await?;
+            let mut record = self.rested().await?;
+            if weather.was_lost() {
+                if op == Op::SwitchUnwell {
+                    return Ok(()); // nothing is known of that node before it is well
+                }
+                record = self.adopted(record).await?;
+                adopted.clone_from(&record);
+            }
             let told = record.as_ref().map(|it| (&it.phase, &it.state, &it.error));
             self.judge.note(format!(">> {op:?}: {told:?}"));
-            if op.is_done(record.as_ref()) {
+            if op.is_done(record.as_ref()) || verb.is_done(record.as_ref()) && verb == Op::Abort {
                 return Ok(());
             }
             calm += usize::from(began_calm);

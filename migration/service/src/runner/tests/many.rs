@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use store::{Call, Fault, Faults};
 use uuid::Uuid;
 
-use super::super::timers::look;
+use super::super::timers::{Looks, look};
 use super::node::{ONE, VM};
 use super::words::{page, told};
 use super::world::World;
@@ -66,7 +66,7 @@ async fn reads(over: u128) -> BTreeMap<&'static str, usize> {
         counts.insert(what, reads.0.swap(0, Ordering::Relaxed));
     };
     count("its start");
-    look(service, &fence, &mut BTreeMap::new()).await.unwrap();
+    look(service, &fence, &mut Looks::default()).await.unwrap();
     count("a round");
     let job = |at| format!("/jobs/{}", job(at));
     assert_eq!(world.ask("GET", &job(7), json!({})).await.0, 200);

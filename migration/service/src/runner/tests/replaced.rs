@@ -86,6 +86,60 @@ async fn it_is_watched_after_finalize_until_it_is_gone() {
     assert!(copy(&world, TWO).running && !copy(&world, TWO).hidden);
 }
 
+/// The copy that was replaced is the only one, and is rescued.
+async fn rescued(world: &Arc<World>) {
+    world.centre().hosts.get_mut(&TWO).unwrap().copy = None;
+    let (status, body) = world.act("rescue").await;
+    assert_eq!(status, 202, "{body}");
+    let record = world.settled().await;
+    assert!(record.is_none(), "{record:?}");
+    let is_up = |copy: Copy| copy.running && copy.autoboot && !copy.hidden;
+    assert!(is_up(copy(world, ONE)), "{:?}", copy(world, ONE));
+    sleep(8 * LOOKED).await;
+    assert!(is_up(copy(world, ONE)), "nobody stops it: {:?}", copy(world, ONE));
+    assert!(page(world, "/metrics").await.contains("migration_service_migrations_returned 0"));
+}
+
+#[tokio::test(start_paused = true)] // M121
+async fn a_rescue_of_the_copy_that_was_replaced_ends_its_watch() {
+    for is_finalized in [false, true] {
+        let world = World::new(true);
+        beside(&world, async {
+            cut_off(&world).await;
+            if is_finalized {
+                let finalize = format!("finalize&force=true&source_dead={ONE}");
+                assert_eq!(world.act(&finalize).await.0, 200);
+                assert!(world.settled().await.is_none());
+            }
+            answers(&world);
+            sleep(LOOKED).await;
+            assert!(copy(&world, ONE).is_off());
+            rescued(&world).await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)] // M121
+async fn a_copy_that_was_replaced_is_not_rescued_while_the_other_is_there() {
+    let world = World::new(true);
+    beside(&world, async {
+        cut_off(&world).await;
+        let finalize = format!("finalize&force=true&source_dead={ONE}");
+        assert_eq!(world.act(&finalize).await.0, 200);
+        assert!(world.settled().await.is_none());
+        answers(&world);
+        sleep(LOOKED).await;
+        assert_eq!(world.act("rescue").await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert_eq!(record.state, State::Successful, "{:?}", record.error);
+        sleep(8 * LOOKED).await;
+        assert!(copy(&world, ONE).is_off() && copy(&world, TWO).running);
+        assert!(!copy(&world, TWO).hidden);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)] // M121
 async fn a_copy_that_runs_though_it_was_replaced_is_an_alarm_that_pages() {
     let world = World::new(true);
