@@ -31,6 +31,9 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)] // strangers read them on their own
 
+#[cfg(feature = "fleet")]
+pub mod fleet; // the feed of all nodes on NATS JetStream
+
 pub mod migrations; // migrations of VMs between nodes
 
 pub mod snapshots; // snapshots of what is delegated to a VM

@@ -56,6 +56,12 @@ impl Vminfod {
         Ok(Value::Object(self.http.execute(Call::get(&["status"])).await?.object()?))
     }
 
+    /// The service about itself, with every zone that it cannot read.
+    pub async fn full_status(&self) -> Result<Value, Error> {
+        let call = Call::get(&["status"]).query("full", TRUE);
+        Ok(Value::Object(self.http.execute(call).await?.object()?))
+    }
+
     /// Every VM of the node, hidden ones included; with `sync`, as a load
     /// begun after this request finds them.
     pub async fn vms(&self, sync: bool) -> Result<View, Error> {

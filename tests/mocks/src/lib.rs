@@ -48,6 +48,8 @@ mod records; // records by uuid, with the rules and the log of their service
 
 pub mod napi; // the NIC contract of NAPI, in the shapes of several eras
 
+pub mod hub; // what a follower of vminfod sees
+
 pub mod transport; // a mock as an HTTP transport in process, and decorators of transports
 
 pub mod faults; // fault rules, request log and socket, for every mock

@@ -19,6 +19,8 @@
 
 pub mod port; // a TCP port that is held
 
+pub mod nats; // real nats-servers
+
 pub mod nfs; // a real NFS server
 
 mod tools; // programs of the system

@@ -15,7 +15,7 @@ use super::source::{self, Kind};
 
 /// Each crate and the crates of the workspace that it may depend on (tests apart). The crates below
 /// `tests/` may depend on all; a crate that is not listed here on none.
-const CRATES: [(&str, &[&str]); 18] = [
+const CRATES: [(&str, &[&str]); 20] = [
     ("daemon", &["sdc-clients"]),
     ("store", &["sdc-clients"]),
     ("console", &["daemon", "sdc-clients"]),
@@ -30,6 +30,8 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("volumes-core", &["vm-model"]),
     ("volapi", &["volumes-core", "vm-model", "daemon", "sdc-clients", "store"]),
     ("volumes-cli", &["volumes-core", "daemon", "sdc-clients"]),
+    ("fleet-agent", &["daemon", "sdc-clients"]),
+    ("fleet-cli", &["daemon", "sdc-clients"]),
     ("preflight", &["vm-model", "daemon", "sdc-clients"]),
     ("boot-times", &["daemon", "sdc-clients"]),
     ("vm-model", &[]),
@@ -98,6 +100,32 @@ async fn no_program_of_a_compute_node_links_a_database() {
             assert!(!linked.contains(database), "{program} links {database}");
         }
     }
+}
+
+/// What brings TLS and C, and the packages that may link it.
+const FEED: &str = "async-nats";
+const ON_THE_FEED: [&str; 2] = ["fleet-agent", "fleet-cli"];
+
+#[test]
+fn only_programs_of_the_feed_link_its_client() {
+    let crates = crates();
+    let folder = |(folder, text): &(String, String)| {
+        let is_member =
+            !folder.starts_with("tests") && !ON_THE_FEED.iter().any(|it| text.contains(it));
+        is_member.then(|| (folder.clone(), text.clone()))
+    };
+    for (folder, text) in crates.iter().filter_map(folder) {
+        let asks = text.lines().find(|line| {
+            let is_optional = line.contains("optional = true");
+            line.starts_with(FEED) && !is_optional
+                || line.starts_with("sdc-clients") && line.contains("\"fleet\"")
+        });
+        assert_eq!(asks, None, "{folder} links {FEED}");
+    }
+    let clients = crates.iter().find(|(folder, _)| folder == "sdc-clients").unwrap();
+    assert!(
+        clients.1.contains("fleet = [\"dep:async-nats\"]") && !clients.1.contains("default = [")
+    );
 }
 
 #[test]

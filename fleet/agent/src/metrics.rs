@@ -1,0 +1,48 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `/metrics`: base units, `_total` on counters (the library adds it).
+
+use daemon::metrics::{counters, flag, gauges, size, timestamp};
+use prometheus_client::registry::Registry;
+
+use crate::parts::Parts;
+use crate::status::{Count, State, Task};
+
+/// Returns a registry with the current numbers.
+pub(crate) fn registry(parts: &Parts) -> Registry {
+    daemon::metrics::registry("fleet_agent", |registry| fill(registry, parts))
+}
+
+fn fill(registry: &mut Registry, parts: &Parts) {
+    let status = &parts.status;
+    counters(
+        registry,
+        Count::ALL.iter().map(|count| {
+            let (name, help) = count.metric();
+            (name, help, status.get(*count))
+        }),
+    );
+    let following = status.state(Task::Publisher) == Some(State::Following);
+    let claimed = matches!(status.state(Task::Heartbeat), Some(State::Claimed { .. }));
+    let told = parts.told();
+    gauges(
+        registry,
+        [
+            ("publishing", "1 while the node is published", flag(following)),
+            ("claimed_by_another", "1 while another program publishes this node", flag(claimed)),
+            (
+                "vms",
+                "VMs of the node, as far as they are published",
+                size(usize::try_from(told.vms).unwrap_or(usize::MAX)),
+            ),
+            (
+                "last_published_timestamp_seconds",
+                "When JetStream last acknowledged a message; 0: never",
+                timestamp(status.last_published()),
+            ),
+            ("uptime_seconds", "Time since the start", parts.clock.now().as_secs_f64()),
+        ],
+    );
+}

@@ -1,0 +1,143 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The grammar of the command line and its help.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use daemon::cli::{Generated, ListArgs};
+
+use crate::config::DEFAULT_FILE;
+
+/// The name in messages.
+pub(super) const NAME: &str = "sdc-fleet";
+
+const ABOUT: &str = "\
+Examples:
+  sdc-fleet nodes --all-well                    which nodes need a person
+  sdc-fleet vms node=cn-12 state=running
+  sdc-fleet vm web-0                            one VM, wherever it is
+  sdc-fleet changes web-0 --since 2h
+
+Exit status: 0 done and well, 1 failed, or something needs a person, 2 wrong usage or configuration.
+Colours only on a terminal, and never with NO_COLOR.";
+
+/// Shows the nodes and VMs of the data centre, from its feed.
+#[derive(Parser, Debug)]
+#[command(name = "sdc-fleet", version = daemon::cli::version(), after_help = ABOUT)]
+#[command(args_override_self = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+    /// Where the feed is.
+    #[arg(long, global = true, value_name = "FILE", default_value = DEFAULT_FILE)]
+    pub config: PathBuf,
+    /// A server of the feed, instead of the configuration's.
+    #[arg(long, global = true, value_name = "URL")]
+    pub server: Vec<String>,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Show how each node is; exit 1 if one needs a person.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet nodes
+  sdc-fleet nodes --all-well                    only those that need a person
+  sdc-fleet nodes -o node,alarms,help
+  sdc-fleet nodes -H -p -o uuid,up")]
+    Nodes {
+        #[command(flatten)]
+        list: ListArgs,
+        /// Only the nodes that need a person; one line if there are none.
+        #[arg(long)]
+        all_well: bool,
+    },
+    /// List VMs.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet vms
+  sdc-fleet vms node=cn-12 state=running
+  sdc-fleet vms owner=UUID -o alias,node,ip -s node
+
+FILTER is FIELD=VALUE, for any field of a VM; node= takes a hostname, owner= is owner_uuid=.
+`age` says how long ago the node was last heard.")]
+    Vms {
+        /// What a VM has to be.
+        #[arg(value_name = "FILTER")]
+        filter: Vec<String>,
+        /// Also copies that are hidden, such as those of a migration.
+        #[arg(short = 'a', long)]
+        all: bool,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Show one VM, wherever it is; exit 1 if two nodes show it.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet vm web-0
+  sdc-fleet vm 0b4a4a3e | json 0.vm.nics")]
+    Vm {
+        /// The VM: its uuid, a unique beginning of it, or its alias.
+        vm: String,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Print what happens, until it is interrupted.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet watch
+  sdc-fleet watch node=cn-12 brand=bhyve
+  sdc-fleet watch -j | json -ga what alias")]
+    Watch {
+        /// What a VM has to be, as for `vms`.
+        #[arg(value_name = "FILTER")]
+        filter: Vec<String>,
+        /// A JSON object per line.
+        #[arg(short = 'j', long)]
+        json: bool,
+    },
+    /// Show what happened to a VM, as far back as the feed keeps it.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet changes web-0 --since 2h
+  sdc-fleet changes UUID -o time,node,changed")]
+    Changes {
+        /// The VM: its uuid, a unique beginning of it, or its alias.
+        vm: String,
+        /// How far back: 90s, 2h, 3d as 72h.
+        #[arg(long, value_name = "SPAN")]
+        since: Option<String>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Make the streams of the feed where they are missing. Needs the operator's key.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet setup
+  sdc-fleet setup --config operator.json")]
+    Setup,
+    /// Draw a key: write its seed to a file that only its owner may read, print its public key.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet key /opt/smartdc/agents/etc/fleet-agent.nkey")]
+    Key {
+        /// The file, which must not exist.
+        file: PathBuf,
+    },
+    /// Print what each key may do, for the configuration of the nats-servers.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet permissions --keys keys.json > /etc/nats-server/accounts.conf
+
+keys.json: {\"operators\": [\"U…\"], \"readers\": [\"U…\"], \"nodes\": {\"CN-UUID\": \"U…\"}}, all of them public keys.")]
+    Permissions {
+        /// The public keys.
+        #[arg(long, value_name = "FILE")]
+        keys: PathBuf,
+    },
+    #[command(flatten)]
+    Generated(Generated),
+}

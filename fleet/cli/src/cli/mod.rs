@@ -1,0 +1,167 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The command line.
+
+mod args;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use daemon::cli::{self, Screen, Usage};
+use daemon::config::{lower_uuid, parse_span};
+use daemon::{Fields, wall};
+use jiff::{SignedDuration, Timestamp};
+use sdc_clients::Jitter;
+use sdc_clients::fleet::{Fleet, FleetEvent, Follower, make};
+use serde_json::Value;
+
+use self::args::{Cli, NAME, Verb};
+use crate::config::Config;
+use crate::filter::Filter;
+use crate::names::{Names, find_vm};
+use crate::permissions::{Key, Keys, accounts};
+use crate::{changes, key, nodes, vms, watch};
+
+/// A feed that takes longer does not answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs the program; `args` begin with its name.
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    match cli::parse::<Cli>(args) {
+        Ok(cli) => cli::run(NAME, async { cli::ended(NAME, answer(cli).await) }),
+        Err(code) => code,
+    }
+}
+
+/// What is printed, and whether all is well.
+type Answer = anyhow::Result<(String, bool)>;
+
+async fn answer(cli: Cli) -> anyhow::Result<ExitCode> {
+    let (text, is_well) = match cli.verb {
+        Verb::Generated(asked) => (asked.text::<Cli>().context("the manual pages")?, true),
+        Verb::Permissions { keys } => (accounts(&public_keys(Fields::load(&keys)?)?), true),
+        Verb::Key { file } => (format!("{}\n", key::draw(&file)?), true),
+        verb => {
+            let config = Config::load(&cli.config, &cli.server)?;
+            let fleet = Fleet::connect(&config.nats, NAME, Jitter::from_entropy()).await?;
+            asked(verb, &fleet, &config).await?
+        }
+    };
+    let printed = cli::print(NAME, &text);
+    Ok(if is_well { printed } else { ExitCode::from(daemon::exit::FAILED) })
+}
+
+async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
+    let (screen, now) = (Screen::of_stdout(), wall::now());
+    if let Verb::Setup = verb {
+        let done = make(fleet.jetstream(), &config.shape).await?;
+        return Ok((
+            done.iter().map(|(stream, made)| format!("{stream}: {made}\n")).collect(),
+            true,
+        ));
+    }
+    let beats = fleet.nodes().await?;
+    let names = Names::of(&beats);
+    Ok(match verb {
+        Verb::Nodes { list, all_well } => {
+            let mirror = synced(fleet, &Filter::default()).await?;
+            let printed =
+                nodes::list(&beats, mirror.mirror(), all_well, now, &list.layout(), screen)?;
+            (printed.text, printed.needing == 0)
+        }
+        Verb::Vms { filter, all, list } => {
+            let filter = Filter::of(&filter, &names)?;
+            let follower = synced(fleet, &filter).await?;
+            let ages = vms::Ages::of(&beats, now);
+            let layout = list.layout();
+            (vms::list(follower.mirror(), &filter, all, &names, &ages, &layout, screen)?, true)
+        }
+        Verb::Vm { vm, list } => {
+            let follower = synced(fleet, &Filter::default()).await?;
+            let uuid = find_vm(follower.mirror(), &vm)?;
+            if follower.mirror().find(&uuid).is_empty() {
+                anyhow::bail!(
+                    "no node has the VM {uuid}; sdc-fleet changes {uuid} shows what it was"
+                );
+            }
+            let ages = vms::Ages::of(&beats, now);
+            vms::one(follower.mirror(), &uuid, &names, &ages, &list.layout(), screen)?
+        }
+        Verb::Watch { filter, json } => {
+            let filter = Filter::of(&filter, &names)?;
+            let mut follower = Follower::new(fleet, &filter.subjects(), Jitter::from_entropy());
+            // A reader that went away ends it.
+            let _gone = watch::watch(&mut follower, &filter, &names, json).await;
+            (String::new(), true)
+        }
+        Verb::Changes { vm, since, list } => {
+            let since = since.map(|text| before(now, &text)).transpose()?;
+            let follower = synced(fleet, &Filter::default()).await?;
+            let uuid = find_vm(follower.mirror(), &vm)?;
+            let found = fleet.changes_of(&uuid, since).await?;
+            (changes::list(&found, &names, &list.layout(), screen)?, true)
+        }
+        Verb::Setup | Verb::Key { .. } | Verb::Permissions { .. } | Verb::Generated(_) => {
+            (String::new(), true)
+        }
+    })
+}
+
+fn before(now: Timestamp, text: &str) -> Result<Timestamp, Usage> {
+    let span = parse_span(text).map_err(|reason| Usage(format!("--since: {reason}")))?;
+    let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
+    Ok(now.checked_sub(span).unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+/// A follower whose mirror is complete.
+async fn synced(fleet: &Fleet, filter: &Filter) -> anyhow::Result<Follower> {
+    let mut follower = Follower::new(fleet, &filter.subjects(), Jitter::from_entropy());
+    let complete = async {
+        let mut last = None;
+        loop {
+            match follower.next().await {
+                FleetEvent::Synced => return Ok(()),
+                // What is missing does not come by waiting.
+                FleetEvent::Lost(error) if last.as_ref() == Some(&error) => return Err(error),
+                FleetEvent::Lost(error) => last = Some(error),
+                _ => {}
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, complete).await.context("the feed does not answer")??;
+    Ok(follower)
+}
+
+fn public_keys(mut fields: Fields) -> anyhow::Result<Keys> {
+    let is_key = |key: &str| {
+        key.starts_with('U') && key.len() == 56 && key.bytes().all(|it| it.is_ascii_alphanumeric())
+    };
+    let mut keys = Keys {
+        operators: fields.texts("operators"),
+        readers: fields.texts("readers"),
+        nodes: Vec::new(),
+    };
+    for (name, all) in [("operators", &keys.operators), ("readers", &keys.readers)] {
+        if !all.iter().all(|key| is_key(key)) {
+            fields.fault(name, "expected public keys of users (U…)");
+        }
+    }
+    let given = fields.get("nodes").cloned().unwrap_or_default();
+    for (cn, key) in given.as_object().into_iter().flatten() {
+        let key: Option<Key> = key.as_str().filter(|key| is_key(key)).map(str::to_owned);
+        match (lower_uuid(cn), key) {
+            (Ok(cn), Some(key)) => keys.nodes.push((cn, key)),
+            _ => fields
+                .fault(&format!("nodes.{cn}"), "expected a uuid and a public key of a user (U…)"),
+        }
+    }
+    if !matches!(given, Value::Object(_) | Value::Null) {
+        fields.fault("nodes", "expected an object from a node's uuid to its public key");
+    }
+    fields.finish()?;
+    Ok(keys)
+}

@@ -1,0 +1,99 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Which VMs are meant: `field=value`, all of them at once. Pure.
+
+use daemon::cli::Usage;
+use sdc_clients::fleet::FleetVm;
+use serde_json::Value;
+
+use crate::names::Names;
+
+/// What a VM has to be.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    /// On this node.
+    pub(crate) node: Option<String>,
+    fields: Vec<(String, String)>,
+}
+
+impl Filter {
+    /// Reads `node=NAME`, `owner=UUID`, and `field=value` for any field of a VM; `nics.0.ip` is one inside another.
+    pub(crate) fn of(words: &[String], names: &Names) -> Result<Filter, Usage> {
+        let mut filter = Filter::default();
+        for word in words {
+            let Some((field, value)) = word.split_once('=') else {
+                return Err(Usage(format!("expected FIELD=VALUE, found {word:?}")));
+            };
+            match field {
+                "node" => filter.node = Some(names.find_node(value)?),
+                "owner" => {
+                    filter.fields.push(("owner_uuid".to_owned(), value.to_ascii_lowercase()))
+                }
+                _ => filter.fields.push((field.to_owned(), value.to_owned())),
+            }
+        }
+        Ok(filter)
+    }
+
+    /// Returns true if all of it fits.
+    pub(crate) fn fits(&self, vm: &FleetVm) -> bool {
+        let is_there = self.node.as_ref().is_none_or(|cn| *cn == vm.cn);
+        is_there && self.fields.iter().all(|(field, value)| has(vm, field, value))
+    }
+
+    /// The subjects of which it may be, for the server to choose. With a `>` they were more than the stream has, and the
+    /// server makes no such consumer.
+    pub(crate) fn subjects(&self) -> String {
+        sdc_clients::fleet::subject(self.node.as_deref().unwrap_or("*"), Some("*"))
+    }
+}
+
+fn has(vm: &FleetVm, field: &str, value: &str) -> bool {
+    let mut parts = field.split('.');
+    let first = parts.next().and_then(|part| vm.object.get(part));
+    let found = parts.try_fold(first, |found, part| {
+        Some(match found? {
+            Value::Array(all) => part.parse().ok().and_then(|at: usize| all.get(at)),
+            other => other.get(part),
+        })
+    });
+    match found.flatten() {
+        Some(Value::String(text)) => text == value,
+        Some(Value::Null) | None => value.is_empty(),
+        Some(other) => {
+            let text = other.to_string();
+            text == value
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sdc_clients::fleet::Position;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_vm_fits_if_every_field_does() {
+        let object = json!({"state": "running", "ram": 512, "owner_uuid": "a1", "nics": [{"ip": "10.0.0.1"}]});
+        let vm = FleetVm {
+            cn: "cn".into(),
+            uuid: "vm".into(),
+            object: object.as_object().unwrap().clone(),
+            at: Position { epoch: "e".into(), seq: 1 },
+        };
+        let fits = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.into()).collect();
+            Filter::of(&words, &Names::default()).unwrap().fits(&vm)
+        };
+        assert!(fits(&[]) && fits(&["state=running", "ram=512"]) && fits(&["owner=A1"]));
+        assert!(fits(&["nics.0.ip=10.0.0.1"]) && fits(&["alias="]));
+        assert!(!fits(&["state=stopped"]) && !fits(&["state=running", "ram=1"]));
+        assert!(!fits(&["nics.1.ip=10.0.0.1"]) && !fits(&["nics.x=1"]));
+        assert!(Filter::of(&["running".into()], &Names::default()).is_err());
+        assert!(Filter::of(&["node=nobody".into()], &Names::default()).is_err());
+    }
+}

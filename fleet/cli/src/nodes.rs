@@ -1,0 +1,201 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `nodes`: how each node is, and what needs a person.
+
+use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, span};
+use jiff::Timestamp;
+use sdc_clients::fleet::{Beat, Mirror, What};
+use serde_json::Value;
+
+use crate::names::Names;
+
+/// Columns; the last ones are printed where they are asked for.
+const COLUMNS: [&str; 13] = [
+    "node", "version", "up", "vms", "brake", "holds", "stale", "alarms", "age", "uuid", "machine",
+    "position", "help",
+];
+const USUAL: usize = 9;
+
+/// What `nodes` prints.
+pub(crate) struct Printed {
+    pub(crate) text: String,
+    /// How many nodes need a person.
+    pub(crate) needing: usize,
+}
+
+/// Lists the nodes, those that need a person first; with `only_needing` no others.
+pub(crate) fn list(
+    beats: &[Beat],
+    mirror: &Mirror,
+    only_needing: bool,
+    now: Timestamp,
+    layout: &Layout,
+    screen: Screen,
+) -> Result<Printed, UnknownColumn> {
+    let names = Names::of(beats);
+    let mut table = Table::new(&COLUMNS).usually(USUAL);
+    let mut rows: Vec<(bool, &str, Vec<Cell>)> = Vec::new();
+    let twice = mirror.shown_twice();
+    for beat in beats {
+        let alarms = alarms(beat, &twice, &names, now);
+        let name = names.node(&beat.node.cn_uuid);
+        rows.push((alarms.is_empty(), name, row(beat, name, &alarms, now)));
+    }
+    rows.sort_by(|(is_well, name, _), (other_is_well, other, _)| {
+        (is_well, name).cmp(&(other_is_well, other))
+    });
+    let needing = rows.iter().filter(|(is_well, ..)| !is_well).count();
+    for (is_well, _, cells) in rows {
+        if !(only_needing && is_well) {
+            table.row(cells);
+        }
+    }
+    let text = match only_needing && needing == 0 && !layout.asks_for_table() && !layout.json {
+        true => format!("all well: {} nodes, {} VMs\n", beats.len(), mirror.len()),
+        false => table.print(layout, screen)?,
+    };
+    Ok(Printed { text, needing })
+}
+
+/// What needs a person, each with the command that helps.
+fn alarms(
+    beat: &Beat,
+    twice: &[(&str, Vec<&str>)],
+    names: &Names,
+    now: Timestamp,
+) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    if !beat.is_up(now) {
+        all.push(("not heard".to_owned(), "svcs -xv fleet-agent".to_owned()));
+    }
+    for need in &beat.node.needs {
+        all.push((format!("{} {}", need.program, need.what.name()), need.command()));
+    }
+    let is_on = |nodes: &&Vec<&str>| nodes.contains(&beat.node.cn_uuid.as_str());
+    for (vm, nodes) in twice.iter().filter(|(_, nodes)| is_on(&nodes)) {
+        let others = nodes.iter().filter(|cn| **cn != beat.node.cn_uuid).map(|cn| names.node(cn));
+        let others = others.collect::<Vec<_>>().join(", ");
+        all.push((format!("{vm} also shown on {others}"), format!("sdc-fleet vm {vm}")));
+    }
+    all
+}
+
+fn row(beat: &Beat, name: &str, alarms: &[(String, String)], now: Timestamp) -> Vec<Cell> {
+    let node = &beat.node;
+    let brake = node.needs.iter().any(|need| need.what == What::Brake);
+    let holds: u64 = node.programs.iter().map(|program| program.holds).sum();
+    let up = beat.is_up(now);
+    let stale = match up {
+        true => node.waits.clone(),
+        false => Some("nothing is known since".to_owned()),
+    };
+    let text = |of: fn(&(String, String)) -> &String| {
+        alarms.iter().map(of).cloned().collect::<Vec<_>>().join("; ")
+    };
+    let yes = |is: bool, tone: Tone| match is {
+        true => Cell::toned("yes", tone),
+        false => "no".into(),
+    };
+    vec![
+        name.into(),
+        node.claim.version.as_str().into(),
+        if up { Cell::toned("yes", Tone::Good) } else { Cell::toned("no", Tone::Bad) },
+        node.vms.into(),
+        yes(brake, Tone::Bad),
+        holds.into(),
+        stale.map_or(Value::Null.into(), |why| Cell::toned(why, Tone::Odd)),
+        match alarms.is_empty() {
+            true => Value::Null.into(),
+            false => Cell::toned(text(|(what, _)| what), Tone::Bad),
+        },
+        Cell::shown(beat.age(now).as_secs(), span(beat.age(now))),
+        node.cn_uuid.as_str().into(),
+        node.claim.machine.as_str().into(),
+        node.position.as_ref().map(ToString::to_string).into(),
+        text(|(_, help)| help).into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sdc_clients::fleet::{Claim, Need, Node};
+
+    use super::*;
+
+    const PLAIN: Screen = Screen { is_terminal: false, colour: false };
+
+    fn beat(cn: &str, name: &str, ago: u64, needs: Vec<Need>) -> Beat {
+        let claim = Claim {
+            instance: "i".into(),
+            machine: "m".into(),
+            hostname: Some(name.into()),
+            version: "0.1.0".into(),
+        };
+        let node = Node {
+            cn_uuid: cn.into(),
+            claim,
+            rival: None,
+            every_s: 15,
+            position: None,
+            vms: 3,
+            waits: None,
+            programs: Vec::new(),
+            needs,
+        };
+        Beat { node, at: Timestamp::UNIX_EPOCH - Duration::from_secs(ago) }
+    }
+
+    fn need(what: What) -> Need {
+        Need { program: "vm-agent".into(), what, text: "t".into() }
+    }
+
+    #[test]
+    fn who_needs_a_person_is_first_and_counted() {
+        let beats = [
+            beat("c1", "well", 5, Vec::new()),
+            beat("c2", "braked", 5, vec![need(What::Brake)]),
+            beat("c3", "dead", 90, Vec::new()),
+        ];
+        let print = |only_needing, layout: &Layout| {
+            list(&beats, &Mirror::default(), only_needing, Timestamp::UNIX_EPOCH, layout, PLAIN)
+                .unwrap()
+        };
+        let printed = print(false, &Layout::default());
+        assert_eq!(printed.needing, 2);
+        let lines: Vec<&str> = printed.text.lines().collect();
+        assert!(
+            lines[1].starts_with("braked") && lines[1].contains("vm-agent brake"),
+            "{}",
+            printed.text
+        );
+        assert!(lines[2].starts_with("dead") && lines[2].contains("not heard"), "{}", printed.text);
+        assert!(lines[3].starts_with("well"), "{}", printed.text);
+        assert_eq!(print(true, &Layout::default()).text.lines().count(), 3);
+        let help =
+            Layout { columns: Some("uuid,help,age".into()), no_header: true, ..Layout::default() };
+        assert!(
+            print(true, &help).text.starts_with("c2  vm-agent plan"),
+            "{}",
+            print(true, &help).text
+        );
+    }
+
+    #[test]
+    fn a_data_centre_that_is_well_is_one_line() {
+        let beats = [beat("c1", "well", 5, Vec::new())];
+        let printed = list(
+            &beats,
+            &Mirror::default(),
+            true,
+            Timestamp::UNIX_EPOCH,
+            &Layout::default(),
+            PLAIN,
+        )
+        .unwrap();
+        assert_eq!((printed.needing, printed.text.as_str()), (0, "all well: 1 nodes, 0 VMs\n"));
+    }
+}

@@ -1,0 +1,48 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `sdc-fleet` as somebody types it.
+
+use std::process::ExitCode;
+
+use fleet_agent::machine::Machine;
+use mocks::hub::Hub;
+use sdc_clients::fleet::Access;
+
+use super::node::{CN, Running, vm};
+use super::{access, made, servers, until};
+
+/// Whether the command ended well.
+async fn ends_well(access: &Access, line: &str) -> bool {
+    let words = ["sdc-fleet", "--server", &access.servers[0]].into_iter().chain(line.split(' '));
+    let words: Vec<std::ffi::OsString> = words.map(Into::into).collect();
+    // It has a runtime of its own.
+    let done = tokio::task::spawn_blocking(|| fleet_cli::cli::run(words.into_iter()));
+    done.await.unwrap() == ExitCode::SUCCESS
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_of_the_help_work_on_a_real_server() {
+    let Some(nats) = servers(1, None) else { return };
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    assert!(!ends_well(&access, "nodes").await, "there are no streams");
+    made(&access, 1).await;
+    hub.put(vm(0, "web-0"));
+    let agent = Running::start(&hub, &access, &machine).await;
+    until("the VM is shown", async || ends_well(&access, "vm web-0").await).await;
+    for line in [
+        "nodes",
+        "nodes --all-well",
+        "nodes -o node,alarms,help",
+        "vms",
+        "vms node=cn-1 state=running",
+        "vms owner=00000000-0000-0000-0000-000000000000 -o alias,node,ip -s node",
+        "changes web-0 --since 2h",
+        "changes web-0 -o time,node,changed",
+    ] {
+        assert!(ends_well(&access, line).await, "sdc-fleet {line}");
+    }
+    assert!(!ends_well(&access, "vms node=cn-2").await, "there is no such node");
+    agent.kill();
+}

@@ -1,0 +1,124 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use fleet_agent::machine::Machine;
+use mocks::hub::Hub;
+use sdc_clients::Jitter;
+use sdc_clients::fleet::{CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS};
+use sdc_clients::vminfod::VmFields as _;
+
+use super::node::{CN, Running, vm};
+use super::{access, made, servers, until};
+
+fn aliases(mirror: &Mirror) -> BTreeMap<String, String> {
+    let alias = |vm: &sdc_clients::fleet::FleetVm| vm.object.alias().unwrap().to_owned();
+    mirror.vms().map(|vm| (vm.uuid.clone(), alias(vm))).collect()
+}
+
+fn truth(hub: &Hub) -> BTreeMap<String, String> {
+    let pair = |(name, vm): (String, sdc_clients::vminfod::VmObject)| {
+        (name, vm.alias().unwrap().to_owned())
+    };
+    hub.vms().into_iter().map(pair).collect()
+}
+
+/// What a consumer that lives all the time has seen.
+#[derive(Default)]
+struct Seen {
+    aliases: BTreeMap<String, String>,
+    events: Vec<Position>,
+    holes: usize,
+    resyncs: usize,
+}
+
+fn follow(fleet: &Fleet) -> Arc<Mutex<Seen>> {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let (mut follower, own) =
+        (Follower::new(fleet, "vms.*.*", Jitter::from_seed(3)), Arc::clone(&seen));
+    tokio::spawn(async move {
+        loop {
+            let event = follower.next().await;
+            let mut seen = own.lock().unwrap();
+            match event {
+                FleetEvent::Changed { vm, compared: false, .. } => seen.events.push(vm.at.clone()),
+                FleetEvent::Hole => seen.holes += 1,
+                FleetEvent::Resync { .. } => seen.resyncs += 1,
+                _ => {}
+            }
+            seen.aliases = aliases(follower.mirror());
+        }
+    });
+    seen
+}
+
+async fn agreed(what: &str, hub: &Hub, seen: &Mutex<Seen>) {
+    until(what, async || seen.lock().unwrap().aliases == truth(hub)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_change_arrives_once_while_servers_and_the_agent_are_killed() {
+    let Some(nats) = servers(3, None) else { return };
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 3).await;
+    let seen = follow(&fleet);
+    hub.put(vm(0, "first"));
+    let mut agent = Running::start(&hub, &access, &machine).await;
+    agreed("the first VM", &hub, &seen).await;
+    for round in 0..6 {
+        let down = round % 3;
+        nats.kill(down);
+        for n in 0..20 {
+            hub.put(vm(n % 4, &format!("r{round}n{n}")));
+        }
+        if round % 2 == 1 {
+            agent.kill();
+            agent = Running::start(&hub, &access, &machine).await;
+        }
+        agreed(&format!("round {round}, server {down} killed"), &hub, &seen).await;
+        nats.run(down).unwrap();
+    }
+    let changes = fleet.changes("vms.*.*").await.unwrap();
+    let events: Vec<Position> = changes
+        .iter()
+        .filter(|it| !it.labels.compared && it.labels.kind != Kind::Resync)
+        .map(|it| it.labels.at.clone())
+        .collect();
+    let numbers: Vec<u64> = events.iter().map(|at| at.seq).collect();
+    assert_eq!(numbers, (2..=121).collect::<Vec<_>>(), "the first event was compared");
+    let seen = seen.lock().unwrap();
+    assert_eq!((&seen.events, seen.holes), (&events, 0));
+    agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_stream_is_filled_again_and_the_hole_is_told() {
+    let Some(nats) = servers(1, None) else { return };
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 1).await;
+    let seen = follow(&fleet);
+    (0..4).for_each(|n| hub.put(vm(n, "a")));
+    let agent = Running::start(&hub, &access, &machine).await;
+    agreed("the first VMs", &hub, &seen).await;
+    fleet.jetstream().delete_stream(CHANGES).await.unwrap();
+    hub.put(vm(1, "b"));
+    let again = made(&access, 1).await;
+    agreed("CHANGES deleted", &hub, &seen).await;
+    until("the hole", async || seen.lock().unwrap().holes > 0).await;
+    let shown = async |what: &str| {
+        until(what, async || {
+            let mut follower = Follower::new(&again, "vms.*.*", Jitter::from_seed(4));
+            while !matches!(follower.next().await, FleetEvent::Synced) {}
+            aliases(follower.mirror()) == truth(&hub)
+        })
+        .await;
+    };
+    shown("VMS behind another CHANGES").await;
+    fleet.jetstream().delete_stream(VMS).await.unwrap();
+    made(&access, 1).await;
+    shown("VMS deleted").await;
+    agent.kill();
+}

@@ -1,0 +1,56 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The feed on real nats-servers; skipped with a word where they are not installed.
+
+#![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
+
+mod node;
+
+mod command;
+
+mod follow;
+
+mod permissions;
+
+use std::time::Duration;
+
+use rig::nats::Nats;
+use sdc_clients::Jitter;
+use sdc_clients::fleet::{Access, Fleet, Shape, make};
+
+/// Starts servers, or says why there are none.
+fn servers(count: usize, config: Option<&str>) -> Option<Nats> {
+    match rig::nats::why_not() {
+        Some(why) => {
+            eprintln!("SKIPPED: {why}");
+            None
+        }
+        None => Some(Nats::start(count, config).unwrap()),
+    }
+}
+
+fn access(nats: &Nats) -> Access {
+    Access { servers: nats.servers(), ..Access::default() }
+}
+
+/// Makes the streams, as soon as the servers have elected who leads.
+async fn made(access: &Access, replicas: usize) -> Fleet {
+    let fleet = Fleet::connect(access, "test", Jitter::from_seed(1)).await.unwrap();
+    let shape = Shape { replicas, bytes: 1 << 28, ..Shape::default() };
+    until("streams", async || make(fleet.jetstream(), &shape).await.is_ok()).await;
+    fleet
+}
+
+/// Waits for a condition.
+async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let waited = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(90), waited)
+        .await
+        .unwrap_or_else(|_| panic!("{what}"));
+}

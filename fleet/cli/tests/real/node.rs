@@ -1,0 +1,58 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A node with its agent.
+
+use std::sync::Arc;
+
+use daemon::Shutdown;
+use fleet_agent::agent::Agent;
+use fleet_agent::config::Config;
+use fleet_agent::machine::Machine;
+use fleet_agent::parts::Parts;
+use mocks::hub::Hub;
+use sdc_clients::fleet::{Access, Wire};
+use sdc_clients::vminfod::VmObject;
+use sdc_clients::{Http, Jitter};
+use serde_json::json;
+
+pub(crate) const CN: &str = "c0000000-0000-4000-8000-000000000001";
+
+/// A VM of the node.
+pub(crate) fn vm(nth: usize, alias: &str) -> VmObject {
+    let uuid = format!("40000000-0000-4000-8000-{nth:012}");
+    let vm = json!({"zonename": uuid, "uuid": uuid, "alias": alias, "state": "running"});
+    vm.as_object().unwrap().clone()
+}
+
+/// An agent that runs until it is killed.
+pub(crate) struct Running {
+    task: tokio::task::JoinHandle<()>,
+    shutdown: Shutdown,
+}
+
+impl Running {
+    /// Starts the agent of the node that `hub` shows.
+    pub(crate) async fn start(hub: &Hub, access: &Access, machine: &Machine) -> Running {
+        let config = json!({"server_uuid": CN, "nats": {"servers": access.servers}, "programs": {},
+            "vminfod": {"url": "http://hub", "trust_tcp": true}, "heartbeat": "1s", "audit": "10s",
+            "retry": {"min": "100ms", "max": "1s"}});
+        let config = Config::from_json(&config.to_string()).unwrap();
+        let client = access.connect("agent", Jitter::from_seed(1)).await.unwrap();
+        let wire = Arc::new(Wire::new(client, access));
+        let http = Http::with_transport("http://hub", "test", Arc::new(hub.clone())).unwrap();
+        let parts =
+            Parts::new(config, CN.to_owned(), machine, Some("cn-1".to_owned()), wire, &http);
+        let shutdown = Shutdown::new();
+        let (agent, stop) = (Agent { parts, makes: None }, shutdown.clone());
+        let task = tokio::spawn(async move { agent.run(stop).await });
+        Running { task, shutdown }
+    }
+
+    /// Ends it at whatever it awaits.
+    pub(crate) fn kill(self) {
+        self.shutdown.trigger();
+        self.task.abort();
+    }
+}

@@ -1,0 +1,65 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Why the feed did not do what was asked.
+
+/// A failure of the feed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FleetError {
+    /// No answer came. Whether a publish was stored is not known.
+    #[error("the feed does not answer: {0}")]
+    Away(String),
+    /// The stream does not exist.
+    #[error("the stream {0} does not exist: sdc-fleet setup makes it")]
+    NoStream(String),
+    /// The last message of the subject is another one than expected.
+    #[error("the last message of {0} is another one than expected")]
+    WrongLast(String),
+    /// JetStream has no room.
+    #[error("the feed has no room: {0}")]
+    Full(String),
+    /// The server takes no message as large as this.
+    #[error("{bytes} bytes are more than the server takes ({most})")]
+    TooLarge {
+        /// The size of the message.
+        bytes: usize,
+        /// What it takes.
+        most: usize,
+    },
+    /// JetStream refuses.
+    #[error("the feed refuses: {text} ({code})")]
+    Refused {
+        /// JetStream's number of the error.
+        code: u64,
+        /// Its text.
+        text: String,
+    },
+    /// A file of keys or certificates cannot be used.
+    #[error("{path}: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl FleetError {
+    /// No answer, for this reason.
+    pub(super) fn away(why: impl std::fmt::Display) -> FleetError {
+        FleetError::Away(why.to_string())
+    }
+
+    /// What JetStream's error number means.
+    pub(super) fn of_code(code: u64, text: &str, about: &str) -> FleetError {
+        match code {
+            10059 => FleetError::NoStream(about.to_owned()),
+            10071 | 10164 => FleetError::WrongLast(about.to_owned()),
+            // Resources of server or account, the stream's own limits.
+            10023 | 10028 | 10047 | 10077 => FleetError::Full(text.to_owned()),
+            10008 => FleetError::away(text),
+            _ => FleetError::Refused { code, text: text.to_owned() },
+        }
+    }
+}

@@ -1,0 +1,336 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The follower: snapshot and changes as one endless stream.
+//!
+//! ```text
+//!  start ─► snapshot (VMS) ─► follow (CHANGES, behind what VMS has) ─┐
+//!    ▲  ▲                          ▲                                 │ Lost
+//!    │  └── Hole: CHANGES is        └──── goes on behind the last ◄──┤
+//!    │      another one, or has      message that was taken          │
+//!    │      dropped what comes next                                  │
+//!    └────────────────── wait (back-off) ◄───────────────────────────┘
+//! ```
+//!
+//! There is no task behind it: [`Follower::next`] drives the machine.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::pull::Ordered;
+use tokio::time::{Instant, sleep_until};
+
+use super::error::FleetError;
+use super::message::{Kind, Message, Position};
+use super::mirror::{FleetVm, Line, Mirror};
+use super::name::{CHANGES, VMS};
+use super::read::{Fleet, Received, next};
+use crate::jitter::Jitter;
+use crate::retry::{Backoff, Policy};
+use crate::vminfod::Change;
+
+/// How often it is looked whether `CHANGES` is still the same stream.
+const LOOK: Duration = Duration::from_secs(15);
+/// How often a stream that ends before the place is asked again.
+const PATIENT: u32 = 6;
+/// The waits after a loss.
+const WAITS: Policy = Policy {
+    initial: Duration::from_millis(250),
+    max: Duration::from_secs(10),
+    multiplier: 2.0,
+    max_attempts: None,
+    max_elapsed: None,
+};
+
+/// Where a follower is: what it needs to go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// When `CHANGES` was made, in nanoseconds: another one has other numbers.
+    pub made: i128,
+    /// The last message of it that was taken.
+    pub seq: u64,
+}
+
+/// What the feed tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FleetEvent {
+    /// The mirror is complete.
+    Synced,
+    /// A VM is new, or changed.
+    Changed {
+        /// The VM now.
+        vm: Arc<FleetVm>,
+        /// What changed; empty for a new VM and for what was compared.
+        changes: Vec<Change>,
+        /// Whether it is new on its node.
+        is_new: bool,
+        /// It is no event: it is how the VM was found to differ.
+        compared: bool,
+    },
+    /// A VM is gone from its node.
+    Gone {
+        /// As it last was.
+        vm: Arc<FleetVm>,
+        /// The event with which it went; for what was compared, the last one that is known of it.
+        at: Position,
+        /// As in `Changed`.
+        compared: bool,
+    },
+    /// What happened on this node before is not completely known; what it has now is.
+    Resync {
+        /// The node.
+        cn: String,
+    },
+    /// What happened in the data centre before is not completely known: the feed does not have it any more.
+    Hole,
+    /// A message that no agent wrote, or whose body is no event; it changes nothing.
+    Odd {
+        /// Its subject.
+        subject: String,
+    },
+    /// The feed was lost; it is tried again.
+    Lost(FleetError),
+}
+
+/// How `CHANGES` is now.
+struct Changes {
+    made: i128,
+    first: u64,
+    last: u64,
+}
+
+impl Changes {
+    fn is_behind(&self, place: &Place) -> bool {
+        place.made == self.made && place.seq > self.last
+    }
+
+    /// Returns whether what comes behind this place can be read: this is not another stream, nor one that was restored to
+    /// an earlier state, and the next message is not dropped.
+    fn has(&self, place: &Place) -> bool {
+        let next = place.seq.saturating_add(1);
+        place.made == self.made && place.seq <= self.last && self.first <= next
+    }
+}
+
+async fn changes(fleet: &Fleet) -> Result<Changes, FleetError> {
+    let stream = fleet.stream(CHANGES).await?;
+    let info = stream.cached_info();
+    Ok(Changes {
+        made: info.created.unix_timestamp_nanos(),
+        first: info.state.first_sequence,
+        last: info.state.last_sequence,
+    })
+}
+
+enum Step {
+    Wait(Instant),
+    Follow { messages: Box<Ordered>, look: Instant },
+}
+
+/// Follows the feed. Made by [`Follower::new`].
+pub struct Follower {
+    fleet: Fleet,
+    filter: String,
+    backoff: Backoff,
+    step: Step,
+    place: Option<Place>,
+    mirror: Mirror,
+    is_filled: bool,
+    /// Nothing that passes the filter was left behind the last message.
+    has_all: bool,
+    /// How often in a row the stream seemed to end before the place.
+    behind: u32,
+    out: VecDeque<FleetEvent>,
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Follower {
+    /// Follows the subjects that pass `filter`, such as `vms.CN.*` or `vms.*.VM`.
+    pub fn new(fleet: &Fleet, filter: &str, jitter: Jitter) -> Follower {
+        Follower {
+            fleet: fleet.clone(),
+            filter: filter.to_owned(),
+            backoff: Backoff::new(&WAITS, jitter),
+            step: Step::Wait(Instant::now()),
+            place: None,
+            mirror: Mirror::default(),
+            is_filled: false,
+            has_all: false,
+            behind: 0,
+            out: VecDeque::new(),
+        }
+    }
+
+    /// What is known of every VM; after a `Lost` it is as old as that.
+    pub fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    /// Returns true if the feed is being followed.
+    pub fn is_following(&self) -> bool {
+        matches!(self.step, Step::Follow { .. })
+    }
+
+    /// The next event. Cancel-safe: what a dropped future had not taken in is read again.
+    pub async fn next(&mut self) -> FleetEvent {
+        loop {
+            if let Some(event) = self.out.pop_front() {
+                return event;
+            }
+            if let Err(error) = self.advance().await {
+                // At least one attempt counts: these waits never end.
+                let wait = self.backoff.next_delay().unwrap_or(WAITS.max);
+                self.step = Step::Wait(Instant::now() + wait);
+                self.out.push_back(FleetEvent::Lost(error));
+            }
+        }
+    }
+
+    /// One step of the machine. State changes only after the last await of each arm.
+    async fn advance(&mut self) -> Result<(), FleetError> {
+        match &mut self.step {
+            Step::Wait(until) => {
+                sleep_until(*until).await;
+                self.begin().await
+            }
+            Step::Follow { messages, look } => {
+                let due = *look;
+                // Both arms are cancel-safe.
+                tokio::select! {
+                    received = next(messages) => {
+                        let received = received?;
+                        self.backoff.reset();
+                        self.take(&received);
+                    }
+                    () = sleep_until(due) => self.look().await?,
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks whether `CHANGES` is still the stream that is followed.
+    async fn look(&mut self) -> Result<(), FleetError> {
+        let now = changes(&self.fleet).await?;
+        if let (true, Some(place)) = (self.has_all, &mut self.place)
+            && place.made == now.made
+        {
+            // What was dropped meanwhile did not pass the filter.
+            place.seq = place.seq.max(now.first.saturating_sub(1));
+        }
+        let goes_on = self.place.as_ref().is_some_and(|place| now.has(place));
+        if let (true, Step::Follow { look, .. }) = (goes_on, &mut self.step) {
+            *look = Instant::now() + LOOK;
+        } else {
+            self.step = Step::Wait(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Goes on behind the last message; where that cannot be, from a snapshot.
+    async fn begin(&mut self) -> Result<(), FleetError> {
+        // The stream first: a message that comes meanwhile is then read twice, never missed.
+        let now = changes(&self.fleet).await?;
+        let (place, snapshot) = match &self.place {
+            // A server that has just become the leader may be behind for a moment.
+            Some(place) if now.is_behind(place) && self.behind < PATIENT => {
+                self.behind += 1;
+                return Err(FleetError::away("the server that answers is behind"));
+            }
+            Some(place) if !now.has(place) => {
+                self.place = None;
+                self.out.push_back(FleetEvent::Hole);
+                return Ok(());
+            }
+            Some(place) => (place.clone(), None),
+            None => {
+                let held = self.fleet.held(VMS, &self.filter, DeliverPolicy::All).await?;
+                let seq = held.iter().filter_map(|it| Some(it.message.as_ref()?.seq)).max();
+                let seq = seq.unwrap_or(0).max(now.first.saturating_sub(1));
+                (Place { made: now.made, seq }, Some(held))
+            }
+        };
+        let from = DeliverPolicy::ByStartSequence { start_sequence: place.seq.saturating_add(1) };
+        let (pending, messages) = self.fleet.open(CHANGES, &self.filter, from).await?;
+        self.has_all = pending == 0;
+        self.behind = 0;
+        self.place = Some(place);
+        self.step = Step::Follow { messages: Box::new(messages), look: Instant::now() + LOOK };
+        if let Some(held) = snapshot {
+            self.fill(held);
+        }
+        Ok(())
+    }
+
+    /// Takes a snapshot in: differences first.
+    fn fill(&mut self, held: Vec<Received>) {
+        let mut present = BTreeSet::new();
+        for received in held {
+            let Some(message) = received.message else {
+                self.out.push_back(FleetEvent::Odd { subject: received.subject });
+                continue;
+            };
+            if message.target.vm.is_none() || message.labels.kind == Kind::Delete {
+                continue;
+            }
+            present.insert(message.target.clone());
+            self.put(&message, true);
+        }
+        for vm in self.mirror.retain(&present) {
+            self.out.push_back(FleetEvent::Gone { at: vm.at.clone(), vm, compared: true });
+        }
+        if !std::mem::replace(&mut self.is_filled, true) {
+            // The first snapshot is no news.
+            self.out.retain(|event| matches!(event, FleetEvent::Odd { .. }));
+        }
+        self.out.push_back(FleetEvent::Synced);
+    }
+
+    fn take(&mut self, received: &Received) {
+        self.has_all = received.pending == 0;
+        if let Some(place) = &mut self.place {
+            if received.seq <= place.seq {
+                return;
+            }
+            place.seq = received.seq;
+        }
+        match &received.message {
+            None => self.out.push_back(FleetEvent::Odd { subject: received.subject.clone() }),
+            Some(message) if message.labels.kind == Kind::Resync => {
+                self.out.push_back(FleetEvent::Resync { cn: message.target.cn.clone() });
+            }
+            Some(message) => self.put(message, message.labels.compared),
+        }
+    }
+
+    fn put(&mut self, message: &Message, compared: bool) {
+        let Ok(line) = Line::of(message) else {
+            let subject = super::message::subject(&message.target.cn, message.target.vm.as_deref());
+            self.out.push_back(FleetEvent::Odd { subject });
+            return;
+        };
+        let old = self.mirror.get(&message.target).cloned();
+        let is_gone = message.labels.kind == Kind::Delete;
+        let Some(vm) = self.mirror.take(message, line.vm) else { return };
+        self.out.push_back(match (is_gone, old) {
+            (true, _) => FleetEvent::Gone { vm, at: message.labels.at.clone(), compared },
+            (false, Some(old)) if compared && old.object == vm.object => return,
+            (false, old) => {
+                FleetEvent::Changed { vm, changes: line.changes, is_new: old.is_none(), compared }
+            }
+        });
+    }
+}

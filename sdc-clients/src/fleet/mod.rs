@@ -1,0 +1,46 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The feed of the data centre on NATS JetStream: every change of every VM of every node, the last object of each
+//! VM, and how each node is. `fleet-agent` writes it, anybody reads it. Who decides about a VM asks its node or VMAPI
+//! instead: the feed is a copy.
+//!
+//! | stream | subjects | keeps |
+//! | --- | --- | --- |
+//! | [`CHANGES`] | `vms.CN.VM` | each event with its object, for days |
+//! | [`VMS`] | the same, sourced from `CHANGES` by the server | the last message of each VM; a delete stays as a tombstone |
+//! | [`NODES`] | `$KV.NODES.CN` | the last heartbeat of each node, for a week |
+//!
+//! [`Follower`] is the way to read it: a snapshot, then each change once, resumed by stream sequence.
+
+mod follow; // snapshot and changes as one stream
+
+mod mirror; // the copy of the VMs that a follower keeps
+
+mod read; // nodes, and what a stream holds now
+
+mod streams; // makes the streams
+
+mod wire; // the requests of who publishes
+
+mod access; // where the servers are, and who asks
+
+mod node; // what a node says about itself
+
+mod message; // subjects, headers and bodies
+
+mod error; // why the feed did not do what was asked
+
+mod name; // the names of the streams
+
+pub use access::Access;
+pub use error::FleetError;
+pub use follow::{FleetEvent, Follower, Place};
+pub use message::{Kind, Labels, MARKER, Message, Position, Target, subject, subjects_of};
+pub use mirror::{FleetVm, Mirror};
+pub use name::{CHANGES, KV_NODES, NODES, VMS};
+pub use node::{Claim, Need, Node, Program, What};
+pub use read::{Beat, Fleet, Health};
+pub use streams::{Made, Shape, make};
+pub use wire::{Stored, Wire};

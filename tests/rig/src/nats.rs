@@ -1,0 +1,115 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Real nats-servers with JetStream, on ports and in directories of their own. They end, and their files go, with the
+//! process that started them.
+
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use tempfile::TempDir;
+
+use crate::tools::{PAUSE, STARTS, is_installed};
+
+/// Why there are none here, in a word for the output of a skipped test.
+pub fn why_not() -> Option<&'static str> {
+    if !is_installed("nats-server") {
+        return Some("no nats-server (apt-get install nats-server)");
+    }
+    (!is_installed("setpriv")).then_some("no util-linux")
+}
+
+/// Servers, of one cluster if there are several.
+#[derive(Debug)]
+pub struct Nats {
+    dir: TempDir,
+    ports: Vec<[u16; 2]>,
+    running: Mutex<Vec<Option<Child>>>,
+    config: Option<PathBuf>,
+}
+
+/// Ports that nobody listens on now.
+fn ports(count: usize) -> io::Result<Vec<u16>> {
+    let bound: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+        .collect::<io::Result<_>>()?;
+    bound.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}
+
+impl Nats {
+    /// Starts so many servers, each with this text in its configuration.
+    pub fn start(count: usize, config: Option<&str>) -> io::Result<Nats> {
+        let dir = tempfile::tempdir()?;
+        let all = ports(2 * count)?;
+        let ports = all.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect();
+        let path = config.map(|_| dir.path().join("conf"));
+        if let (Some(path), Some(text)) = (&path, config) {
+            std::fs::write(path, text)?;
+        }
+        let running = Mutex::new((0..count).map(|_| None).collect());
+        let nats = Nats { dir, ports, running, config: path };
+        (0..count).try_for_each(|nth| nats.run(nth))?;
+        Ok(nats)
+    }
+
+    /// Starts a server, after it was killed too, and waits until it listens.
+    pub fn run(&self, nth: usize) -> io::Result<()> {
+        let [port, cluster] = self.ports[nth];
+        let name = format!("n{nth}");
+        let log = File::options().create(true).append(true).open(self.dir.path().join(&name))?;
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "nats-server", "-a", "127.0.0.1", "-js"]);
+        command
+            .args(["-n", &name, "-p", &port.to_string(), "-sd"])
+            .arg(self.dir.path().join(name + ".js"));
+        if let Some(config) = &self.config {
+            command.arg("-c").arg(config);
+        }
+        if self.ports.len() > 1 {
+            let routes: Vec<String> =
+                self.ports.iter().map(|[_, port]| format!("nats://127.0.0.1:{port}")).collect();
+            let own = format!("nats://127.0.0.1:{cluster}");
+            command.args(["--cluster_name", "t", "--cluster", &own, "--routes", &routes.join(",")]);
+        }
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn()?;
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)[nth] = Some(child);
+        for _ in 0..STARTS {
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err(io::Error::other(format!("nats-server does not start: {}", self.log(nth))))
+    }
+
+    /// Kills a server with its files as they are.
+    pub fn kill(&self, nth: usize) {
+        let child = self.running.lock().unwrap_or_else(PoisonError::into_inner)[nth].take();
+        if let Some(mut child) = child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// The addresses of all servers.
+    pub fn servers(&self) -> Vec<String> {
+        self.ports.iter().map(|[port, _]| format!("nats://127.0.0.1:{port}")).collect()
+    }
+
+    /// The log of a server.
+    pub fn log(&self, nth: usize) -> String {
+        std::fs::read_to_string(self.dir.path().join(format!("n{nth}"))).unwrap_or_default()
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        (0..self.ports.len()).for_each(|nth| self.kill(nth));
+    }
+}
