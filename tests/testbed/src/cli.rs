@@ -30,6 +30,7 @@ usage: testbed COMMAND [ARGS]
   migrate-kill  migrations with real programs, kill -9 at chosen moments
   chaos     random operations on a node, then old cache = fresh cache = the node
   swarm     ten thousand agents against one NAPI, on a virtual clock
+  fleet-feed  the feed of many nodes on real nats-servers, kill -9 of anything
   soak      churn for minutes, and what grows
   fuzz      run every parser over generated input for a while
   bench     measure against limits taken in the same run
@@ -52,6 +53,13 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let rest = rest.to_vec();
     match command.to_str().unwrap_or_default() {
+        "@fleet-nodes" | "@fleet-mirror" => {
+            process::die_with_parent();
+            match command.to_str() {
+                Some("@fleet-nodes") => crate::fleet_feed::nodes(&rest),
+                _ => crate::fleet_feed::mirror(&rest),
+            }
+        }
         daemon if daemon.starts_with('@') => {
             process::die_with_parent();
             let name = daemon.trim_start_matches('@');
@@ -70,6 +78,8 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
                 "sdc-voladm" => volumes_cli::voladm::run(args),
                 "sdc-volapi" => volumes_cli::voladm::curl::run(args),
                 "sdc-pkgadm" => volumes_cli::pkgadm::run(args),
+                "fleet-agent" => fleet_agent::cli::run(args),
+                "sdc-fleet" => fleet_cli::cli::run(args),
                 "hub-preflight" => preflight::cli::run(args),
                 _ => unknown(daemon),
             }
@@ -88,6 +98,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         "migrate-kill" => crate::kills::run(&rest),
         "chaos" => crate::chaos::run(&rest),
         "swarm" => crate::swarm::run(&rest),
+        "fleet-feed" => crate::fleet_feed::run(&rest),
         "soak" => crate::soak::run(&rest),
         "fuzz" => crate::fuzz::run(&rest),
         "bench" => crate::bench::run(&rest),

@@ -27,6 +27,8 @@ pub mod lab; // a small data centre of processes and a story to watch; the base 
 
 pub mod swarm; // ten thousand agents, on a simulated clock
 
+pub mod fleet_feed; // the feed of many nodes on real servers that are killed
+
 pub mod explore; // whole migrations under every fault, on a simulated clock
 
 pub mod sim; // a data centre under every fault, on a simulated clock

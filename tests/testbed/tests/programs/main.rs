@@ -18,6 +18,8 @@ mod cut_off;
 mod deploy;
 mod docs;
 mod faults;
+#[cfg(target_os = "linux")] // nats-server
+mod fleet_feed;
 #[cfg(target_os = "linux")] // inotify
 mod fswatcher;
 mod garbage;
