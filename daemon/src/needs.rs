@@ -106,6 +106,12 @@ pub const NEEDS: &[Need] = needs! {
         => "kvmd verdicts -o name,marker -s marker";
     "kvmd-unreachable" "KvmdUnreachable" Shows: "watched instances lost their socket's name"
         => "kvmd status -o name,reachable,pid -s reachable";
+    "fleet-agent-silent" "FleetAgentDown" Shows: "fleet-agent does not answer: the feed shows the node as it was"
+        => "svcs -xv fleet-agent";
+    "fleet-agent-mute" "FleetAgentDoesNotPublish" Shows: "what changes on the node is not published to the feed"
+        => "fleet-agent status";
+    "fleet-agent-claimed" "FleetAgentClaimed" Shows: "another machine publishes this node: two say to be it"
+        => "fleet-agent status";
     "migration-agent-silent" "MigrationAgentDown" Shows:
         "migration-agent does not answer: no VM migrates to or from there"
         => "svcs -xv migration-agent";

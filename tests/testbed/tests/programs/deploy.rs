@@ -205,6 +205,7 @@ fn services_have_the_names_and_limits_of_the_platform() {
         service("smf/migration-agent.xml"),
         ["smartdc/agent/migration-agent", "120", "false"]
     );
+    assert_eq!(service("smf/fleet-agent.xml"), ["smartdc/agent/fleet-agent", "30", "false"]);
     assert_eq!(service("smf/kvmd.xml"), ["system/smartdc/kvmd", "30", "false"]);
     assert_eq!(service("smf/console.xml"), ["system/smartdc/console", "30", "false"]);
     assert_eq!(
@@ -236,6 +237,7 @@ fn manifests_and_methods_name_only_what_the_image_has() {
     let elsewhere = [
         "agents/etc/net-agent.config",
         "agents/etc/vm-agent.config",
+        "agents/etc/fleet-agent.config",
         "agents/etc/migration-agent.config",
         "volapi/etc/volapi",
     ]

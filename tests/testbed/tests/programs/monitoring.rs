@@ -46,6 +46,7 @@ const VOLAPI: &str = "volapi";
 const MIGRATIONS: &str = "migration-service";
 /// A program of a node whose metrics have a page of their own.
 const MIGRATION_AGENT: &str = "migration-agent";
+const FLEET_AGENT: &str = "fleet-agent";
 
 /// A lab with every program running; what each of them and the services tell.
 async fn lab() -> (Lab, BTreeMap<&'static str, String>) {
@@ -83,9 +84,36 @@ async fn lab() -> (Lab, BTreeMap<&'static str, String>) {
     let (status, page) = get(&format!("{}/metrics", lab.migration_agent_status_url())).await;
     assert_eq!(status, 200, "{page}");
     pages.insert(MIGRATION_AGENT, page);
+    pages.insert(FLEET_AGENT, fleet_agent().await);
     pages.insert(VOLAPI, volapi().await);
     pages.insert(MIGRATIONS, migrations().await);
     (lab, pages)
+}
+
+/// What fleet-agent tells of an empty node.
+async fn fleet_agent() -> String {
+    use fleet_agent::{agent::Agent, config::Config, feed::memory, machine::Machine, parts::Parts};
+    let (dir, cn) = (tempfile::tempdir().unwrap(), "c0000000-0000-4000-8000-000000000001");
+    let config =
+        serde_json::json!({"state_dir": dir.path(), "nats": {"servers": ["nats://127.0.0.1"]}});
+    let config = Config::from_json(&config.to_string()).unwrap();
+    let hub = Arc::new(mocks::hub::Hub::new(cn, 1));
+    let http = sdc_clients::Http::with_transport("http://hub", "test", hub).unwrap();
+    let feed = Arc::new(memory::Memory::default());
+    let parts = Parts::new(config, cn.to_owned(), &Machine::drawn(), None, feed, &http);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+    let shutdown = daemon::Shutdown::new();
+    let tasks = daemon::Tasks::new(shutdown.clone());
+    let agent = Agent { parts, makes: None };
+    agent.listen(listener, &tasks, &shutdown);
+    let stop = shutdown.clone();
+    tasks.spawn("agent", async move { agent.run(stop).await });
+    until("the node is published", async || get(&url).await.1.contains("fleet_agent_publishing 1"))
+        .await;
+    let (_, page) = get(&url).await;
+    shutdown.trigger();
+    page
 }
 
 /// A feed that has listed VMAPI's VMs, of which there are none.
@@ -203,7 +231,8 @@ async fn programs_tell_what_is_documented_and_rules_ask_for_that() {
         assert_eq!(names(&pages[name]), wanted, "{name}");
         known.extend(wanted);
     }
-    known.extend([MIGRATION_AGENT, VOLAPI].iter().flat_map(|name| names(&pages[name])));
+    known
+        .extend([MIGRATION_AGENT, FLEET_AGENT, VOLAPI].iter().flat_map(|name| names(&pages[name])));
     known.extend(names(&pages[MIGRATIONS]));
 
     // What a rule is tested with is what a program prints, up to the values that differ from node to node.

@@ -36,7 +36,8 @@ const SIMULATED: [(&str, &str); 9] = [
 ];
 
 /// Where each configuration is that nobody ships as it is: filled in from the shipped template or example.
-const CONFIGURED: [(&str, &str); 5] = [
+const CONFIGURED: [(&str, &str); 6] = [
+    ("config/fleet-agent.json", "opt/smartdc/agents/etc/fleet-agent.config.json"),
     ("sapi/net-agent/template", "opt/smartdc/agents/etc/net-agent.config.json"),
     ("sapi/vm-agent/template", "opt/smartdc/agents/etc/vm-agent.config.json"),
     ("sapi/volapi/template", "opt/smartdc/volapi/etc/volapi.json"),
@@ -47,6 +48,10 @@ const CONFIGURED: [(&str, &str); 5] = [
 /// The secret of the data centre, which an operator puts there.
 const SECRETS: [&str; 2] =
     ["opt/smartdc/agents/etc/migration.secret", "opt/smartdc/migration-service/etc/secret"];
+
+/// The key of the node for the feed, which an operator draws. Its servers have no address in the jail, so that nothing
+/// asks for the certificates of their authority.
+const FEED_KEY: &str = "opt/smartdc/agents/etc/fleet-agent.nkey";
 
 /// A service of a manifest.
 struct Service {
@@ -127,6 +132,10 @@ fn furnish(node: &Node) {
     }
     CONFIGURED.iter().for_each(|(from, to)| put(&root.join(to), &filled(&text(from)), 0o644));
     SECRETS.iter().for_each(|place| put(&root.join(place), &"s".repeat(48), 0o600));
+    let (testbed, key) = (program(), root.join(FEED_KEY));
+    let args = ["@sdc-fleet", "key", &key.to_string_lossy()];
+    let drawn = run(&testbed.to_string_lossy(), &args);
+    assert_eq!(drawn.code, Some(0), "{}", drawn.stderr);
 }
 
 /// The lines that start a service and wait until it answers.

@@ -14,7 +14,7 @@ use super::{deploy, layout, text};
 const PLATFORM: &str = include_str!("platform-paths.tsv");
 
 /// What neither list has and who makes it; with a slash at its end, a folder and all that is below it.
-const ELSEWHERE: [(&str, &str); 26] = [
+const ELSEWHERE: [(&str, &str); 31] = [
     ("/bin", "the platform's link to /usr/bin, where its sh(1) is"),
     ("/dev/", "made by the kernel"),
     ("/etc/hostname", "inside a docker zone"),
@@ -24,6 +24,10 @@ const ELSEWHERE: [(&str, &str); 26] = [
     ("/etc/zones/", "zonecfg(8) keeps the zones and their index there"),
     ("/lib/svc/share/smf_include.sh", "of SMF, named by smf_method(7)"),
     ("/opt/smartdc/agents", "the agents' installer makes bin, etc and lib/node_modules in it"),
+    ("/opt/smartdc/agents/etc/fleet-agent.config.json", "an operator writes it"),
+    ("/opt/smartdc/agents/etc/fleet-agent.nkey", "an operator puts it there"),
+    ("/opt/smartdc/agents/etc/fleet-ca.pem", "an operator puts it there"),
+    ("/opt/smartdc/agents/etc/sdc-fleet.nkey", "an operator puts it there"),
     ("/opt/smartdc/agents/etc/migration-agent.config.json", "an operator writes it"),
     ("/opt/smartdc/agents/etc/migration.secret", "an operator writes it"),
     ("/opt/smartdc/agents/etc/net-agent.config.json", "config-agent writes it"),
@@ -31,6 +35,7 @@ const ELSEWHERE: [(&str, &str); 26] = [
     ("/opt/smartdc/agents/etc/sdc-voladm.config.json", "an operator writes it"),
     ("/opt/smartdc/agents/etc/vm-agent.config.json", "config-agent writes it"),
     ("/opt/smartdc/bin/", "the headnode's commands are there"),
+    ("/opt/smartdc/agents/etc/sdc-fleet.config.json", "an operator writes it"),
     ("/opt/smartdc/migration-service/", "its zone's own folder"),
     ("/opt/smartdc/volapi/", "its zone's own folder"),
     ("/proc/", "of the kernel"),
@@ -48,7 +53,7 @@ const ROOTS: [&str; 11] =
     ["bin", "dev", "etc", "lib", "opt", "proc", "sbin", "tmp", "usr", "var", "zones"];
 
 /// The crates of the programs, whose sources have the defaults.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 15] = [
     "vminfod",
     "net-agent",
     "vm-agent",
@@ -61,6 +66,8 @@ const CRATES: [&str; 13] = [
     "volumes/core",
     "volumes/volapi",
     "volumes/cli",
+    "fleet/agent",
+    "fleet/cli",
     "daemon",
 ];
 
