@@ -163,6 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
+        // N4
         fn no_value_of_metadata_is_in_what_is_published(
             name in "[a-z]{1,8}", value in "[A-Z]{12,20}", whole in any::<bool>(),
         ) {

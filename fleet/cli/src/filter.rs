@@ -84,6 +84,7 @@ mod tests {
             uuid: "vm".into(),
             object: object.as_object().unwrap().clone(),
             at: Position { epoch: "e".into(), seq: 1 },
+            seq: 1,
         };
         let fits = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|&word| word.into()).collect();

@@ -19,6 +19,8 @@ mod vms; // `vms` and `vm`
 
 mod nodes; // `nodes`: how each node is
 
+mod streams; // `streams`: how the feed itself is
+
 mod filter; // which VMs are meant, pure
 
 mod names; // names of nodes and VMs, pure

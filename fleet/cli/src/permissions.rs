@@ -55,13 +55,14 @@ fn of_reader() -> Vec<String> {
     for stream in [CHANGES, VMS, KV_NODES] {
         for verb in [
             "STREAM.INFO",
+            "STREAM.MSG.GET",
             "CONSUMER.CREATE",
             "CONSUMER.INFO",
             "CONSUMER.DELETE",
             "CONSUMER.MSG.NEXT",
         ] {
             all.push(format!("$JS.API.{verb}.{stream}"));
-            if verb != "STREAM.INFO" {
+            if verb.starts_with("CONSUMER") {
                 all.push(format!("$JS.API.{verb}.{stream}.>"));
             }
         }

@@ -98,6 +98,7 @@ mod tests {
             uuid: "u1".into(),
             object: object.as_object().unwrap().clone(),
             at: Position { epoch: "e".into(), seq: 1 },
+            seq: 1,
         });
         let event = FleetEvent::Gone { at: vm.at.clone(), vm, compared: false };
         let said = line(&event, &Filter::default(), &Names::default(), false).unwrap();

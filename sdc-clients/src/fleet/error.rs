@@ -10,8 +10,10 @@ pub enum FleetError {
     /// No answer came. Whether a publish was stored is not known.
     #[error("the feed does not answer: {0}")]
     Away(String),
-    /// The stream does not exist.
-    #[error("the stream {0} does not exist: sdc-fleet setup makes it")]
+    /// Nothing takes this subject: its stream does not exist, or has no leader now.
+    #[error(
+        "nothing takes {0}: its stream has no leader now, or does not exist (sdc-fleet setup makes it)"
+    )]
     NoStream(String),
     /// The last message of the subject is another one than expected.
     #[error("the last message of {0} is another one than expected")]

@@ -20,14 +20,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::Ordered;
 use tokio::time::{Instant, sleep_until};
 
 use super::error::FleetError;
 use super::message::{Kind, Message, Position};
-use super::mirror::{FleetVm, Line, Mirror};
+use super::mirror::{FleetVm, Follows, Line, Mirror};
 use super::name::{CHANGES, VMS};
-use super::read::{Fleet, Received, next};
+use super::read::Fleet;
+use super::reading::{Part, Reading, Received};
 use crate::jitter::Jitter;
 use crate::retry::{Backoff, Policy};
 use crate::vminfod::Change;
@@ -79,7 +79,8 @@ pub enum FleetEvent {
         /// As in `Changed`.
         compared: bool,
     },
-    /// What happened on this node before is not completely known; what it has now is.
+    /// What happened on this node before is not completely known; what it has now is. An agent said so, or a message stands
+    /// behind one that never came.
     Resync {
         /// The node.
         cn: String,
@@ -127,7 +128,7 @@ async fn changes(fleet: &Fleet) -> Result<Changes, FleetError> {
 
 enum Step {
     Wait(Instant),
-    Follow { messages: Box<Ordered>, look: Instant },
+    Follow { reading: Box<Reading>, look: Instant },
 }
 
 /// Follows the feed. Made by [`Follower::new`].
@@ -206,11 +207,11 @@ impl Follower {
                 sleep_until(*until).await;
                 self.begin().await
             }
-            Step::Follow { messages, look } => {
+            Step::Follow { reading, look } => {
                 let due = *look;
                 // Both arms are cancel-safe.
                 tokio::select! {
-                    received = next(messages) => {
+                    received = reading.next() => {
                         let received = received?;
                         self.backoff.reset();
                         self.take(&received);
@@ -264,11 +265,12 @@ impl Follower {
             }
         };
         let from = DeliverPolicy::ByStartSequence { start_sequence: place.seq.saturating_add(1) };
-        let (pending, messages) = self.fleet.open(CHANGES, &self.filter, from).await?;
-        self.has_all = pending == 0;
+        let reading =
+            Reading::begin(&self.fleet.jetstream, CHANGES, &self.filter, from, Part::Whole).await?;
+        self.has_all = reading.pending == 0;
         self.behind = 0;
         self.place = Some(place);
-        self.step = Step::Follow { messages: Box::new(messages), look: Instant::now() + LOOK };
+        self.step = Step::Follow { reading: Box::new(reading), look: Instant::now() + LOOK };
         if let Some(held) = snapshot {
             self.fill(held);
         }
@@ -312,7 +314,16 @@ impl Follower {
             Some(message) if message.labels.kind == Kind::Resync => {
                 self.out.push_back(FleetEvent::Resync { cn: message.target.cn.clone() });
             }
-            Some(message) => self.put(message, message.labels.compared),
+            Some(message) => {
+                match self.mirror.follows(message) {
+                    Follows::Repeated => return,
+                    Follows::Hole => {
+                        self.out.push_back(FleetEvent::Resync { cn: message.target.cn.clone() });
+                    }
+                    Follows::Next => {}
+                }
+                self.put(message, message.labels.compared);
+            }
         }
     }
 

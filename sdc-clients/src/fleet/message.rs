@@ -19,6 +19,8 @@ const TYPE: &str = "Fleet-Type";
 const EPOCH: &str = "Fleet-Epoch";
 const SEQ: &str = "Fleet-Seq";
 const COMPARED: &str = "Fleet-Compared";
+/// The number of the message before: see [`Message::behind`].
+pub(super) const BEHIND: &str = "Fleet-Behind";
 /// What a server adds to a message that it hands out by a direct get. A stored message that has it was sent on by somebody
 /// who did not write it.
 const HANDED_OUT: &str = "Nats-Subject";
@@ -167,6 +169,8 @@ pub struct Message {
     pub labels: Labels,
     /// Its number in `CHANGES`.
     pub seq: u64,
+    /// The number of the message of the same subject that its agent knew to be before it; 0 if it knew none.
+    pub behind: u64,
     /// The event as vminfod wrote it, without what stays on the node.
     pub body: Bytes,
 }

@@ -23,6 +23,8 @@ pub struct FleetVm {
     pub object: VmObject,
     /// The event with which it became so.
     pub at: Position,
+    /// The number of that message in `CHANGES`.
+    pub seq: u64,
 }
 
 impl FleetVm {
@@ -45,6 +47,18 @@ impl Line {
     pub(super) fn of(message: &Message) -> Result<Line, serde_json::Error> {
         serde_json::from_slice(&message.body)
     }
+}
+
+/// How a message follows what the mirror has of its VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Follows {
+    /// It is the next one.
+    Next,
+    /// What it tells is taken in: an agent that was answered by a server that is behind, longer after a cut than JetStream
+    /// knows its messages, publishes once more what the feed has.
+    Repeated,
+    /// It stands behind a message that never came: the servers lost it, or gave its number to another one.
+    Hole,
 }
 
 /// All VMs of the feed, or those that pass the filter.
@@ -85,6 +99,17 @@ impl Mirror {
         self.vms.is_empty()
     }
 
+    /// Returns how a message of a VM follows.
+    pub(super) fn follows(&self, message: &Message) -> Follows {
+        let known = self.get(&message.target);
+        let is_taken = known.is_some_and(|vm| vm.at.has(&message.labels.at));
+        match known.map_or(0, |vm| vm.seq) {
+            _ if is_taken && !message.labels.compared => Follows::Repeated,
+            seq if message.behind > seq => Follows::Hole,
+            _ => Follows::Next,
+        }
+    }
+
     pub(super) fn get(&self, target: &Target) -> Option<&Arc<FleetVm>> {
         self.vms.get(target)
     }
@@ -104,6 +129,7 @@ impl Mirror {
             uuid,
             object: object.unwrap_or_default(),
             at: message.labels.at.clone(),
+            seq: message.seq,
         });
         self.vms.insert(message.target.clone(), Arc::clone(&vm));
         Some(vm)
@@ -116,5 +142,37 @@ impl Mirror {
     ) -> Vec<Arc<FleetVm>> {
         let gone: Vec<Target> = self.vms.keys().filter(|it| !keep.contains(it)).cloned().collect();
         gone.iter().filter_map(|target| self.vms.remove(target)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::Labels;
+    use super::*;
+
+    fn message(event: u64, seq: u64, behind: u64) -> Message {
+        let target = Target { cn: "cn".into(), vm: Some("vm".into()) };
+        let at = Position { epoch: "e".into(), seq: event };
+        let labels = Labels { kind: Kind::Modify, at, compared: false };
+        Message { target, labels, seq, behind, body: bytes::Bytes::new() }
+    }
+
+    #[test]
+    fn what_was_lost_behind_the_acknowledgement_and_what_comes_twice_is_known() {
+        // N9, N10
+        let mut mirror = Mirror::default();
+        assert_eq!(mirror.follows(&message(1, 7, 0)), Follows::Next, "the first word of a VM");
+        assert_eq!(mirror.follows(&message(2, 8, 7)), Follows::Hole, "7 never came");
+        mirror.take(&message(4, 20, 0), None);
+        assert_eq!(mirror.follows(&message(5, 31, 20)), Follows::Next);
+        assert_eq!(mirror.follows(&message(5, 31, 0)), Follows::Next, "an agent that knew none");
+        assert_eq!(mirror.follows(&message(6, 31, 30)), Follows::Hole, "30 never came");
+        assert_eq!(mirror.follows(&message(4, 31, 20)), Follows::Repeated);
+        let mut compared = message(4, 31, 20);
+        compared.labels.compared = true;
+        assert_eq!(mirror.follows(&compared), Follows::Next, "a snapshot repairs what it contains");
+        let mut restarted = message(1, 31, 20);
+        restarted.labels.at.epoch = "f".into();
+        assert_eq!(mirror.follows(&restarted), Follows::Next, "another start of vminfod");
     }
 }

@@ -18,7 +18,11 @@ mod follow; // snapshot and changes as one stream
 
 mod mirror; // the copy of the VMs that a follower keeps
 
+mod sweep; // removes old tombstones
+
 mod read; // nodes, and what a stream holds now
+
+mod reading; // one reading of a stream
 
 mod streams; // makes the streams
 
@@ -43,4 +47,5 @@ pub use name::{CHANGES, KV_NODES, NODES, VMS};
 pub use node::{Claim, Need, Node, Program, What};
 pub use read::{Beat, Fleet, Health};
 pub use streams::{Made, Shape, make};
+pub use sweep::sweep;
 pub use wire::{Stored, Wire};

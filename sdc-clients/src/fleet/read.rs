@@ -7,18 +7,16 @@
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
-use async_nats::jetstream::stream::{ConsumerErrorKind, Stream};
+use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{self, Context};
-use futures_util::StreamExt as _;
 use jiff::Timestamp;
 
 use super::access::{Access, PATIENCE};
 use super::error::FleetError;
-use super::message::{Kind, Labels, MARKER, Message, Target};
+use super::message::{MARKER, Message};
 use super::name::{CHANGES, KV_NODES, VMS};
 use super::node::Node;
-use super::streams::{SOURCE, source_seq};
+use super::reading::{Part, Reading, Received};
 use crate::jitter::Jitter;
 
 /// The feed, for reading. Cheap to clone.
@@ -48,25 +46,22 @@ impl Beat {
     }
 }
 
-/// How the streams are.
+/// How a stream is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// The last message of `CHANGES`.
-    pub last: u64,
-    /// How many of them `VMS` does not show yet.
+    /// Its name.
+    pub stream: &'static str,
+    /// How many messages it has.
+    pub messages: u64,
+    /// And how many bytes.
+    pub bytes: u64,
+    /// The server that leads it; none where there is one server.
+    pub leader: Option<String>,
+    /// The servers that do not have all of it now. While there is one, no other server may be stopped: the rest may be too
+    /// few to elect who leads.
+    pub behind: Vec<String>,
+    /// How many messages it lacks of the stream that it is sourced from.
     pub lag: u64,
-}
-
-/// A message as a consumer gets it.
-pub(super) struct Received {
-    pub(super) subject: String,
-    /// None for a message that no agent wrote.
-    pub(super) message: Option<Message>,
-    /// Its number in the stream that was read.
-    pub(super) seq: u64,
-    pub(super) pending: u64,
-    pub(super) at: Timestamp,
-    pub(super) body: bytes::Bytes,
 }
 
 impl Fleet {
@@ -139,12 +134,25 @@ impl Fleet {
     /// Returns how the streams are.
     ///
     /// # Errors
-    /// If one is missing, or the feed does not answer.
-    pub async fn health(&self) -> Result<Health, FleetError> {
-        let last = self.stream(CHANGES).await?.cached_info().state.last_sequence;
-        let vms = self.stream(VMS).await?;
-        let lag = vms.cached_info().sources.first().map_or(0, |source| source.lag);
-        Ok(Health { last, lag })
+    /// If one is missing, or has no leader now.
+    pub async fn health(&self) -> Result<Vec<Health>, FleetError> {
+        let mut all = Vec::new();
+        for name in [CHANGES, VMS, KV_NODES] {
+            let stream = self.stream(name).await?;
+            let info = stream.cached_info();
+            let servers = info.cluster.as_ref();
+            let late = servers.iter().flat_map(|servers| &servers.replicas);
+            let late = late.filter(|it| it.offline || !it.current || it.lag.unwrap_or(0) > 0);
+            all.push(Health {
+                stream: name,
+                messages: info.state.messages,
+                bytes: info.state.bytes,
+                leader: servers.and_then(|servers| servers.leader.clone()),
+                behind: late.map(|server| server.name.clone()).collect(),
+                lag: info.sources.first().map_or(0, |source| source.lag),
+            });
+        }
+        Ok(all)
     }
 
     pub(super) async fn stream(&self, name: &str) -> Result<Stream, FleetError> {
@@ -157,23 +165,33 @@ impl Fleet {
         })
     }
 
-    /// Returns what a stream holds now under `filter` (empty: all).
+    /// Returns what a stream holds now under `filter`. The server that reads may be behind: the reading ends at what the
+    /// stream's leader had last.
     pub(super) async fn held(
         &self,
         stream: &str,
         filter: &str,
         from: DeliverPolicy,
     ) -> Result<Vec<Received>, FleetError> {
-        let (pending, mut messages) = self.open(stream, filter, from).await?;
+        self.held_in_part(stream, filter, from, Part::Whole).await
+    }
+
+    /// As [`Fleet::held`], of each message so much.
+    pub(super) async fn held_in_part(
+        &self,
+        stream: &str,
+        filter: &str,
+        from: DeliverPolicy,
+        part: Part,
+    ) -> Result<Vec<Received>, FleetError> {
         let mut all = Vec::new();
-        if pending == 0 {
-            return Ok(all);
-        }
+        let Some(last) = self.last(stream, filter, &from).await? else { return Ok(all) };
+        let mut reading = Reading::begin(&self.jetstream, stream, filter, from, part).await?;
         loop {
-            let next = tokio::time::timeout(PATIENCE, next(&mut messages)).await;
-            let received =
-                next.map_err(|_| FleetError::away("the stream ends before its end"))??;
-            let is_last = received.pending == 0;
+            let next = tokio::time::timeout(PATIENCE, reading.next()).await;
+            let late = || FleetError::away("the server that reads is behind");
+            let received = next.map_err(|_| late())??;
+            let is_last = received.seq >= last && received.pending == 0;
             all.push(received);
             if is_last {
                 return Ok(all);
@@ -181,53 +199,30 @@ impl Fleet {
         }
     }
 
-    /// Reads a stream from here on; returns how many messages it has to give now.
-    pub(super) async fn open(
+    /// Returns the number of the last message under `filter`, as the stream's leader has it; none if a reading from there
+    /// has nothing to give.
+    async fn last(
         &self,
         stream: &str,
         filter: &str,
-        from: DeliverPolicy,
-    ) -> Result<(u64, Ordered), FleetError> {
+        from: &DeliverPolicy,
+    ) -> Result<Option<u64>, FleetError> {
+        use async_nats::jetstream::stream::RawMessageErrorKind as Kind;
         let handle = self.jetstream.get_stream_no_info(stream).await.map_err(FleetError::away)?;
-        let config = OrderedConfig {
-            filter_subject: filter.to_owned(),
-            deliver_policy: from,
-            ..OrderedConfig::default()
-        };
-        let consumer =
-            handle.create_consumer(config).await.map_err(|error| match error.kind() {
-                ConsumerErrorKind::JetStream(refused) => {
-                    FleetError::of_code(refused.error_code().0, &refused.to_string(), stream)
+        match handle.get_last_raw_message_by_subject(filter).await {
+            Ok(last) => Ok(match from {
+                DeliverPolicy::ByStartTime { start_time } if last.time < *start_time => None,
+                _ => Some(last.sequence),
+            }),
+            Err(error) => match error.kind() {
+                Kind::NoMessageFound => Ok(None),
+                Kind::JetStream(refused) => {
+                    Err(FleetError::of_code(refused.error_code().0, &refused.to_string(), stream))
                 }
-                _ => FleetError::away(error),
-            })?;
-        let pending = consumer.cached_info().num_pending;
-        Ok((pending, consumer.messages().await.map_err(FleetError::away)?))
+                _ => Err(FleetError::away(error)),
+            },
+        }
     }
-}
-
-/// Waits for the next message. Cancel-safe.
-pub(super) async fn next(messages: &mut Ordered) -> Result<Received, FleetError> {
-    let next = messages.next().await.ok_or_else(|| FleetError::away("the stream ended"))?;
-    let message = next.map_err(FleetError::away)?;
-    let info = message.info().map_err(FleetError::away)?;
-    let (seq, pending) = (info.stream_sequence, info.pending);
-    let at = Timestamp::from_nanosecond(info.published.unix_timestamp_nanos()).unwrap_or_default();
-    let headers = message.headers.clone().unwrap_or_default();
-    let source = headers.get(SOURCE).and_then(|source| source_seq(source.as_str()));
-    let subject = message.subject.to_string();
-    let read = || {
-        let (target, labels) = (Target::of(&subject)?, Labels::read(&headers, false)?);
-        // A marker is no VM's, and a VM has none.
-        (target.vm.is_none() == (labels.kind == Kind::Resync)).then(|| Message {
-            target,
-            labels,
-            seq: source.unwrap_or(seq),
-            body: message.payload.clone(),
-        })
-    };
-    let read = read();
-    Ok(Received { subject, message: read, seq, pending, at, body: message.payload.clone() })
 }
 
 fn jetstream_time(at: Timestamp) -> Option<async_nats::datetime::DateTime> {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::access::Access;
 use super::error::FleetError;
-use super::message::Labels;
+use super::message::{BEHIND, Kind, Labels};
 use super::name::KV_NODES;
 
 /// JetStream's conditions of a publish.
@@ -101,7 +101,8 @@ impl Wire {
     }
 
     /// Publishes a message behind `last`, the last one of its subject in `CHANGES` (0: there is none). Returns its number
-    /// there. It is no condition: a condition would stand in the message, the server would ask it again of `VMS`, whose
+    /// there. A follower that has not seen `last` knows that it missed something, also where the servers lost what they
+    /// had acknowledged. It is no condition: a condition would stand in the message, the server would ask it again of `VMS`, whose
     /// numbers are others, and `VMS` would take no message any more.
     ///
     /// # Errors
@@ -116,6 +117,10 @@ impl Wire {
         let mut headers = HeaderMap::new();
         labels.write(&mut headers);
         headers.insert(ID, labels.id(subject, last));
+        // Nothing has to be before what is new: who does not know a deleted VM has missed nothing.
+        if last > 0 && labels.kind != Kind::Create {
+            headers.insert(BEHIND, last.to_string());
+        }
         self.put(subject, headers, body).await
     }
 

@@ -4,7 +4,7 @@
 
 //! A feed in memory, as unkind as the real one: it refuses wrong expectations, knows the id of a message for two minutes
 //! and no longer, has so many bytes and no more, loses acknowledgements, answers from a server that is behind, and its
-//! streams can be deleted or restored.
+//! streams can be deleted or restored, or lose what they acknowledged.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -119,6 +119,23 @@ impl Memory {
         streams.vms = None;
         drop(streams);
         self.make();
+    }
+
+    /// Loses the last messages that it acknowledged, as a server that becomes the leader without them does; messages of
+    /// other nodes take their numbers.
+    pub fn lose(&self, messages: usize) {
+        let mut streams = self.streams();
+        let kept = streams.changes.get_or_insert_default();
+        let lost = kept.split_off(kept.len().saturating_sub(messages));
+        let kept = kept.clone();
+        for Kept { subject, stored } in lost {
+            streams.ids.retain(|_, (_, seq)| *seq != stored.seq);
+            if let Some(vms) = &mut streams.vms {
+                vms.remove(&subject);
+            }
+            let before = kept.iter().rev().find(|kept| kept.subject == subject).cloned();
+            before.into_iter().for_each(|kept| streams.source(kept));
+        }
     }
 
     /// Drops the oldest messages of `CHANGES`, as its limits do.

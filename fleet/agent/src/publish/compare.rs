@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use sdc_clients::fleet::{CHANGES, MARKER, Position, VMS, subjects_of};
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 
-use super::publisher::{Cut, Publisher};
+use super::publisher::{Cut, Publisher, Sent};
 use crate::reduce::{Snapshot, Why, vm_uuid};
 use crate::status::{Count, State, Task};
 
@@ -31,8 +31,9 @@ impl Publisher<'_> {
         self.parts.status.is(Task::Publisher, State::Comparing(why.to_string()));
         let view = self.view().await?;
         let at = view.snapshot.at.clone();
+        // Of another stream the numbers say nothing.
+        self.sent = Sent::default();
         self.compare_with(view, why).await?;
-        self.sent.went_back = false;
         Ok(at)
     }
 

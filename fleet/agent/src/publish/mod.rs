@@ -96,6 +96,16 @@ impl Publisher<'_> {
         Ok(seen.is_some_and(|(at, seq)| at == labels.at && seq != stored.seq))
     }
 
+    /// Returns whether `CHANGES` lacks what it acknowledged, twice in a row: once, a server that is behind may have answered.
+    async fn is_cut_short(&mut self) -> Result<bool, FleetError> {
+        let all = subjects_of(&self.parts.cn_uuid);
+        // None: gone by age.
+        let last = self.parts.feed.last(CHANGES, &all).await?.map_or(u64::MAX, |last| last.seq);
+        let is_short = last < self.sent.newest;
+        let was_short = std::mem::replace(&mut self.sent.is_short, is_short);
+        Ok(is_short && was_short)
+    }
+
     /// Where the feed is. The last message of the node may be gone from `CHANGES` by age.
     async fn place(&mut self) -> Result<Start, FleetError> {
         if self.is_lost().await? {
@@ -141,6 +151,9 @@ impl Publisher<'_> {
                     look = after(times.1);
                     if self.is_lost().await? {
                         return Ok(Why::Nothing);
+                    }
+                    if self.is_cut_short().await? {
+                        return Ok(Why::WentBack);
                     }
                     continue;
                 }

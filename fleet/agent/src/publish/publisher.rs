@@ -37,6 +37,8 @@ pub(super) struct Sent {
     pub(super) last: HashMap<String, u64>,
     /// The largest number that was acknowledged.
     pub(super) newest: u64,
+    /// The feed seemed to lack that one at the last look.
+    pub(super) is_short: bool,
     /// The numbers went back: this is another stream, or one that was restored.
     pub(super) went_back: bool,
 }

@@ -164,6 +164,7 @@ async fn a_node_is_compared_once_and_followed() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_publishing_goes_on_behind_the_last_event() {
+    // N2
     let mut world = World::new();
     world.hub.put(vm(1, "a"));
     world.settled().await;
@@ -181,6 +182,7 @@ async fn after_a_restart_publishing_goes_on_behind_the_last_event() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_whose_acknowledgement_was_lost_is_not_published_twice() {
+    // N2
     let mut world = World::new();
     world.hub.put(vm(1, "a"));
     world.settled().await;
@@ -207,6 +209,7 @@ async fn an_event_whose_acknowledgement_was_lost_is_not_published_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn what_vminfod_has_forgotten_is_compared_and_the_hole_is_told() {
+    // N3
     let mut world = World::new();
     world.hub.put(vm(1, "a"));
     world.hub.put(vm(2, "b"));
@@ -231,6 +234,7 @@ async fn what_vminfod_has_forgotten_is_compared_and_the_hole_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_comparison_that_was_cut_is_made_again() {
+    // N3
     for requests in 1..24 {
         let mut world = World::of(Memory::default(), 100);
         world.hub.put(vm(1, "a"));
@@ -251,6 +255,7 @@ async fn a_comparison_that_was_cut_is_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn deleted_and_restored_streams_are_filled_again() {
+    // N11
     let world = World::new();
     for n in 1..5 {
         world.hub.put(vm(n, "a"));
@@ -282,7 +287,28 @@ async fn deleted_and_restored_streams_are_filled_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_feed_lost_after_it_acknowledged_it_is_found_and_told() {
+    // N10
+    let world = World::new();
+    world.hub.put(vm(1, "a"));
+    world.hub.put(vm(2, "b"));
+    world.settled().await;
+    for alias in ["c", "d"] {
+        world.hub.put(vm(1, alias));
+        world.settled().await;
+    }
+    let told = world.markers();
+    world.feed.lose(2);
+    assert_ne!(world.aliases(), world.here());
+    // Two looks; the next audit is later.
+    sleep(Duration::from_secs(20 * 60)).await;
+    assert_eq!(world.aliases(), world.here());
+    assert_eq!(world.markers(), told + 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_feed_is_waited_for_and_named() {
+    // N8
     let world = World::new();
     world.hub.put(vm(1, "a"));
     world.settled().await;
@@ -320,6 +346,7 @@ async fn a_server_that_is_behind_makes_nothing_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_agents_of_one_node_one_publishes_and_both_are_named() {
+    // N6
     let world = World::new();
     world.hub.put(vm(1, "a"));
     world.settled().await;
@@ -346,6 +373,7 @@ async fn of_two_agents_of_one_node_one_publishes_and_both_are_named() {
 
 #[tokio::test(start_paused = true)]
 async fn what_another_one_put_in_a_nodes_subject_is_replaced_by_the_audit() {
+    // N12
     let world = World::new();
     world.hub.put(vm(1, "a"));
     world.settled().await;
@@ -360,6 +388,7 @@ async fn what_another_one_put_in_a_nodes_subject_is_replaced_by_the_audit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_zone_that_cannot_be_read_stays_on_the_feed() {
+    // N7
     let mut world = World::new();
     world.hub.put(vm(1, "a"));
     world.hub.put(vm(2, "b"));
@@ -379,6 +408,7 @@ async fn a_zone_that_cannot_be_read_stays_on_the_feed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_is_too_large_is_published_in_part_and_only_once() {
+    // N5
     let mut world = World::of(Memory::of_largest(4096), 100);
     world.start();
     world.hub.put(vm(1, &"x".repeat(9000)));
@@ -426,6 +456,7 @@ proptest! {
     /// P17: every change reaches the feed once, or a marker stands in its place; at the end the feed shows the node.
     #[test]
     fn nothing_is_lost_untold_and_nothing_comes_twice(steps in prop::collection::vec(step(), 1..40)) {
+        // N1
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

@@ -113,6 +113,16 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
+    /// Show how the streams are; exit 1 while a server does not have all of them: then no other one may be stopped.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet streams
+  until sdc-fleet streams >/dev/null; do sleep 5; done     before the next server is restarted
+  sdc-fleet streams -H -p -o stream,behind")]
+    Streams {
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Make the streams of the feed where they are missing. Needs the operator's key.
     #[command(after_help = "\
 Examples:

@@ -16,7 +16,7 @@ use daemon::config::{lower_uuid, parse_span};
 use daemon::{Fields, wall};
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{Fleet, FleetEvent, Follower, make};
+use sdc_clients::fleet::{Fleet, FleetError, FleetEvent, Follower, make};
 use serde_json::Value;
 
 use self::args::{Cli, NAME, Verb};
@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::filter::Filter;
 use crate::names::{Names, find_vm};
 use crate::permissions::{Key, Keys, accounts};
-use crate::{changes, key, nodes, vms, watch};
+use crate::{changes, key, nodes, streams, vms, watch};
 
 /// A feed that takes longer does not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -63,6 +63,9 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
             done.iter().map(|(stream, made)| format!("{stream}: {made}\n")).collect(),
             true,
         ));
+    }
+    if let Verb::Streams { list } = verb {
+        return Ok(streams::list(&fleet.health().await?, &list.layout(), screen)?);
     }
     let beats = fleet.nodes().await?;
     let names = Names::of(&beats);
@@ -105,9 +108,11 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
             let found = fleet.changes_of(&uuid, since).await?;
             (changes::list(&found, &names, &list.layout(), screen)?, true)
         }
-        Verb::Setup | Verb::Key { .. } | Verb::Permissions { .. } | Verb::Generated(_) => {
-            (String::new(), true)
-        }
+        Verb::Setup
+        | Verb::Streams { .. }
+        | Verb::Key { .. }
+        | Verb::Permissions { .. }
+        | Verb::Generated(_) => (String::new(), true),
     })
 }
 
@@ -125,6 +130,8 @@ async fn synced(fleet: &Fleet, filter: &Filter) -> anyhow::Result<Follower> {
         loop {
             match follower.next().await {
                 FleetEvent::Synced => return Ok(()),
+                // Another server may answer.
+                FleetEvent::Lost(FleetError::Away(_)) => {}
                 // What is missing does not come by waiting.
                 FleetEvent::Lost(error) if last.as_ref() == Some(&error) => return Err(error),
                 FleetEvent::Lost(error) => last = Some(error),

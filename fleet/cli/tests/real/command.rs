@@ -33,6 +33,8 @@ async fn the_examples_of_the_help_work_on_a_real_server() {
     until("the VM is shown", async || ends_well(&access, "vm web-0").await).await;
     for line in [
         "nodes",
+        "streams",
+        "streams -H -p -o stream,behind",
         "nodes --all-well",
         "nodes -o node,alarms,help",
         "vms",

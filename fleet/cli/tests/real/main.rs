@@ -14,6 +14,10 @@ mod follow;
 
 mod permissions;
 
+mod tls;
+
+mod told;
+
 use std::time::Duration;
 
 use rig::nats::Nats;
@@ -41,6 +45,15 @@ async fn made(access: &Access, replicas: usize) -> Fleet {
     let shape = Shape { replicas, bytes: 1 << 28, ..Shape::default() };
     until("streams", async || make(fleet.jetstream(), &shape).await.is_ok()).await;
     fleet
+}
+
+/// Waits until every server has all of every stream. Whoever kills one before has killed two: of three servers the one that
+/// has everything is then alone with one that is behind, and for a minute nobody may be elected.
+async fn whole(fleet: &Fleet) {
+    let is_whole = async || {
+        fleet.health().await.is_ok_and(|all| all.iter().all(|stream| stream.behind.is_empty()))
+    };
+    until("every server has all", is_whole).await;
 }
 
 /// Waits for a condition.

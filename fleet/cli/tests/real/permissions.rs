@@ -39,6 +39,7 @@ fn keys(dir: &TempDir) -> Keys {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nodes_key_reads_and_writes_no_other_nodes_subjects() {
+    // N15
     let dir = tempfile::tempdir().unwrap();
     let text = accounts(&keys(&dir));
     let Some(nats) = servers(1, Some(&text)) else { return };
@@ -105,6 +106,7 @@ async fn a_nodes_key_reads_and_writes_no_other_nodes_subjects() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_readers_key_reads_everything_and_writes_nothing() {
+    // N16
     let dir = tempfile::tempdir().unwrap();
     let text = accounts(&keys(&dir));
     let Some(nats) = servers(1, Some(&text)) else { return };

@@ -170,7 +170,7 @@ pub async fn feed(options: &Options) -> anyhow::Result<Passed> {
     let (stop, consumer) = consumer(&fleet);
     (0..site.agents.len()).try_for_each(|nth| site.start_agents(nth))?;
     (0..MIRRORS).try_for_each(|nth| site.start_mirror(nth))?;
-    let killed = shake(&mut site, options, StdRng::seed_from_u64(seed)).await?;
+    let killed = shake(&mut site, &fleet, options, StdRng::seed_from_u64(seed)).await?;
     let settled = agree(&site, &fleet).await?;
     let changes = complete(&changes(&fleet, &site).await?).context("CHANGES")?;
     drop(stop);
@@ -229,7 +229,12 @@ fn consumer(fleet: &Fleet) -> (mpsc::Sender<()>, tokio::task::JoinHandle<Heard>)
 }
 
 /// Changes VMs and kills what runs, for so many seconds; at the end everything runs again.
-async fn shake(site: &mut Site, options: &Options, mut dice: StdRng) -> anyhow::Result<[usize; 3]> {
+async fn shake(
+    site: &mut Site,
+    fleet: &Fleet,
+    options: &Options,
+    mut dice: StdRng,
+) -> anyhow::Result<[usize; 3]> {
     let mut killed = [0; 3];
     let names: Vec<String> = site.hubs.keys().cloned().collect();
     let (mut turn, mut down): (u64, Option<(usize, Instant)>) = (0, None);
@@ -255,7 +260,8 @@ async fn shake(site: &mut Site, options: &Options, mut dice: StdRng) -> anyhow::
         if Instant::now() > death {
             death = Instant::now() + Duration::from_millis(dice.random_range(500..3000));
             match dice.random_range(0..3) {
-                0 if down.is_none() => {
+                // While one is behind, another death would leave no majority that has everything.
+                0 if down.is_none() && is_whole(fleet).await => {
                     let nth = dice.random_range(0..SERVERS);
                     site.nats.kill(nth);
                     killed[0] += 1;
@@ -284,6 +290,12 @@ async fn shake(site: &mut Site, options: &Options, mut dice: StdRng) -> anyhow::
         site.nats.run(nth)?;
     }
     Ok(killed)
+}
+
+/// Whether every server has all of every stream.
+async fn is_whole(fleet: &Fleet) -> bool {
+    let health = tokio::time::timeout(Duration::from_secs(2), fleet.health()).await;
+    health.is_ok_and(|all| all.is_ok_and(|all| all.iter().all(|stream| stream.behind.is_empty())))
 }
 
 /// Waits until the feed and every consumer show the union of the nodes, and every event was published.

@@ -32,6 +32,7 @@ const SCOPES: [(&[&str], &[&str]); 12] = [
         ],
         &["migration"],
     ),
+    (&["fleet/agent", "fleet/cli", "fleet_feed", "clients/src/fleet"], &["fleet"]),
     (&["kvmd"], &["kvmd"]),
     (&["vm-agent"], &["vm-agent", "vmapi", "faults"]),
     (&["napi", "vmapi", "mocks", "sdc-clients"], &["napi", "vmapi"]),

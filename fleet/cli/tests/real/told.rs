@@ -1,0 +1,108 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What a follower makes of messages that no agent sends on a good day.
+
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use sdc_clients::Jitter;
+use sdc_clients::fleet::{
+    FleetEvent, Follower, Kind, Labels, Position, VMS, Wire, subject, subjects_of, sweep,
+};
+use serde_json::json;
+
+use super::node::{CN, vm};
+use super::{access, made, servers, until};
+
+fn labels(kind: Kind, seq: u64) -> Labels {
+    Labels { kind, at: Position { epoch: "e".into(), seq }, compared: false }
+}
+
+fn uuid(nth: usize) -> String {
+    vm(nth, "")["uuid"].as_str().unwrap().to_owned()
+}
+
+fn body(alias: &str) -> Bytes {
+    json!({"vm": vm(0, alias)}).to_string().into()
+}
+
+/// The next event that is no loss of the connection, in a word.
+async fn next(follower: &mut Follower) -> String {
+    let told = async {
+        loop {
+            match follower.next().await {
+                FleetEvent::Lost(_) => {}
+                FleetEvent::Changed { vm, .. } => {
+                    return vm.object["alias"].as_str().unwrap().to_owned();
+                }
+                FleetEvent::Gone { .. } => return "gone".to_owned(),
+                FleetEvent::Synced => return "synced".to_owned(),
+                FleetEvent::Resync { .. } => return "missed".to_owned(),
+                FleetEvent::Hole => return "hole".to_owned(),
+                FleetEvent::Odd { .. } => return "odd".to_owned(),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_is_told_of_what_it_missed_and_takes_nothing_twice() {
+    // N9, N10, N12
+    let Some(nats) = servers(1, None) else { return };
+    let access = access(&nats);
+    let fleet = made(&access, 1).await;
+    let client = access.connect("agent", Jitter::from_seed(1)).await.unwrap();
+    let wire = Wire::new(client.clone(), &access);
+    let own = subject(CN, Some(&uuid(0)));
+    let publish = async |kind, event, alias, last| {
+        wire.publish(&own, &labels(kind, event), body(alias), last).await.unwrap()
+    };
+    let mut follower = Follower::new(&fleet, "vms.*.*", Jitter::from_seed(2));
+    assert_eq!(next(&mut follower).await, "synced");
+    let first = publish(Kind::Create, 1, "a", 0).await;
+    assert_eq!(next(&mut follower).await, "a");
+    let second = publish(Kind::Modify, 2, "b", first).await;
+    assert_eq!(next(&mut follower).await, "b");
+    // Event 2 once more, longer after than JetStream knows its id; then what is no object at all.
+    let mut headers = HeaderMap::new();
+    labels(Kind::Modify, 2).write(&mut headers);
+    client.publish_with_headers(own.clone(), headers, body("b")).await.unwrap();
+    client.publish(own.clone(), Bytes::from_static(b"no object")).await.unwrap();
+    assert_eq!(next(&mut follower).await, "odd");
+    // The agent knows a message of which the servers know nothing any more.
+    publish(Kind::Modify, 4, "d", second + 40).await;
+    assert_eq!(next(&mut follower).await, "missed");
+    assert_eq!(next(&mut follower).await, "d");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_tombstones_are_removed_and_nothing_else() {
+    // N18
+    let Some(nats) = servers(1, None) else { return };
+    let access = access(&nats);
+    let fleet = made(&access, 1).await;
+    let wire = Wire::new(access.connect("agent", Jitter::from_seed(1)).await.unwrap(), &access);
+    for (nth, kinds) in [(1, &[Kind::Create][..]), (2, &[Kind::Create, Kind::Delete])] {
+        for (event, kind) in kinds.iter().enumerate() {
+            let labels = labels(*kind, (10 * nth + event) as u64);
+            wire.publish(&subject(CN, Some(&uuid(nth))), &labels, body("a"), 0).await.unwrap();
+        }
+    }
+    let shown = async || wire.subjects(VMS, &subjects_of(CN)).await.unwrap();
+    until("VMS", async || {
+        wire.last(VMS, &subject(CN, Some(&uuid(2)))).await.is_ok_and(|last| {
+            last.is_some_and(|last| last.labels.is_some_and(|labels| labels.kind == Kind::Delete))
+        })
+    })
+    .await;
+    let (hour, now) = (Duration::from_secs(3600), daemon::wall::now());
+    assert_eq!(sweep(&fleet, now, hour).await, Ok(0), "young");
+    assert_eq!(shown().await.len(), 2);
+    let later = now.checked_add(2 * hour).unwrap();
+    assert_eq!(sweep(&fleet, later, hour).await, Ok(1));
+    assert_eq!(shown().await, [subject(CN, Some(&uuid(1)))]);
+}

@@ -1,0 +1,41 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Removes old tombstones from `VMS`: nobody goes on from where one would be missed any more, and without an end there would
+//! be one for each VM that ever was.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use jiff::Timestamp;
+
+use super::error::FleetError;
+use super::message::Kind;
+use super::name::VMS;
+use super::read::Fleet;
+use super::reading::Part;
+
+/// Tombstones that one sweep removes at most: each is a request.
+const MOST: usize = 1000;
+
+/// Removes the tombstones that are older than `age`; returns how many. A VM that came back in the meantime is left alone: a
+/// message is removed by its number, and its VM's has another one.
+///
+/// # Errors
+/// If the feed does not answer, or refuses.
+pub async fn sweep(fleet: &Fleet, now: Timestamp, age: Duration) -> Result<usize, FleetError> {
+    let all = fleet.held_in_part(VMS, "vms.*.*", DeliverPolicy::All, Part::Headers).await?;
+    let is_old =
+        |at: Timestamp| Duration::try_from(now.duration_since(at)).is_ok_and(|it| it >= age);
+    let old = all.iter().filter(|it| {
+        let message = it.message.as_ref();
+        message.is_some_and(|message| message.labels.kind == Kind::Delete) && is_old(it.at)
+    });
+    let stream = fleet.jetstream.get_stream_no_info(VMS).await.map_err(FleetError::away)?;
+    let mut removed = 0;
+    for tombstone in old.take(MOST) {
+        removed += usize::from(stream.delete_message(tombstone.seq).await.is_ok());
+    }
+    Ok(removed)
+}
