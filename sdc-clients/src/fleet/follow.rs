@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
-use tokio::time::{Instant, sleep_until};
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::error::FleetError;
 use super::message::{Kind, Message, Position};
@@ -128,7 +129,56 @@ async fn changes(fleet: &Fleet) -> Result<Changes, FleetError> {
 
 enum Step {
     Wait(Instant),
-    Follow { reading: Box<Reading>, look: Instant },
+    Begin(BoxFuture<'static, Result<Begun, FleetError>>),
+    Follow { reading: Box<Reading>, look: BoxFuture<'static, Result<Changes, FleetError>> },
+}
+
+/// What a beginning came to.
+enum Begun {
+    /// The server that answered ends before the place.
+    Behind,
+    /// What comes behind the place cannot be read.
+    Hole,
+    Follow {
+        place: Place,
+        snapshot: Option<Vec<Received>>,
+        reading: Box<Reading>,
+    },
+}
+
+/// Goes on behind the last message; without one from a snapshot.
+async fn begin(
+    fleet: Fleet,
+    filter: String,
+    place: Option<Place>,
+    is_patient: bool,
+) -> Result<Begun, FleetError> {
+    // The stream first: a message that comes meanwhile is then read twice, never missed.
+    let now = changes(&fleet).await?;
+    let (place, snapshot) = match place {
+        // A server that has just become the leader may be behind for a moment.
+        Some(place) if now.is_behind(&place) && is_patient => return Ok(Begun::Behind),
+        Some(place) if !now.has(&place) => return Ok(Begun::Hole),
+        Some(place) => (place, None),
+        None => {
+            let held = fleet.held(VMS, &filter, DeliverPolicy::All).await?;
+            let seq = held.iter().filter_map(|it| Some(it.message.as_ref()?.seq)).max();
+            let seq = seq.unwrap_or(0).max(now.first.saturating_sub(1));
+            (Place { made: now.made, seq }, Some(held))
+        }
+    };
+    let from = DeliverPolicy::ByStartSequence { start_sequence: place.seq.saturating_add(1) };
+    let reading = Reading::begin(&fleet.jetstream, CHANGES, &filter, from, Part::Whole).await?;
+    Ok(Begun::Follow { place, snapshot, reading: Box::new(reading) })
+}
+
+/// Looks at `CHANGES` after a while.
+fn later(fleet: &Fleet) -> BoxFuture<'static, Result<Changes, FleetError>> {
+    let fleet = fleet.clone();
+    Box::pin(async move {
+        sleep(LOOK).await;
+        changes(&fleet).await
+    })
 }
 
 /// Follows the feed. Made by [`Follower::new`].
@@ -200,15 +250,21 @@ impl Follower {
         }
     }
 
-    /// One step of the machine. State changes only after the last await of each arm.
+    /// One step of the machine. What is under way is kept in the step: a caller that drops this future again and again,
+    /// such as a loop with a short timer, does not begin it anew each time.
     async fn advance(&mut self) -> Result<(), FleetError> {
         match &mut self.step {
             Step::Wait(until) => {
                 sleep_until(*until).await;
-                self.begin().await
+                let (fleet, filter) = (self.fleet.clone(), self.filter.clone());
+                let (place, is_patient) = (self.place.clone(), self.behind < PATIENT);
+                self.step = Step::Begin(Box::pin(begin(fleet, filter, place, is_patient)));
+            }
+            Step::Begin(beginning) => {
+                let begun = beginning.await?;
+                return self.begun(begun);
             }
             Step::Follow { reading, look } => {
-                let due = *look;
                 // Both arms are cancel-safe.
                 tokio::select! {
                     received = reading.next() => {
@@ -216,16 +272,18 @@ impl Follower {
                         self.backoff.reset();
                         self.take(&received);
                     }
-                    () = sleep_until(due) => self.look().await?,
+                    now = look => {
+                        let now = now?;
+                        self.looked(&now);
+                    }
                 }
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// Looks whether `CHANGES` is still the stream that is followed.
-    async fn look(&mut self) -> Result<(), FleetError> {
-        let now = changes(&self.fleet).await?;
+    fn looked(&mut self, now: &Changes) {
         if let (true, Some(place)) = (self.has_all, &mut self.place)
             && place.made == now.made
         {
@@ -234,45 +292,32 @@ impl Follower {
         }
         let goes_on = self.place.as_ref().is_some_and(|place| now.has(place));
         if let (true, Step::Follow { look, .. }) = (goes_on, &mut self.step) {
-            *look = Instant::now() + LOOK;
+            *look = later(&self.fleet);
         } else {
             self.step = Step::Wait(Instant::now());
         }
-        Ok(())
     }
 
-    /// Goes on behind the last message; where that cannot be, from a snapshot.
-    async fn begin(&mut self) -> Result<(), FleetError> {
-        // The stream first: a message that comes meanwhile is then read twice, never missed.
-        let now = changes(&self.fleet).await?;
-        let (place, snapshot) = match &self.place {
-            // A server that has just become the leader may be behind for a moment.
-            Some(place) if now.is_behind(place) && self.behind < PATIENT => {
+    fn begun(&mut self, begun: Begun) -> Result<(), FleetError> {
+        match begun {
+            Begun::Behind => {
                 self.behind += 1;
                 return Err(FleetError::away("the server that answers is behind"));
             }
-            Some(place) if !now.has(place) => {
+            Begun::Hole => {
                 self.place = None;
+                self.step = Step::Wait(Instant::now());
                 self.out.push_back(FleetEvent::Hole);
-                return Ok(());
             }
-            Some(place) => (place.clone(), None),
-            None => {
-                let held = self.fleet.held(VMS, &self.filter, DeliverPolicy::All).await?;
-                let seq = held.iter().filter_map(|it| Some(it.message.as_ref()?.seq)).max();
-                let seq = seq.unwrap_or(0).max(now.first.saturating_sub(1));
-                (Place { made: now.made, seq }, Some(held))
+            Begun::Follow { place, snapshot, reading } => {
+                self.has_all = reading.pending == 0;
+                self.behind = 0;
+                self.place = Some(place);
+                self.step = Step::Follow { reading, look: later(&self.fleet) };
+                if let Some(held) = snapshot {
+                    self.fill(held);
+                }
             }
-        };
-        let from = DeliverPolicy::ByStartSequence { start_sequence: place.seq.saturating_add(1) };
-        let reading =
-            Reading::begin(&self.fleet.jetstream, CHANGES, &self.filter, from, Part::Whole).await?;
-        self.has_all = reading.pending == 0;
-        self.behind = 0;
-        self.place = Some(place);
-        self.step = Step::Follow { reading: Box::new(reading), look: Instant::now() + LOOK };
-        if let Some(held) = snapshot {
-            self.fill(held);
         }
         Ok(())
     }

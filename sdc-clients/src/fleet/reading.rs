@@ -29,6 +29,8 @@ const FORGOTTEN: Duration = Duration::from_secs(30);
 /// The server that is to read is drawn among those of the stream, for half a minute after its death too: another draw is
 /// quicker than to wait for a dead one.
 const BEGINS_WITHIN: Duration = Duration::from_secs(3);
+/// How often it is drawn.
+const DRAWS: u32 = 4;
 /// How many messages are on their way at most.
 const BATCH: usize = 500;
 
@@ -80,9 +82,15 @@ impl Reading {
             memory_storage: true,
             ..Config::default()
         };
-        let made =
-            timeout(BEGINS_WITHIN, jetstream.create_consumer_on_stream(config, stream)).await;
-        let made = made.map_err(|_| FleetError::away("no server begins to read"))?;
+        let mut made = None;
+        for _ in 0..DRAWS {
+            let making = jetstream.create_consumer_on_stream(config.clone(), stream);
+            made = timeout(BEGINS_WITHIN, making).await.ok();
+            if made.is_some() {
+                break;
+            }
+        }
+        let made = made.ok_or_else(|| FleetError::away("no server begins to read"))?;
         let consumer = made.map_err(|error| match error.kind() {
             ConsumerErrorKind::JetStream(refused) => {
                 FleetError::of_code(refused.error_code().0, &refused.to_string(), stream)

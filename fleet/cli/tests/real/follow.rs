@@ -83,6 +83,7 @@ async fn every_change_arrives_once_while_servers_and_the_agent_are_killed() {
         agreed(&format!("server {down} killed"), &hub, &seen).await;
         nats.run(down).unwrap();
     }
+    whole(&fleet).await;
     let changes = fleet.changes("vms.*.*").await.unwrap();
     let events: Vec<Position> = changes
         .iter()
@@ -93,6 +94,21 @@ async fn every_change_arrives_once_while_servers_and_the_agent_are_killed() {
     assert_eq!(numbers, (2..=61).collect::<Vec<_>>(), "the first event was compared");
     let seen = seen.lock().unwrap();
     assert_eq!((&seen.events, seen.holes), (&events, 0));
+    agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_are_away_at_start_are_waited_for() {
+    // N8
+    let Some(nats) = servers(1, None) else { return };
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 1).await;
+    nats.kill(0);
+    let (seen, agent) = (follow(&fleet), Running::start(&hub, &access, &machine).await);
+    (0..4).for_each(|n| hub.put(vm(n, "a")));
+    assert!(seen.lock().unwrap().aliases.is_empty());
+    nats.run(0).unwrap();
+    agreed("the server is there", &hub, &seen).await;
     agent.kill();
 }
 

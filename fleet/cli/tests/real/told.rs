@@ -80,6 +80,26 @@ async fn a_follower_is_told_of_what_it_missed_and_takes_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_caller_with_a_short_timer_gets_a_snapshot_all_the_same() {
+    // N9
+    let Some(nats) = servers(1, None) else { return };
+    let access = access(&nats);
+    let fleet = made(&access, 1).await;
+    let wire = Wire::new(access.connect("agent", Jitter::from_seed(1)).await.unwrap(), &access);
+    wire.publish(&subject(CN, Some(&uuid(0))), &labels(Kind::Create, 1), body("a"), 0)
+        .await
+        .unwrap();
+    let mut follower = Follower::new(&fleet, "vms.*.*", Jitter::from_seed(2));
+    let shown = async {
+        while follower.mirror().is_empty() {
+            // Shorter than any answer takes.
+            let _again = tokio::time::timeout(Duration::from_micros(50), follower.next()).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), shown).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn old_tombstones_are_removed_and_nothing_else() {
     // N18
     let Some(nats) = servers(1, None) else { return };

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::source::{self, Kind};
 
 /// Says in which pages a number is looked up, in this order, by words of the file's path.
-const SCOPES: [(&[&str], &[&str]); 12] = [
+const SCOPES: [(&[&str], &[&str]); 13] = [
     (&["store/"], &["migration", "volapi"]),
     (&["src/papi", "src/imgapi", "src/workflow", "conform/services"], &["peers"]),
     (&["preflight"], &["beliefs"]),
