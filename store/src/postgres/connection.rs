@@ -66,11 +66,16 @@ impl From<tokio_postgres::Error> for Failure {
 }
 
 /// Whether an error of the server may go away: lost connections, shutdowns and starts, lack of
-/// connections, deadlocks, and statements that took too long.
+/// connections, deadlocks, statements that took too long, and a server that takes no writes, as another one does.
 fn passes(code: &SqlState) -> bool {
     let class = code.code().get(..2).unwrap_or_default();
     matches!(class, "08" | "40" | "57")
-        || [SqlState::TOO_MANY_CONNECTIONS, SqlState::LOCK_NOT_AVAILABLE].contains(code)
+        || [
+            SqlState::TOO_MANY_CONNECTIONS,
+            SqlState::LOCK_NOT_AVAILABLE,
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+        ]
+        .contains(code)
 }
 
 /// An error with all that caused it.

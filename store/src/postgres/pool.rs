@@ -12,12 +12,14 @@ use sdc_clients::Jitter;
 use sdc_clients::retry::{Backoff, Policy};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
+use tokio_postgres::config::TargetSessionAttrs;
 
 use super::connection::{Connection, Failure, with_sources};
 use super::tables;
 use crate::error::{Error, Invalid};
 
 const CONNECTIONS: usize = 4;
+/// How long a connection to one host may take.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long one call may take on the server, and how long we wait for it.
 pub(super) const CALL: Duration = Duration::from_secs(10);
@@ -35,17 +37,21 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Connections to the server at this address; none is made yet.
+    /// Connections to the server at this address, or to whichever of several takes writes; none is made yet.
     pub(super) fn new(address: &str) -> Result<Pool, Error> {
         let mut config: tokio_postgres::Config =
             address.parse().map_err(|error| Invalid::Address(with_sources(&error)))?;
         config.connect_timeout(CONNECT).keepalives_idle(Duration::from_secs(30));
         config.options(OPTIONS);
+        // Of several hosts the one that takes writes; a standby answers too, and refuses them.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        // A host that is dead costs its whole time before the next one is tried.
+        let connect = CONNECT * u32::try_from(config.get_hosts().len()).unwrap_or(1).max(1);
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let connections =
             deadpool_postgres::Pool::builder(Manager::from_config(config, NoTls, recycling))
                 .max_size(CONNECTIONS)
-                .create_timeout(Some(CONNECT))
+                .create_timeout(Some(connect))
                 .wait_timeout(Some(CALL))
                 .recycle_timeout(Some(CONNECT))
                 .runtime(Runtime::Tokio1)

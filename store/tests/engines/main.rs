@@ -21,4 +21,4 @@ mod embedded; // one file: the suite, kill -9, a full disk
 mod lead;
 mod memory; // the suite under paused time, lost answers
 
-mod postgres; // the suite, lost replies, a server that is killed
+mod postgres; // the suite, lost replies, a server that is killed, one that fails over

@@ -59,11 +59,7 @@ impl Cluster {
             eprintln!("SKIPPED: PostgreSQL is not installed");
             return None;
         };
-        let dir = tempfile::tempdir().unwrap();
-        if rustix::process::getuid().is_root() {
-            let (uid, gid) = nobody();
-            std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
-        }
+        let dir = place();
         let data = dir.path().join("data");
         let output = as_user(dir.path(), &bin.join("initdb"))
             // A language's order of texts, so that it is seen where the bytes' order is not asked for.
@@ -76,6 +72,34 @@ impl Cluster {
         let cluster = Cluster { dir, bin, keeper: Mutex::new(None), killed: Mutex::default() };
         cluster.run().await;
         Some(cluster)
+    }
+
+    /// Makes and starts a standby of this server. From then on no write is acknowledged that it does not have.
+    pub async fn standby(&self) -> Cluster {
+        let dir = place();
+        let output = as_user(dir.path(), &self.bin.join("pg_basebackup"))
+            .args(["--no-sync", "-U", "store", "-R", "-X", "stream", "-c", "fast", "-h"])
+            .arg(self.dir.path())
+            .arg("-D")
+            .arg(dir.path().join("data"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "pg_basebackup: {said}");
+        let (bin, keeper) = (self.bin.clone(), Mutex::new(None));
+        let standby = Cluster { dir, bin, keeper, killed: Mutex::default() };
+        standby.run().await;
+        for setting in
+            ["ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"]
+        {
+            self.execute(setting).await.unwrap();
+        }
+        standby
+    }
+
+    /// Makes a standby take writes.
+    pub async fn promote(&self) {
+        self.execute("SELECT pg_promote()").await.unwrap();
     }
 
     /// Starts the server, after it was killed too, and waits until it answers.
@@ -149,6 +173,16 @@ impl Cluster {
         let _ended = connection.await;
         done
     }
+}
+
+/// A directory for a server and its user.
+fn place() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    if rustix::process::getuid().is_root() {
+        let (uid, gid) = nobody();
+        std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
+    }
+    dir
 }
 
 /// The address of a database whose server has its socket in `dir`.
