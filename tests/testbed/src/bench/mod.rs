@@ -23,6 +23,7 @@ mod cn;
 mod diff;
 mod events;
 mod files;
+mod fleet;
 mod idle;
 mod kvmd;
 mod limits;
@@ -93,7 +94,7 @@ const PROFILE: &str = env!("BUILD_PROFILE");
 
 type Group = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, anyhow::Result<Vec<Row>>>;
 
-const GROUPS: [(&str, Group); 15] = [
+const GROUPS: [(&str, Group); 16] = [
     ("start", |bench| Box::pin(start::run(bench))),
     ("load", |bench| Box::pin(load::run(bench))),
     ("serve", |bench| Box::pin(serve::run(bench))),
@@ -108,6 +109,7 @@ const GROUPS: [(&str, Group); 15] = [
     ("mocks", |bench| Box::pin(mocks::run(bench))),
     ("kvmd", |bench| Box::pin(kvmd::run(bench))),
     ("volumes", |bench| Box::pin(volumes::run(bench))),
+    ("fleet", |bench| Box::pin(fleet::run(bench))),
     ("migrate", |bench| Box::pin(migrate::run(bench))),
 ];
 

@@ -29,6 +29,12 @@ pub(super) struct Served {
     pid: u32,
 }
 
+/// CPU time that a process has used, threads that have ended included.
+pub(super) fn cpu_of(pid: u32) -> anyhow::Result<Duration> {
+    let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid)?))?;
+    Ok(clock.now()?.into())
+}
+
 impl Served {
     /// Starts vminfod on the node and waits until it serves.
     pub(super) async fn start(cn: &mut Cn, more: Value) -> anyhow::Result<Served> {
@@ -64,8 +70,7 @@ impl Served {
 
     /// CPU time that it has used, threads that have ended included.
     pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
-        let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(self.pid)?))?;
-        Ok(clock.now()?.into())
+        cpu_of(self.pid)
     }
 
     /// A connection to it.

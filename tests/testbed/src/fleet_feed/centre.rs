@@ -19,18 +19,18 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 /// The nodes by uuid.
-pub(super) type Hubs = Arc<BTreeMap<String, Hub>>;
+pub(crate) type Hubs = Arc<BTreeMap<String, Hub>>;
 
 /// Events that a node keeps: few enough for some to be lost.
 const RING: usize = 60;
 
 /// A uuid that is a number.
-pub(super) fn cn(nth: usize) -> String {
+pub(crate) fn cn(nth: usize) -> String {
     format!("c0000000-0000-4000-8000-{nth:012x}")
 }
 
 /// A VM of a node, in its state number `turn`.
-pub(super) fn vm(cn: &str, nth: usize, turn: u64) -> VmObject {
+pub(crate) fn vm(cn: &str, nth: usize, turn: u64) -> VmObject {
     let uuid = format!(
         "40000000-{:04x}-4000-8000-{nth:012x}",
         cn.bytes().fold(0u16, |sum, it| sum.wrapping_mul(31).wrapping_add(it.into()))
@@ -41,12 +41,12 @@ pub(super) fn vm(cn: &str, nth: usize, turn: u64) -> VmObject {
 }
 
 /// So many empty nodes.
-pub(super) fn hubs(count: usize) -> Hubs {
+pub(crate) fn hubs(count: usize) -> Hubs {
     Arc::new((0..count).map(cn).map(|cn| (cn.clone(), Hub::new(&cn, RING))).collect())
 }
 
 /// Serves all of them, each under its uuid; returns the address.
-pub(super) async fn serve(hubs: &Hubs) -> anyhow::Result<SocketAddr> {
+pub(crate) async fn serve(hubs: &Hubs) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let app = axum::Router::new().fallback(answer).with_state(Arc::clone(hubs));

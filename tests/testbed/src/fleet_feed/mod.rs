@@ -18,6 +18,7 @@ mod options; // how large it is
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+pub(crate) use centre::{Hubs, cn, hubs, serve, vm};
 pub use children::{mirror, nodes};
 pub use options::Options;
 pub use run::{Passed, feed};

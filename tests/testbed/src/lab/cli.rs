@@ -15,6 +15,7 @@ use sdc_clients::vminfod::{VmFields as _, VmObject};
 use tokio::task::JoinSet;
 
 use super::error::LabError;
+use super::feed::Feed;
 use super::options::{Part, WorldOptions};
 use super::screen::{Screen, Voice};
 use super::volumes::{self, Volumes};
@@ -77,6 +78,8 @@ struct Args {
 enum Extra {
     /// Shared volumes: volapi, whose storage VMs are VMs of the node
     Volumes,
+    /// The feed of the data centre: nats-server where it is installed, fleet-agent on each node
+    Fleet,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -85,6 +88,13 @@ enum Script {
     Tour,
     /// No story
     None,
+}
+
+/// What was asked for with `--with`; it runs as long as this is kept.
+#[derive(Debug, Default)]
+struct Services {
+    volumes: Option<Volumes>,
+    feed: Option<Feed>,
 }
 
 /// Runs `testbed lab`; the arguments start after that word.
@@ -128,10 +138,10 @@ async fn lab(args: Args) -> Result<bool, LabError> {
     })
     .await?;
     let (mut ended, mut followers) = (world.ended(), JoinSet::new());
-    let (mut others, mut volumes) = (Vec::new(), None);
+    let (mut others, mut services) = (Vec::new(), Services::default());
     // Cancel-safe: whichever arm is dropped, the worlds are stopped below.
     let result = tokio::select! {
-        result = begin(&args, &mut world, &mut others, &mut volumes, &screen, &mut followers) => result,
+        result = begin(&args, &mut world, &mut others, &mut services, &screen, &mut followers) => result,
         Some(ended) = ended.recv() => Err(ended),
         () = shutdown.wait() => Ok(true),
     };
@@ -162,7 +172,7 @@ async fn begin(
     args: &Args,
     world: &mut World,
     others: &mut Vec<World>,
-    volumes: &mut Option<Volumes>,
+    services: &mut Services,
     screen: &Screen,
     followers: &mut JoinSet<()>,
 ) -> Result<bool, LabError> {
@@ -217,9 +227,10 @@ async fn begin(
         say(&format!("migration-service {}  (in front of VMAPI)", world.migrations_url()));
     }
     if has_volumes {
-        *volumes = Some(Volumes::start(world).await?);
+        services.volumes = Some(Volumes::start(world).await?);
         say(&format!("volapi    {}", world.volapi_url()));
     }
+    services.feed = feed(args, world, others, screen).await?;
     if is_in(Part::Console) {
         world.start_console().await?;
         say(&format!("console   {}", world.console_url()));
@@ -235,12 +246,34 @@ async fn begin(
     if let Some(other) = others.first().filter(|_| world.has_migrations()) {
         moves::play([world, other], screen, &mut outcome).await?;
     }
-    if let Some(volumes) = volumes {
+    if let Some(volumes) = &mut services.volumes {
         let other = others.first().filter(|_| world.has_migrations());
         volumes.play(world, other, screen, &mut outcome).await?;
     }
+    if let Some(feed) = &services.feed {
+        feed.play(world, others.first_mut(), screen, &mut outcome).await?;
+    }
     say(&outcome.summary());
     Ok(outcome.is_good())
+}
+
+/// Starts the feed, where it is asked for and there is a server.
+async fn feed(
+    args: &Args,
+    world: &mut World,
+    others: &mut [World],
+    screen: &Screen,
+) -> Result<Option<Feed>, LabError> {
+    if !args.with.contains(&Extra::Fleet) {
+        return Ok(None);
+    }
+    if let Some(why) = rig::nats::why_not() {
+        screen.say(Voice::Lab, &format!("no feed: {why}"));
+        return Ok(None);
+    }
+    let feed = Feed::start(world, others).await?;
+    screen.say(Voice::Lab, &format!("feed      {}  (fleet-agent on each node)", feed.address()));
+    Ok(Some(feed))
 }
 
 /// Starts everything on another node, whose records are right.
@@ -292,6 +325,9 @@ async fn hints(args: &Args, world: &World, screen: &Screen) {
     }
     if world.has_migrations() {
         println!("  migration-agent status\n  sdc-migrate migrate {}", movable(world).await);
+    }
+    if args.with.contains(&Extra::Fleet) {
+        println!("  sdc-fleet nodes\n  sdc-fleet watch");
     }
     if args.with.contains(&Extra::Volumes) {
         println!("  {}\n  sdc-voladm list-volume-zones", volumes::command());

@@ -215,6 +215,26 @@ impl Configs<'_> {
         config
     }
 
+    /// It tells of the agents that run.
+    pub(super) fn fleet_agent(&self, servers: &[String]) -> Value {
+        let agents = [("net-agent", self.ports.agent), ("vm-agent", self.ports.vm_agent)];
+        let agents = agents.iter().filter(|(name, _)| self.daemons.pid(name).is_some());
+        let agents = agents.map(|(name, port)| (*name, url(*port)));
+        json!({
+            "nats": { "servers": servers },
+            "vminfod": { "url": self.hub() },
+            "server_uuid": self.node.cn_uuid(),
+            "programs": agents.collect::<IndexMap<_, _>>(),
+            "heartbeat": "1s",
+            "status": { "listen": local(self.ports.fleet_agent).to_string() },
+            "metrics": self.metrics(self.ports.fleet_agent),
+            "state_dir": self.options.dir.join("fleet-agent"),
+            "retry": { "min": "100ms", "max": "2s" },
+            "seed": self.options.seed,
+            "log_level": "info",
+        })
+    }
+
     /// kvmd as it runs on SmartOS.
     pub(super) fn kvmd(&self) -> Value {
         json!({

@@ -37,6 +37,9 @@ pub enum LabError {
     /// The VM that moves could not be made.
     #[error("the VM that moves: {0:#}")]
     Moves(anyhow::Error),
+    /// The feed of the data centre refused.
+    #[error("the feed: {0}")]
+    Feed(String),
     /// A program ended by itself.
     #[error("{name} ended; its last words: {last}")]
     Ended {

@@ -12,6 +12,8 @@ pub mod tour; // the story of one node, and the checks of its outcome
 
 pub mod volumes; // the story of a volume, and the services that it needs
 
+pub mod feed; // the feed of the data centre, and the story of a node that dies
+
 mod jobs; // what VMAPI's jobs do for it
 
 mod serving; // the NFS server of its storage VM

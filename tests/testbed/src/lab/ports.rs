@@ -19,6 +19,7 @@ pub(super) struct Ports {
     pub(super) console: u16,
     /// For its status.
     pub(super) migration_agent: u16,
+    pub(super) fleet_agent: u16,
     /// For clients, and status.
     pub(super) volapi: [u16; 2],
     /// Keeps those of them that were free from everybody else, also between two starts of a daemon.

@@ -139,6 +139,19 @@ pub fn write_volumes(places: &Places<'_>, vmapi: &str) -> io::Result<()> {
     put(places.node, &[volapi, command("sdc-voladm"), command("sdc-volapi"), command("sdc-pkgadm")])
 }
 
+/// Writes those of the feed, which is at these servers.
+pub fn write_fleet(places: &Places<'_>, servers: &[String]) -> io::Result<()> {
+    let testbed = quoted(&places.program.to_string_lossy());
+    let file = |name: &str| places.node.join(format!("{name}.json"));
+    let asked = json!({ "nats": { "servers": servers } });
+    std::fs::write(file("sdc-fleet"), format!("{asked:#}\n"))?;
+    let command = |name: &'static str| {
+        let config = quoted(&file(name).to_string_lossy());
+        (name, format!("exec {testbed} @{name} --config {config} \"$@\""))
+    };
+    put(places.node, &[command("fleet-agent"), command("sdc-fleet")])
+}
+
 fn put(node: &Path, scripts: &[(&str, String)]) -> io::Result<()> {
     for (name, body) in scripts {
         let file = node.join("bin").join(name);

@@ -87,6 +87,7 @@ impl World {
             kvmd: free(0)?,
             console: free(options.console_port)?,
             migration_agent: free(0)?,
+            fleet_agent: free(0)?,
             volapi: [free(0)?, free(0)?],
             _held: held,
         };
@@ -286,6 +287,15 @@ impl World {
         let config = self.configs().migration_service();
         let url = self.centre.migrations.status_url();
         self.daemons.start("migration-service", "serve", &config, &url).await
+    }
+
+    /// Starts fleet-agent, which publishes the node to the feed at these servers.
+    pub(super) async fn start_fleet_agent(&mut self, servers: &[String]) -> Result<(), LabError> {
+        tools::write_fleet(&self.places(), servers)
+            .map_err(LabError::io("writing the commands of the feed"))?;
+        let config = self.configs().fleet_agent(servers);
+        let url = ports::url(self.ports.fleet_agent);
+        self.daemons.start("fleet-agent", "serve", &config, &url).await
     }
 
     /// Starts the web page, which shows the agents that run.
