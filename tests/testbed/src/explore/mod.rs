@@ -78,6 +78,9 @@ struct Args {
     /// net-agent and vm-agent run on both nodes
     #[arg(long)]
     agents: bool,
+    /// The services' store is lost, too, or restored as it once was
+    #[arg(long)]
+    store: bool,
     /// Which deliberate bugs are noticed
     #[arg(long)]
     bugs: bool,
@@ -123,7 +126,8 @@ pub fn plain(shape: Shape) -> anyhow::Result<Vec<(Story, Ran)>> {
 
 fn explore(args: &Args) -> anyhow::Result<u64> {
     let began = Instant::now();
-    let shape = Shape { with_agents: args.agents, ..Shape::default() };
+    let (with_agents, loses_store) = (args.agents, args.store);
+    let shape = Shape { with_agents, loses_store, ..Shape::default() };
     let plain = plain(shape)?;
     let mut cases = single(&plain, shape);
     let all = cases.len();
@@ -210,7 +214,9 @@ pub fn noticed(bug: Bug, plain: &[(Story, Ran)]) -> anyhow::Result<Option<String
         let story = Story::SourceDead;
         let ran = plain.iter().find(|(it, _)| *it == story).map(|(_, ran)| ran);
         let labels = ran.map(|ran| ran.labels.as_slice()).unwrap_or_default();
-        let at = labels.iter().rposition(|label| label.contains("/replaced")).unwrap_or(0);
+        let asks =
+            |label: &String| label.starts_with("source agent") && label.contains("/replaced");
+        let at = labels.iter().position(asks).unwrap_or(0);
         let lost = Planned { at, moment: Moment::Before, fault: Fault::Empty };
         cases = vec![Case { story, planned: vec![lost], shape }];
     }

@@ -92,14 +92,14 @@ impl World {
         Ok(())
     }
 
-    /// The first node of some worlds is evacuated; with a deliberate bug that needs it, it shows less than it has.
+    /// With a deliberate bug that needs it, the first node is evacuated, or shows less than it has.
     pub(super) async fn evacuate(&mut self) -> anyhow::Result<()> {
         if let (Some(Bug::ForgetTheReference), [cn, ..]) =
             (self.centre.bug, self.nodes.as_mut_slice())
         {
             lies::smaller(&self.centre, cn, &mut self.rng).await?;
         }
-        if let (3, [cn, ..]) = (self.centre.seed % 8, self.nodes.as_mut_slice()) {
+        if let (Some(Bug::CountWhoMoved), [cn, ..]) = (self.centre.bug, self.nodes.as_mut_slice()) {
             moves::evacuated(&self.centre, cn, &mut self.rng).await?;
         }
         held(&self.centre.truth)
