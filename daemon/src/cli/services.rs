@@ -19,27 +19,27 @@ pub type Place = (&'static str, &'static str, &'static str, &'static str);
 #[derive(Debug)]
 pub struct Services {
     program: &'static str,
-    installed: String,
+    installed: &'static str,
     places: &'static [Place],
     urls: Vec<String>,
 }
 
 impl Services {
-    /// Finds the addresses: what the flags say, else the environment, else the configuration of `program`, of which
-    /// `own` reads the other keys.
+    /// Finds the addresses: what the flags say, else the environment, else the configuration of `program`, which is
+    /// `installed` unless another one is named, and of which `own` reads the other keys.
     ///
     /// # Errors
     /// If the configuration is wrong.
     pub fn find<T>(
         program: &'static str,
+        installed: &'static str,
         config: Option<&Path>,
         places: &'static [Place],
         flags: &[&Option<String>],
         own: impl FnOnce(&mut Fields) -> T,
     ) -> Result<(Self, T), ConfigError> {
         let variable = program.to_uppercase().replace('-', "_") + "_CONFIG";
-        let installed = format!("/opt/smartdc/agents/etc/{program}.config.json");
-        let mut file = Fields::find(config, Some(&variable), &installed)?;
+        let mut file = Fields::find(config, Some(&variable), installed)?;
         let own = own(&mut file);
         let mut url = |((.., variable, key), flag): (&Place, &&Option<String>)| {
             let in_file = file.text(key, "");

@@ -20,6 +20,9 @@ use serde_json::json;
 
 use super::args::{NAME, Reach};
 
+/// The installed configuration.
+const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-migrate.config.json";
+
 const PLACES: [Place; 2] = [
     ("migration-service", "--url", "VMAPI_URL", "vmapi_url"),
     ("CNAPI", "--cnapi", "CNAPI_URL", "cnapi_url"),
@@ -49,7 +52,7 @@ impl Services {
         };
         let config = reach.config.as_deref();
         let (found, (state_dir, poll)) =
-            services::Services::find(NAME, config, &PLACES, &flags, own)?;
+            services::Services::find(NAME, INSTALLED, config, &PLACES, &flags, own)?;
         let http = found.client(found.url(0)?)?;
         Ok(Services {
             migrations: Migrations::new(http.clone()),

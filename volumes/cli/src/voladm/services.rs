@@ -16,6 +16,9 @@ use sdc_clients::volapi::Volapi;
 
 use super::args::{NAME, Reach};
 
+/// The installed configuration, of all three commands.
+const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-voladm.config.json";
+
 const PLACES: [Place; 4] = [
     ("volapi", "--url", "VOLAPI_URL", "volapi_url"),
     ("VMAPI", "--vmapi", "VMAPI_URL", "vmapi_url"),
@@ -32,7 +35,8 @@ impl Services {
     pub(crate) fn find(reach: &Reach) -> Result<Services, ConfigError> {
         let flags = [&reach.url, &reach.vmapi, &reach.cnapi, &reach.imgapi];
         let config = reach.config.as_deref();
-        let (found, ()) = services::Services::find(NAME, config, &PLACES, &flags, |_| ())?;
+        let (found, ()) =
+            services::Services::find(NAME, INSTALLED, config, &PLACES, &flags, |_| ())?;
         Ok(Services(found))
     }
 
