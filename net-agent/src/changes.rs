@@ -5,8 +5,6 @@
 //! From a change of the node to work: stream and comparison both end here, in [`changed`]. A change
 //! carries no work of its own; it wakes the VM, and the job looks at the node as it is then.
 
-use daemon::schedule::Due;
-
 use crate::departures::Left;
 use crate::parts::Parts;
 use crate::parts::Upkeep;
@@ -42,7 +40,7 @@ pub(crate) fn changed(parts: &Parts, uuid: &str, before: Option<LocalVm>, gone: 
             }
             let macs = before.nics.iter().map(|nic| nic.mac);
             let at = parts.departures.add(&before.uuid, macs, gone);
-            parts.schedule.wake(uuid, Due { at, work: Upkeep(false) });
+            parts.schedule.wake(uuid, at, Upkeep(false));
         }
         (None, None) => {}
     }
@@ -60,6 +58,6 @@ pub(crate) fn missed(parts: &Parts, differing: Vec<Differing>) {
 /// Wakes the VMs of all departures when they are due.
 pub(crate) fn wake_departures(parts: &Parts) {
     for (_, departure) in parts.departures.all() {
-        parts.schedule.wake(&departure.vm, Due { at: departure.due, work: Upkeep(false) });
+        parts.schedule.wake(&departure.vm, departure.due, Upkeep(false));
     }
 }

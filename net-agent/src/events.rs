@@ -6,7 +6,6 @@
 //! compared.
 
 use daemon::agent::State;
-use daemon::schedule::Due;
 use sdc_clients::vminfod::{VmObject, WatchEvent, watch};
 use std::sync::Arc;
 
@@ -77,7 +76,7 @@ fn present(parts: &Parts, object: &VmObject) {
         // R10: any event has the VM's NICs looked at. Those that change nothing here fold.
         Some((_, vm)) if !vm.hidden => {
             let at = parts.clock.now() + parts.config.times.settle;
-            parts.schedule.wake(&vm.uuid, Due { at, work: Upkeep(true) });
+            parts.schedule.wake(&vm.uuid, at, Upkeep(true));
         }
         Some(_) => {}
         None => tracing::warn!("vminfod sent a VM without a name: the view is not complete"),

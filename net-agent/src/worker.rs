@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::schedule::Due;
 use sdc_clients::MacAddr;
 
 use crate::apply;
@@ -54,7 +53,7 @@ async fn job(parts: &Parts, vm: &str, upkeep: bool) {
         parts.brake.set(BrakeOf::Departures, None);
     }
     if let Some(at) = parts.departures.of(vm).iter().map(|(_, departure)| departure.due).min() {
-        parts.schedule.wake(vm, Due { at, work: Upkeep(false) });
+        parts.schedule.wake(vm, at, Upkeep(false));
     }
 }
 

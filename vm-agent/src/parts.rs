@@ -13,7 +13,7 @@ use daemon::agent::{Census, Claims, Gate, State, Unclaimed};
 use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
 use daemon::health::Health;
 use daemon::pace::{Pace, Paced};
-use daemon::schedule::{Due, Schedule};
+use daemon::schedule::Schedule;
 use daemon::state_file::StateFile;
 use daemon::timing::{Clock, Random, Retry};
 use jiff::Timestamp;
@@ -268,7 +268,7 @@ impl Parts {
         if error.may_have_applied() {
             for vm in vms {
                 let at = self.node.unanswered(vm);
-                self.schedule.wake(vm, Due { at, work: () });
+                self.schedule.wake(vm, at, ());
             }
         }
     }

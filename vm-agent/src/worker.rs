@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use daemon::schedule::Due;
-
 use crate::apply::{After, turn};
 use crate::parts::Parts;
 use crate::status::Count;
@@ -28,7 +26,7 @@ async fn one(parts: &Parts, vm: &str) {
         After::Settled => parts.schedule.succeeded(vm),
         After::Later => parts.schedule.wake_later(vm, parts.clock.now(), ()),
         After::In(wait) => {
-            parts.schedule.wake(vm, Due { at: parts.clock.now() + wait, work: () });
+            parts.schedule.wake(vm, parts.clock.now() + wait, ());
         }
     }
 }

@@ -36,15 +36,6 @@ impl Work for () {
     fn and(self, (): Self) -> Self {}
 }
 
-/// When a VM is due, and for what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due<W> {
-    /// On the agent's clock.
-    pub at: Duration,
-    /// What is to be done.
-    pub work: W,
-}
-
 /// The schedule. The lock is held for a few instructions and never over an await.
 pub struct Schedule<W> {
     turns: Mutex<Turns<W>>,
@@ -83,12 +74,12 @@ impl<W: Work> Schedule<W> {
         change(&mut self.turns.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Wakes a VM. Wakes fold: the earlier time wins, and work once asked for stays.
-    pub fn wake(&self, vm: &str, due: Due<W>) {
+    /// Wakes a VM at this time on the agent's clock. Wakes fold: the earlier time wins, and work once asked for stays.
+    pub fn wake(&self, vm: &str, at: Duration, work: W) {
         self.with(|turns| {
-            let work = turns.work.entry(vm.to_owned()).or_insert(due.work);
-            *work = work.and(due.work);
-            turns.queue.want(&vm.to_owned(), due.at);
+            let folded = turns.work.entry(vm.to_owned()).or_insert(work);
+            *folded = folded.and(work);
+            turns.queue.want(&vm.to_owned(), at);
         });
         self.woken.notify_one();
     }
@@ -96,7 +87,7 @@ impl<W: Work> Schedule<W> {
     /// Wakes a VM that has changed: its back-off starts again.
     pub fn wake_changed(&self, vm: &str, now: Duration, work: W) {
         self.succeeded(vm);
-        self.wake(vm, Due { at: now, work });
+        self.wake(vm, now, work);
     }
 
     /// The work on a VM failed: wakes it after the next wait of its back-off.
@@ -106,7 +97,7 @@ impl<W: Work> Schedule<W> {
             let new = || Retry::new(*retry, *long, jitter.fork());
             retries.entry(vm.to_owned()).or_insert_with(new).next_delay()
         });
-        self.wake(vm, Due { at: now + wait, work });
+        self.wake(vm, now + wait, work);
     }
 
     /// The work on a VM succeeded: its back-off starts again.
@@ -203,12 +194,12 @@ mod tests {
         let s = Duration::from_secs;
         let window = Window { min: s(2), max: s(64) };
         let schedule = Schedule::new(window, s(300), Jitter::from_seed(1));
-        let due = |at, whole| Due { at: s(at), work: Whole(whole) };
-        schedule.wake("a", due(3, true));
-        schedule.wake("a", due(9, false));
+        let wake = |at, whole| schedule.wake("a", s(at), Whole(whole));
+        wake(3, true);
+        wake(9, false);
         assert_eq!(schedule.take(s(2)), Err(Some(s(3))));
         assert_eq!(schedule.take(s(3)), Ok(("a".to_owned(), Whole(true))));
-        schedule.wake("a", due(0, true));
+        wake(0, true);
         assert_eq!(schedule.take(s(9)), Err(None), "never two jobs for one VM");
         schedule.release("a");
         assert!(schedule.take(s(9)).is_ok());

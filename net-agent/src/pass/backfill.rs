@@ -4,7 +4,6 @@
 
 //! Writes what the plan of a pass wants written, before anything is reaped.
 
-use daemon::schedule::Due;
 use futures_util::StreamExt as _;
 
 use crate::apply;
@@ -70,7 +69,7 @@ async fn written(parts: &Parts, d: &Decision) -> Outcome {
     };
     if outcome.is_open() {
         let at = parts.clock.now();
-        parts.schedule.wake(&d.vm, Due { at, work: Upkeep(true) });
+        parts.schedule.wake(&d.vm, at, Upkeep(true));
     }
     parts.status.outcome(d.mac, outcome.clone());
     outcome

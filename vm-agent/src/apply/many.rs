@@ -8,7 +8,6 @@
 use std::convert::Infallible;
 
 use daemon::agent::{Permit, Refusal};
-use daemon::schedule::Due;
 use sdc_clients::{Class, Error};
 
 use crate::parts::Parts;
@@ -72,7 +71,7 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
     let now = parts.clock.now();
     for vm in &start.settled {
         if let Some(at) = parts.node.told(vm) {
-            parts.schedule.wake(vm, Due { at, work: () });
+            parts.schedule.wake(vm, at, ());
         }
     }
     for vm in &start.gone {

@@ -8,7 +8,6 @@
 use std::time::Duration;
 
 use daemon::agent::{Permit, Refusal};
-use daemon::schedule::Due;
 use sdc_clients::Error;
 use sdc_clients::vmapi::VmQuery;
 use sdc_clients::vminfod::{VmFields as _, VmObject};
@@ -80,7 +79,7 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
                 // Those that were given away are not missing; nobody has asked about the settled ones.
                 let at = parts.clock.now();
                 for vm in parts.node.to_ask() {
-                    parts.schedule.wake(&vm, Due { at, work: () });
+                    parts.schedule.wake(&vm, at, ());
                 }
                 if let Err(error) = list(parts).await {
                     parts.failed(&error);
