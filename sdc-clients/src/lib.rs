@@ -56,6 +56,9 @@ pub mod workflow; // jobs
 
 pub mod napi; // the data centre's records of NICs and networks
 
+#[cfg(feature = "schema")]
+pub mod schema; // schemas of the types above
+
 pub mod restify; // the dialect of Triton's HTTP services, for servers
 
 pub mod signed; // requests that prove who sends them

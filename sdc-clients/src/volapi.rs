@@ -29,6 +29,7 @@ use crate::http::{Call, Http, LIST_TIMEOUT};
 const LIST_CAP: usize = 256 << 20;
 
 /// A volume: the fields this project reads, and all others as they came.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Volume {
     /// The volume.
@@ -54,7 +55,27 @@ pub struct Volume {
     pub other: Map<String, Value>,
 }
 
+/// A volume that is to be made. Unset fields are not sent.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewVolume {
+    /// Its owner.
+    pub owner_uuid: String,
+    /// Its name; volapi makes one up otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `tritonnfs`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The owner's fabric networks, of which one is the volume's.
+    pub networks: Vec<String>,
+    /// In MiB; the smallest one otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+}
+
 /// A reservation: a VM that is being made needs a volume of this name.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reservation {
     /// The reservation.
@@ -75,6 +96,7 @@ pub struct Reservation {
 }
 
 /// A ready volume that cannot be used now.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Degraded {

@@ -35,6 +35,7 @@ fn history<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Progress>, D::Error
 }
 
 /// A migration, as `?format=raw` shows it: the fields that this project reads, and all others as they came.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)] // the record's names
@@ -74,6 +75,7 @@ pub struct Migration {
 }
 
 /// An entry of a history, or an event of a watch.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)] // the record's names
@@ -205,6 +207,7 @@ impl Options {
 }
 
 /// What an action is answered with.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Answer {
@@ -219,6 +222,7 @@ pub struct Answer {
 }
 
 /// What a migration takes (`format=rfd34`).
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// From now to the end of the switch.
@@ -236,6 +240,7 @@ pub struct Estimate {
 }
 
 /// The two copies of a VM, compared.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verification {
@@ -249,6 +254,7 @@ pub struct Verification {
 }
 
 /// A dataset of both copies.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dataset {

@@ -21,18 +21,71 @@ pub struct Endpoint<R: 'static> {
     pub route: R,
     /// What its documents say of it; empty in a mock, which has none.
     pub about: &'static str,
+    /// What its methods take and give, as far as the documents say it.
+    pub shapes: &'static [Shape],
+}
+
+/// What a method of a path takes and gives. A name is that of a schema; in brackets it is a list of them, and empty it
+/// is nothing that is described.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The method.
+    pub method: &'static str,
+    /// The parameters of the query.
+    pub query: &'static [&'static str],
+    /// The body of the request.
+    pub takes: &'static str,
+    /// The body of the answer.
+    pub gives: &'static str,
+    /// The status of the answer.
+    pub status: &'static str,
+}
+
+impl Shape {
+    /// What is read.
+    pub const fn get(query: &'static [&'static str], gives: &'static str) -> Shape {
+        Shape { method: "GET", query, takes: "", gives, status: "200" }
+    }
+
+    /// What is sent.
+    pub const fn post(
+        query: &'static [&'static str],
+        takes: &'static str,
+        gives: &'static str,
+        status: &'static str,
+    ) -> Shape {
+        Shape { method: "POST", query, takes, gives, status }
+    }
+}
+
+/// Returns the content of a body.
+fn content(name: &str) -> Value {
+    let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let schema = json!({ "$ref": format!("#/components/schemas/{}", inner.unwrap_or(name)) });
+    let schema = match inner {
+        Some(_) => json!({ "type": "array", "items": schema }),
+        None => schema,
+    };
+    json!({ "application/json": { "schema": schema } })
 }
 
 impl<R> Endpoint<R> {
     /// An endpoint without a text.
     pub const fn new(path: &'static str, methods: &'static str, route: R) -> Self {
-        Endpoint { path, methods, route, about: "" }
+        Endpoint { path, methods, route, about: "", shapes: &[] }
     }
 
     /// The same with a text.
     #[must_use]
     pub const fn about(mut self, about: &'static str) -> Self {
         self.about = about;
+        self
+    }
+
+    /// The same with what its methods take and give.
+    #[must_use]
+    pub const fn shapes(mut self, shapes: &'static [Shape]) -> Self {
+        self.shapes = shapes;
         self
     }
 
@@ -141,29 +194,52 @@ impl<R> Endpoints<R> {
         parts
     }
 
-    /// Returns the document of the interface (OpenAPI 3.1): paths, methods and what they are for.
-    pub fn openapi(&self, title: &str, version: &str) -> Value {
-        let operation = |endpoint: &Endpoint<R>| {
-            let string = json!({ "type": "string" });
-            let parameter =
-                |name| json!({ "name": name, "in": "path", "required": true, "schema": string });
-            let parameters: Vec<Value> = endpoint.names().map(parameter).collect();
-            let answers = json!({ "default": { "description": "see the text of the interface" } });
-            let mut operation = json!({ "summary": endpoint.about, "responses": answers });
-            if !parameters.is_empty() {
-                operation["parameters"] = parameters.into();
-            }
-            operation
-        };
+    /// Returns the document of the interface (OpenAPI 3.1): paths, methods, what they are for, what they take and give.
+    pub fn openapi(&self, title: &str, version: &str, schemas: Map<String, Value>) -> Value {
         let mut paths = Map::new();
         for endpoint in self.all {
-            let methods = endpoint.methods.split(", ").map(str::to_lowercase);
+            let methods = endpoint.methods.split(", ");
             let item: Map<String, Value> =
-                methods.map(|method| (method, operation(endpoint))).collect();
+                methods.map(|method| (method.to_lowercase(), endpoint.operation(method))).collect();
             paths.insert(endpoint.path.to_owned(), item.into());
         }
         let info = json!({ "title": title, "version": version });
-        json!({ "openapi": "3.1.0", "info": info, "paths": paths })
+        json!({ "openapi": "3.1.0", "info": info, "paths": paths, "components": { "schemas": schemas } })
+    }
+}
+
+impl<R> Endpoint<R> {
+    fn operation(&self, method: &str) -> Value {
+        let string = json!({ "type": "string" });
+        let parameter = |place: &str, name: &str, is_needed: bool| json!({ "name": name, "in": place, "required": is_needed, "schema": string });
+        let shape = self.shapes.iter().find(|shape| shape.method == method);
+        let asked = shape.map_or(&[][..], |shape| shape.query);
+        let parameters = self.names().map(|name| parameter("path", name, true));
+        let parameters: Vec<Value> =
+            parameters.chain(asked.iter().map(|name| parameter("query", name, false))).collect();
+        let words = self.path.split(['/', '{', '}', '=', '?']).filter(|word| !word.is_empty());
+        let id: Vec<&str> = std::iter::once(method).chain(words).collect();
+        let refused =
+            json!({ "description": "it is refused, or failed", "content": content("Refusal") });
+        let mut operation = json!({
+            "operationId": id.join("_").to_lowercase(), "summary": self.about, "responses": { "default": refused },
+        });
+        if let Some(shape) = shape {
+            let mut answer = json!({ "description": "it was done" });
+            if !shape.gives.is_empty() {
+                answer["content"] = content(shape.gives);
+            }
+            operation["responses"] =
+                json!({ shape.status: answer, "default": operation["responses"]["default"] });
+            if !shape.takes.is_empty() {
+                operation["requestBody"] =
+                    json!({ "required": true, "content": content(shape.takes) });
+            }
+        }
+        if !parameters.is_empty() {
+            operation["parameters"] = parameters.into();
+        }
+        operation
     }
 }
 
@@ -173,7 +249,9 @@ mod tests {
 
     const ALL: &[Endpoint<u8>] = &[
         Endpoint::new("/ping", "GET", 1),
-        Endpoint::new("/vms", "GET, POST", 2).about("the VMs"),
+        Endpoint::new("/vms", "GET, POST", 2)
+            .about("the VMs")
+            .shapes(&[Shape::get(&["state"], "[Vm]"), Shape::post(&[], "Vm", "", "202")]),
         Endpoint::new("/vms/{uuid=uuid}", "GET", 3),
         Endpoint::new("/vms/{name?}", "GET", 4),
         Endpoint::new("/vms/{uuid}/tags/{tag}", "GET, DELETE", 5),
@@ -212,10 +290,21 @@ mod tests {
     #[test]
     fn documents_are_made_of_the_table() {
         let all = Endpoints { all: ALL, slashes: Slashes::Kept };
-        let document = all.openapi("x", "1");
+        let schemas = Map::from_iter([("Vm".to_owned(), json!({ "type": "object" }))]);
+        let document = all.openapi("x", "1", schemas);
         let methods = document["paths"]["/vms/{uuid}/tags/{tag}"].as_object().unwrap();
         assert_eq!(methods.keys().collect::<Vec<_>>(), ["get", "delete"]);
         assert_eq!(methods["get"]["parameters"][1]["name"], "tag");
-        assert_eq!(document["paths"]["/vms"]["post"]["summary"], "the VMs");
+        let vms = &document["paths"]["/vms"];
+        assert_eq!(
+            (&vms["post"]["summary"], &vms["post"]["operationId"]),
+            (&json!("the VMs"), &json!("post_vms"))
+        );
+        let vm = json!({ "$ref": "#/components/schemas/Vm" });
+        assert_eq!(vms["post"]["requestBody"]["content"]["application/json"]["schema"], vm);
+        assert_eq!(vms["post"]["responses"]["202"]["description"], "it was done");
+        let listed = &vms["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+        assert_eq!(*listed, json!({ "type": "array", "items": vm }));
+        assert_eq!(vms["get"]["parameters"][0]["name"], "state");
     }
 }

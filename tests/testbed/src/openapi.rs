@@ -36,10 +36,9 @@ pub fn run(args: &[OsString]) -> ExitCode {
 
 /// Returns the document of a service.
 fn document(name: &str) -> Option<Value> {
-    let version = env!("CARGO_PKG_VERSION");
     match name {
-        "migration-service" => Some(migration_service::front::ENDPOINTS.openapi(name, version)),
-        "volapi" => Some(volapi::http::ENDPOINTS.openapi(name, version)),
+        "migration-service" => Some(migration_service::front::document()),
+        "volapi" => Some(volapi::http::document()),
         _ => None,
     }
 }

@@ -46,6 +46,8 @@ use crate::store::Published;
 use vm_model::js::to_ascii;
 use vm_model::parse::text::is_lower_uuid;
 
+/// The interface as OpenAPI has it.
+const DOCUMENT: &str = include_str!("../../../docs/vminfod.openapi.json");
 /// How long a `sync=true` request waits for its reading.
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
 
@@ -103,6 +105,7 @@ impl Api {
             .route("/data", get(data))
             .route("/metrics", get(metrics))
             .route("/why/{name}", get(why))
+            .route("/openapi.json", get(async || reply(StatusCode::OK, DOCUMENT)))
             .fallback(async || Refusal::UnsupportedPath)
             .with_state(Arc::new(shared));
         // Around the routes, not in them: what they add sees the request before it has a route.

@@ -115,6 +115,23 @@ async fn the_program_answers_as_it_says() {
         let keys = |map: &Value| map.as_object().unwrap().keys().cloned().collect::<Names>();
         assert_eq!(keys(told), keys(&answer), "{path}");
     }
+    // Each key of a VM that the document has is of its type.
+    let (vm, mut known) = (served.json(&format!("/vms/{A}")).await, 0);
+    for (key, schema) in document["components"]["schemas"]["Vm"]["properties"].as_object().unwrap()
+    {
+        let is_it = match (&vm[key], schema["type"].as_str().unwrap()) {
+            (Value::Null, _) => continue,
+            (Value::String(_), kind) => kind == "string",
+            (Value::Bool(_), kind) => kind == "boolean",
+            (Value::Number(_), kind) => kind == "number",
+            (Value::Array(_), kind) => kind == "array",
+            (Value::Object(_), kind) => kind == "object",
+        };
+        assert!(is_it, "{key}: {}", vm[key]);
+        known += 1;
+    }
+    assert!(known > 10, "{known}");
+    assert_eq!(served.json("/openapi.json").await, document);
     let other = client.post(format!("{}/vms", served.url)).send().await.unwrap();
     assert_eq!((other.status().as_u16(), served.get("/nothing").await.0), (400, 404));
 }

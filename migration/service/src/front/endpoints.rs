@@ -4,7 +4,10 @@
 
 //! The table of the paths that this service answers itself.
 
-use sdc_clients::restify::{Endpoint, Endpoints, Slashes};
+use sdc_clients::migrations::{Migration, Verification};
+use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
+use sdc_clients::schema::Schemas;
+use serde_json::Value;
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug)]
@@ -20,21 +23,43 @@ pub enum Route {
     Job,
     Settings,
     SettingsOfCn,
+    Document,
 }
+
+/// Returns the document of these paths.
+pub fn document() -> Value {
+    let schemas = Schemas::default().with::<Migration>().with::<Verification>().all();
+    ENDPOINTS.openapi("migration-service", env!("CARGO_PKG_VERSION"), schemas)
+}
+
+/// By what a list is filtered; `format=raw` has all fields of a record.
+const LIST: &[&str] = &[
+    "state",
+    "vm_uuid",
+    "owner_uuid",
+    "source_server_uuid",
+    "target_server_uuid",
+    "limit",
+    "format",
+];
 
 /// All paths. With another method, and with any other path, a request goes to VMAPI.
 pub const ENDPOINTS: Endpoints<Route> = Endpoints {
     all: &[
         Endpoint::new("/migrations", "GET", Route::Migrations)
-            .about("lists migrations, by any of their fields"),
+            .about("lists migrations, by any of their fields")
+            .shapes(&[Shape::get(LIST, "[Migration]")]),
         Endpoint::new("/migrations/{uuid}", "GET, DELETE", Route::Migration)
-            .about("the migration of a VM; removes its record, the last resort"),
+            .about("the migration of a VM; removes its record, the last resort")
+            .shapes(&[Shape::get(&["format"], "Migration")]),
         Endpoint::new("/migrations/{uuid}/watch", "GET", Route::Watch)
             .about("the progress of a migration, a line of JSON for each step of it"),
         Endpoint::new("/migrations/{uuid}/verify", "GET", Route::Verify)
-            .about("compares the source of a migrated VM with its target"),
+            .about("compares the source of a migrated VM with its target")
+            .shapes(&[Shape::get(&[], "Verification")]),
         Endpoint::new("/migrations/{uuid}/adopt", "POST", Route::Adopt)
-            .about("makes a record of a migration that the agents have open and the store lost"),
+            .about("makes a record of a migration that the agents have open and the store lost")
+            .shapes(&[Shape::post(&["other"], "", "Migration", "200")]),
         Endpoint::new("/migrations/{uuid}/store", "POST", Route::Store)
             .about("stores a record, where jobs elsewhere do the steps"),
         Endpoint::new("/migrations/{uuid}/progress", "POST", Route::Progress)
@@ -47,6 +72,7 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
             .about("the settings of the data centre; changes them"),
         Endpoint::new("/settings/{cn}", "GET, PUT", Route::SettingsOfCn)
             .about("the settings of a node; changes them"),
+        Endpoint::new("/openapi.json", "GET", Route::Document).about("this document"),
     ],
     slashes: Slashes::Kept,
 };

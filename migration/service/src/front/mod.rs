@@ -51,7 +51,7 @@ use answer::{Answer, respond};
 use endpoints::Route;
 use shared::Front;
 
-pub use endpoints::ENDPOINTS;
+pub use endpoints::{ENDPOINTS, document};
 pub use replaced::{AUDIENCE, routes as signed_routes};
 pub use upstream::Upstream;
 
@@ -100,6 +100,7 @@ impl Front {
             Route::Progress => self.progress(uuid, request).await,
             Route::Move => self.update_server(uuid, request).await,
             Route::Job => self.job(uuid).await,
+            Route::Document => answer::ok(&document()),
             Route::Settings if is_read => self.settings(None).await,
             Route::Settings => self.change_settings(None, request).await,
             Route::SettingsOfCn if is_read => self.settings(Some(found.part("cn"))).await,

@@ -4,7 +4,10 @@
 
 //! The table of volapi's paths.
 
-use sdc_clients::restify::{Endpoint, Endpoints, Slashes};
+use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
+use sdc_clients::schema::Schemas;
+use sdc_clients::volapi::{NewVolume, Reservation, Volume};
+use serde_json::Value;
 use volumes_core::networks::Way;
 
 /// What a request is about.
@@ -26,7 +29,17 @@ pub enum Route {
     Packages,
     Package,
     Network(Way),
+    Document,
 }
+
+/// Returns the document of these paths.
+pub fn document() -> Value {
+    let schemas = Schemas::default().with::<NewVolume>().with::<Volume>().with::<Reservation>();
+    ENDPOINTS.openapi("volapi", env!("CARGO_PKG_VERSION"), schemas.all())
+}
+
+/// By what a list is filtered.
+const LIST: &[&str] = &["owner_uuid", "name", "state", "size", "type", "vm_uuid", "predicate"];
 
 impl Route {
     /// Returns true for what the deployed service does not have.
@@ -44,9 +57,12 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
     all: &[
         Endpoint::new("/ping", "GET", Route::Ping)
             .about("whether the service and its storage answer"),
-        Endpoint::new("/volumes", "POST, GET", Route::Volumes).about(
-            "creates a volume, which is `creating` until its storage VM runs; lists volumes",
-        ),
+        Endpoint::new("/volumes", "POST, GET", Route::Volumes)
+            .about("creates a volume, which is `creating` until its storage VM runs; lists volumes")
+            .shapes(&[
+                Shape::post(&[], "NewVolume", "Volume", "201"),
+                Shape::get(LIST, "[Volume]"),
+            ]),
         Endpoint::new("/volumesizes", "GET", Route::Sizes)
             .about("the sizes that a volume may have"),
         Endpoint::new("/volumepackages", "POST, GET", Route::Packages)
@@ -54,11 +70,13 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
         Endpoint::new("/volumepackages/{uuid}", "GET, POST", Route::Package)
             .about("one package, by uuid or name; activates or deactivates it"),
         Endpoint::new("/volumereservations", "POST, GET", Route::Reservations)
-            .about("reserves a volume for a VM that is being made; lists reservations"),
+            .about("reserves a volume for a VM that is being made; lists reservations")
+            .shapes(&[Shape::get(&["owner_uuid", "volume_name"], "[Reservation]")]),
         Endpoint::new("/volumereservations/{uuid}", "DELETE", Route::Reservation)
             .about("drops a reservation"),
         Endpoint::new("/volumes/{uuid}", "GET, DELETE, POST", Route::Volume)
-            .about("one volume; deletes it; changes its name and tags"),
+            .about("one volume; deletes it; changes its name and tags")
+            .shapes(&[Shape::get(&["owner_uuid"], "Volume")]),
         Endpoint::new("/volumes/{uuid}/references", "GET", Route::References)
             .about("the VMs that use a volume"),
         Endpoint::new("/volumes/{uuid}/addreference", "POST", Route::AddReference)
@@ -77,6 +95,7 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
             .about("one snapshot; deletes it"),
         Endpoint::new("/volumes/{uuid}/rollbacktosnapshot", "POST", Route::RollBack)
             .about("rolls a volume back to one of its snapshots"),
+        Endpoint::new("/openapi.json", "GET", Route::Document).about("this document"),
     ],
     slashes: Slashes::Kept,
 };

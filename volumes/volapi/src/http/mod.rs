@@ -20,5 +20,5 @@ mod accept; // what a request takes for an answer
 
 mod params; // what a request asks with
 
-pub use endpoints::ENDPOINTS;
+pub use endpoints::{ENDPOINTS, document};
 pub use routes::router;

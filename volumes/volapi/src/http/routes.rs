@@ -187,6 +187,7 @@ async fn act(
         Route::Packages => packages::all(service, method, params).await?,
         Route::Package => packages::one(service, method, params).await?,
         Route::Network(way) => networks::change(service, way, params).await?,
+        Route::Document => ok(super::endpoints::document()),
     })
 }
 
