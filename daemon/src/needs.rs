@@ -150,6 +150,8 @@ pub const NEEDS: &[Need] = needs! {
         "it was switched and is not finalized; both nodes hold a copy"
         => "sdc-migrate finalize VM";
     "migration-stuck" "MigrationStuck" Shows: "it has run for more than a day" => "sdc-migrate watch VM";
+    "migration-again" "MigrationTriedAgain" Shows: "a step of it does not succeed, and is tried again"
+        => "sdc-migrate get VM";
     "migration-hidden" "MigrationHidden" Shows: "it is in the middle of a switch, and no copy of the VM is shown"
         => "sdc-migrate get VM";
     "migration-older" "" Ends: "the store is older than what the agents heard" => "sdc-migrate adopt VM";

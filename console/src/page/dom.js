@@ -57,6 +57,13 @@ export function table(columns, rows) {
   return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': columns.join(', ') }, whole);
 }
 
+/** A name that opens what is behind it; `key` keeps it open when it is drawn anew. */
+export const opens = (key, title, name, ...parts) =>
+  el('details', { 'data-key': key }, el('summary', { title }, name), ...parts);
+
+/** A link to a VM. */
+export const link = (uuid, text) => el('a', { href: `?vm=${encodeURIComponent(uuid)}#vminfod`, title: uuid }, text);
+
 /** A list of names and values. */
 export function facts(entries) {
   const list = el('dl');

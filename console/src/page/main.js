@@ -24,6 +24,8 @@ const STATUS_MS = 2000;
 let hub = { value: null, at: null, error: null };
 let stream = { text: 'connecting…', isGood: false };
 let stale = new Set();
+/** The VMs were listed once: before, nothing is known of them. */
+let isListed = false;
 
 function words(vm) {
   const all = [vm.do_not_inventory && 'hidden', agents.isHeld(vm.uuid) && 'held', stale.has(vm.uuid) && 'stale'];
@@ -43,7 +45,7 @@ const name = (uuid) => vms.vms.get(uuid)?.alias ?? history.alias(uuid) ?? uuid.s
 const log = events.list(name, (uuid) => one.open(uuid));
 
 function drawSummary() {
-  summary.draw(vms.vms, words, vms.search, hub);
+  summary.draw(vms.vms, words, vms.search, hub, isListed);
 }
 
 /** The connection, the bar, the tab's mark: what depends on both the status and the stream. */
@@ -90,6 +92,7 @@ trends.watch();
 follow({
   ready(list, seen) {
     vms.reset(list);
+    isListed = true;
     drawSummary();
     goTo();
     history.fill(seen).then(() => {

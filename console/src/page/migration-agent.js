@@ -49,10 +49,11 @@ export function parts(status, plan, name) {
 }
 
 /** What needs a person. */
-export function alarms(status) {
+export function alarms(status, plan, name) {
   const waiting = open(status).filter((one) => one.waits);
   if (waiting.length === 0) return [];
-  const title = `${waiting.length} VMs do not boot until migration-service answers`;
+  const some = waiting.slice(0, 3).map((one) => short(name(one.vm), 40)).join(', ');
+  const title = `${waiting.length} VMs do not boot until migration-service answers (${some})`;
   const text = 'They may have been replaced by copies on other nodes while this node was away.';
   return [{ kind: 'warn', title, text, command: command('migration-agent-waits', { VM: waiting[0].vm }) }];
 }
@@ -75,6 +76,7 @@ const words = (one) => [
 export function flow(progress) {
   if (!progress) return ['–', '–', '–'];
   const { current, total, rate } = progress;
+  if (!current && !total) return ['starting', '–', '–'];
   const percent = total > 0 ? `${Math.floor(Math.min(1, current / total) * 100)} %, ` : '';
   return [
     `${percent}${bytes(current)} of ${bytes(total)}`, `${bytes(rate)}/s`,

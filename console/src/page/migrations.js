@@ -4,7 +4,7 @@
 
 // The tab of all migrations of the data centre: what runs, what waits and for what, what was forgotten.
 
-import { ago, el, note, table, tiles } from './dom.js';
+import { ago, el, facts, link, note, opens, table, tiles } from './dom.js';
 import { bytes, short, span } from './format.js';
 import { flow, streams } from './migration-agent.js';
 import { command } from './needs.js';
@@ -30,7 +30,7 @@ export function parts(list, plan, name) {
   const count = (...names) => list.filter((one) => names.includes(one.state)).length;
   const place = (one) => ORDER.indexOf(one.state);
   const rows = [...list].sort((a, b) => place(a) - place(b)).map((one) => [
-    el('span', { title: one.vm_uuid }, short(name(one.vm_uuid), 40)),
+    opens(`migration ${one.vm_uuid}`, one.vm_uuid, short(name(one.vm_uuid), 40), ...whole(one, name)),
     el('b', { class: TONES[one.state] ?? '' }, `${one.phase} ${one.state}`),
     ...progress(one), node(one.source_server_uuid), node(one.target_server_uuid), waits(one),
     el('span', {}, ago(since(one))),
@@ -47,6 +47,23 @@ export function parts(list, plan, name) {
     rows.length === 0
       ? el('p', { class: 'soft' }, 'No migration.')
       : table(['vm', 'state', 'done', 'rate', 'left', 'from', 'to', 'waits for', 'for'], rows),
+  ];
+}
+
+/** What a row opens: the VM, the nodes, what went wrong, each phase that ran. */
+function whole(one, name) {
+  const steps = (one.progress_history ?? []).map((step) => [
+    short(step.phase, 20), short(step.state, 20), step.duration_ms === undefined ? '–' : span(step.duration_ms),
+    short(step.error ?? step.warning ?? step.message ?? '–', 300),
+  ]);
+  return [
+    facts([
+      ['vm', link(one.vm_uuid, short(name(one.vm_uuid), 40))],
+      ['from', short(one.source_server_uuid ?? '–', 40)], ['to', short(one.target_server_uuid ?? '–', 40)],
+      ['error', short(one.error ?? 'none', 400)],
+      ['copy holds', Number.isFinite(one.held_bytes) ? bytes(one.held_bytes) : '–'],
+    ]),
+    table(['phase', 'state', 'took', 'said'], steps),
   ];
 }
 
@@ -105,15 +122,13 @@ function words(one) {
 /** Of a running one: how much is done, how fast, and how long the rest takes. */
 function progress(one) {
   if (one.state !== 'running') return ['–', '–', '–'];
+  // What was sent before says nothing of a step that is tried again.
+  if (one.journal?.again) return ['–', '–', '–'];
   if (streams.has(one.vm_uuid)) return flow(streams.get(one.vm_uuid));
   const last = (one.progress_history ?? []).at(-1);
   return [last ? `${last.current_progress ?? 0} % ${short(last.message ?? '', 60)}` : '–', '–', '–'];
 }
 
-function waits(one) {
-  if (one.waits_for) return short(one.waits_for, 120);
-  if (one.state === 'scheduled') return `its time, ${short(one.scheduled_timestamp, 40)}`;
-  return { queued: 'its turn', paused: 'you: sync, switch or abort', failed: 'you', successful: 'you: finalize' }[one.state] ?? '–';
-}
+const waits = (one) => short(one.waits_for ?? '–', 200);
 
 const node = (uuid) => (uuid ? short(uuid, 8) : '–');

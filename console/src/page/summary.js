@@ -10,8 +10,7 @@ import { mebibytes } from './format.js';
 import { tone } from './vms.js';
 
 /** Draws the tiles of `vms` (a map); `words(uuid)` are those of a row, `search` is the text and sets it. */
-export function draw(vms, words, search, status) {
-  const isKnown = vms.size > 0 || status.at !== null;
+export function draw(vms, words, search, status, isKnown) {
   const states = new Map();
   const marked = new Map([['hidden', 0], ['held', 0], ['stale', 0]]);
   const sum = { memory: 0, quota: 0 };

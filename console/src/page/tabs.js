@@ -41,6 +41,8 @@ function show() {
     tab.panel.hidden = !is;
     tab.button.setAttribute('aria-selected', String(is));
     tab.button.tabIndex = is ? 0 : -1;
+    // On a phone not all of them are seen at once.
+    if (is) tab.button.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   }
 }
 

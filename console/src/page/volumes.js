@@ -4,7 +4,7 @@
 
 // The tab of all volumes of the data centre: their state, who uses them, and how their storage VMs are.
 
-import { ago, el, facts, note, table, tiles } from './dom.js';
+import { ago, el, facts, link, note, opens, table, tiles } from './dom.js';
 import { mebibytes, short } from './format.js';
 import { command } from './needs.js';
 
@@ -38,13 +38,13 @@ export function parts(status, volumes, name) {
   const count = (of) => status.volumes?.[of] ?? 0;
   const far = status.out_of_reach ?? 0;
   const rows = all.slice(0, SHOWN).map((one) => [
-    el('span', { title: one.uuid }, short(one.name, 40)),
+    opens(`volume ${one.uuid}`, one.uuid, short(one.name, 40), ...whole(one, ill.get(one.vm_uuid), name)),
     el('b', { class: ill.has(one.vm_uuid) ? 'bad' : TONES[one.state] ?? '' }, ill.has(one.vm_uuid) ? 'degraded' : one.state),
     mebibytes(one.size), el('span', { title: one.owner_uuid }, short(one.owner_uuid, 8)), users(one, name),
     zone(one, ill.get(one.vm_uuid)), short(one.filesystem_path ?? '–', 60),
   ]);
   return [
-    ...degraded(status).slice(0, SHOWN).map((one) => note('bad', short(one.name ?? one.vm_uuid, 40), words(one))),
+    ...degraded(status).slice(0, SHOWN).map((one) => note('bad', short(one.name ?? one.vm_uuid, 40), words(one, name))),
     tiles([
       ['ready', count('ready'), ''],
       ['degraded', ill.size, ill.size > 0 ? 'bad' : ''],
@@ -66,8 +66,19 @@ export function parts(status, volumes, name) {
   ].filter(Boolean);
 }
 
+/** What a row opens: what is wrong, where its files are, links to its storage VM and its users. */
+function whole(one, ill, name) {
+  const all = (one.refs ?? []).slice(0, SHOWN).map((uuid) => el('div', {}, link(uuid, short(name(uuid), 40))));
+  return [facts([
+    ['uuid', short(one.uuid, 40)], ['owner', short(one.owner_uuid ?? '–', 40)],
+    ['storage vm', link(one.vm_uuid, short(name(one.vm_uuid), 40))],
+    ['why it cannot be used', ill ? words(ill, name) : short(one.failure ?? '–', 300)],
+    ['users', all.length > 0 ? el('div', {}, ...all) : '–'],
+  ])];
+}
+
 /** What needs a person. */
-export function alarms(status) {
+export function alarms(status, volumes, name) {
   const ill = degraded(status);
   if (ill.length === 0) return [];
   const [first] = ill;
@@ -76,7 +87,7 @@ export function alarms(status) {
     : `${ill.length} volumes are degraded`;
   const since = Math.min(...ill.map((one) => Date.parse(one.since)));
   const typed = first.command ?? command('volumes-failed');
-  return [{ kind: 'bad', title, since, text: words(first), command: typed }];
+  return [{ kind: 'bad', title, since, text: words(first, name), command: typed }];
 }
 
 /** What it says about one VM. */
@@ -88,9 +99,9 @@ export function vm(uuid, status, volumes) {
 }
 
 /** How a storage VM is that keeps its volume from being used. */
-function words(one) {
+function words(one, name) {
   const why = one.why ? `: ${short(one.why, 200)}` : '';
-  return `its storage VM ${short(one.vm_uuid, 8)} ${one.storage_vm === 'stopped' ? 'is stopped' : 'runs and does not serve'}${why}.`;
+  return `its storage VM ${short(name(one.vm_uuid), 40)} ${one.storage_vm === 'stopped' ? 'is stopped' : 'runs and does not serve'}${why}.`;
 }
 
 function zone(one, ill) {

@@ -166,10 +166,17 @@ fn first_paragraph(text: &str) -> String {
 pub fn parse<C: Parser>(args: impl Iterator<Item = OsString>) -> Result<C, ExitCode> {
     let args: Vec<OsString> = args.collect();
     let parsed = read(&args).or_else(|error| match error.kind() {
-        ErrorKind::ArgumentConflict => moved(&args).ok_or(error),
+        ErrorKind::ArgumentConflict | ErrorKind::UnknownArgument => moved(&args).ok_or(error),
         _ => Err(error),
     });
-    parsed.map_err(|error| misuse(C::command().get_name(), &error.to_string(), !error.use_stderr()))
+    parsed.map_err(|error| match error.kind() {
+        // Who types the name alone wants to know what there is.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            eprint!("{error}");
+            ExitCode::from(exit::USAGE)
+        }
+        _ => misuse(C::command().get_name(), &error.to_string(), !error.use_stderr()),
+    })
 }
 
 fn read<C: Parser>(args: &[OsString]) -> Result<C, clap::Error> {
@@ -255,15 +262,23 @@ mod tests {
             Status {
                 #[arg(long)]
                 config: Option<String>,
+                #[arg(long)]
+                url: Option<String>,
             },
         }
         let parsed = |line: &str| parse::<Cli>(line.split(' ').map(OsString::from));
         for line in ["x --config status status", "x status --config status"] {
-            let Some(Verb::Status { config }) = parsed(line).unwrap().verb else {
+            let Some(Verb::Status { config, .. }) = parsed(line).unwrap().verb else {
                 panic!("{line}")
             };
             assert_eq!(config.as_deref(), Some("status"), "{line}");
         }
+        // One that the program itself does not have.
+        let Some(Verb::Status { url, .. }) = parsed("x --url u status").unwrap().verb else {
+            panic!("no status")
+        };
+        assert_eq!(url.as_deref(), Some("u"));
+        assert!(parsed("x --nothing u status").is_err());
         assert_eq!(parsed("x --config status").unwrap().config.as_deref(), Some("status"));
         assert!(parsed("x --listen status").is_err());
     }

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use sdc_clients::Class;
 
 use super::grammar::parse;
 use super::screen;
@@ -106,8 +107,29 @@ where
 {
     match done {
         Ok(text) => print(program, &text),
-        Err(error) => exit::report(program, &*error, code_of(&*error, exit::USAGE)),
+        Err(error) => match absent(&*error) {
+            Some(said) => exit::report(program, &Absent(said), exit::FAILED),
+            None => exit::report(program, &*error, code_of(&*error, exit::USAGE)),
+        },
     }
+}
+
+/// Nothing answers where a service should be: whoever typed the command needs no more than where that is.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Absent(String);
+
+fn absent(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        match error.downcast_ref::<sdc_clients::Error>() {
+            Some(refused) if refused.class() == Class::Connect => {
+                return Some(refused.message().to_owned());
+            }
+            _ => cause = error.source(),
+        }
+    }
+    None
 }
 
 /// The same for what a daemon's unit starts: under SMF a wrong configuration has SMF's code.

@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use daemon::cli::screen;
+use daemon::cli::screen::{self, visible};
 use daemon::exit;
 use sdc_clients::migrations::{Estimate, Migration, Options};
 use sdc_clients::vmapi::Vm;
@@ -14,8 +14,9 @@ use sdc_clients::{Class, Error};
 
 use super::args::{Consent, NAME, Placed};
 use super::ask::{Stake, called, confirm, is_asked, takes};
-use super::services::{Services, node};
-use super::show::{Style, waits_for};
+use super::services::Services;
+use super::show::Style;
+use super::steps::waits_for;
 use super::watching::{Watched, follow};
 use super::{loss, next};
 use migration_core::machine::{Action, Call, admit};
@@ -39,7 +40,7 @@ impl Act<'_> {
     /// Begins a migration, or all of it.
     pub(super) async fn begin(&self, placed: &Placed, automatic: bool) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(&placed.vm).await?;
-        let mut options = options(placed)?;
+        let mut options = self.options(placed).await?;
         options.migration_automatic = automatic;
         if !is_asked(placed.consent) {
             return self.order(&vm, "begin", &options).await;
@@ -59,7 +60,7 @@ impl Act<'_> {
     /// Schedules a migration, or changes its time.
     pub(super) async fn schedule(&self, placed: &Placed, time: &str) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(&placed.vm).await?;
-        let mut options = options(placed)?;
+        let mut options = self.options(placed).await?;
         options.scheduled_timestamp = Some(time.to_owned());
         if is_asked(placed.consent) {
             self.admitted(&vm, Action::Schedule, &options).await?;
@@ -107,7 +108,7 @@ impl Act<'_> {
         consent: Consent,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
-        let source_dead = source_dead.map(node).transpose()?;
+        let source_dead = self.services.any_node(source_dead).await?;
         if source_dead.is_none() && !is_asked(consent) {
             return self.order(&vm, "switch", &Options::default()).await;
         }
@@ -174,7 +175,7 @@ impl Act<'_> {
         consent: Consent,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
-        let target_dead = target_dead.map(node).transpose()?;
+        let target_dead = self.services.any_node(target_dead).await?;
         let options = Options { discard, target_dead, ..Options::default() };
         if !discard && !is_asked(consent) {
             return self.order(&vm, "rollback", &options).await;
@@ -208,7 +209,9 @@ impl Act<'_> {
         }
         let migration = self.admitted(&vm, Action::Finalize, &options).await?;
         let name = self.name(&vm).await;
-        let source = migration.source_server_uuid.as_deref().unwrap_or("its old node");
+        let hosts = self.services.hosts().await;
+        let source = migration.source_server_uuid.as_deref().map(|it| visible(hosts.name(it)));
+        let source = source.unwrap_or("its old node".to_owned());
         let text = format!(
             "This will delete the copy of instance {name} on {source}.\nThere is no rollback after that."
         );
@@ -222,7 +225,7 @@ impl Act<'_> {
     /// Adopts.
     pub(super) async fn adopt(&self, vm: &str, other: Option<&str>) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
-        let other = other.map(node).transpose()?;
+        let other = self.services.any_node(other).await?;
         let migration = self.services.migrations.adopt(&vm, other.as_deref()).await?;
         say(&format!("The migration was adopted: {} {}", migration.phase, migration.state))?;
         match migration.error {
@@ -275,6 +278,14 @@ impl Act<'_> {
         Ok(found.unwrap_or_default())
     }
 
+    async fn options(&self, placed: &Placed) -> anyhow::Result<Options> {
+        Ok(Options {
+            override_server_uuid: self.services.any_node(placed.cn.as_deref()).await?,
+            affinity: placed.affinity.clone(),
+            ..Options::default()
+        })
+    }
+
     async fn ordered(
         &self,
         vm: &str,
@@ -291,7 +302,12 @@ impl Act<'_> {
     }
 
     /// Orders an action and watches it.
-    async fn order(&self, vm: &str, action: &str, options: &Options) -> anyhow::Result<ExitCode> {
+    pub(super) async fn order(
+        &self,
+        vm: &str,
+        action: &str,
+        options: &Options,
+    ) -> anyhow::Result<ExitCode> {
         let answer = self.services.migrations.act(vm, action, options).await?;
         let Some(job) = answer.job_uuid else {
             return say(match action {
@@ -349,7 +365,7 @@ impl Act<'_> {
         full: bool,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
-        let cn = cn.map(node).transpose()?;
+        let cn = self.services.any_node(cn).await?;
         let value = match full {
             true => {
                 let found: Estimate = self.services.migrations.estimate(&vm, cn.as_deref()).await?;
@@ -388,12 +404,4 @@ pub(super) fn alias(vm: &Vm) -> Option<&str> {
 /// What a migration that is queued waits for.
 fn waiting(migration: &Migration) -> Option<String> {
     waits_for(migration).map(|why| format!("Queued: {why}"))
-}
-
-fn options(placed: &Placed) -> anyhow::Result<Options> {
-    Ok(Options {
-        override_server_uuid: placed.cn.as_deref().map(node).transpose()?,
-        affinity: placed.affinity.clone(),
-        ..Options::default()
-    })
 }

@@ -76,6 +76,20 @@ pub struct Consent {
     pub yes: bool,
 }
 
+/// Of which migrations.
+#[derive(Args, Debug, Clone, Default)]
+#[group(id = "which", required = true, multiple = false)]
+pub struct Which {
+    /// The VM.
+    pub vm: Option<String>,
+    /// All from this node and to it that take it.
+    #[arg(long, value_name = "CN")]
+    pub cn: Option<String>,
+    /// All in the data centre that wait for it; of a pause, all that sync.
+    #[arg(long)]
+    pub all_waiting: bool,
+}
+
 /// How `list` prints. Its `-s` is the shipped one.
 #[derive(Args, Debug, Clone, Default)]
 pub struct MigrationList {
@@ -91,6 +105,9 @@ pub struct MigrationList {
     /// Only those from this node.
     #[arg(short = 'n', long, value_name = "CN")]
     pub cn: Option<String>,
+    /// Those that were switched and wait for finalize: since when, and the bytes that the old copy holds.
+    #[arg(long, conflicts_with_all = ["state", "all", "long"])]
+    pub to_finalize: bool,
     /// No header line.
     #[arg(short = 'H')]
     pub no_header: bool,
@@ -111,14 +128,15 @@ pub struct MigrationList {
 impl MigrationList {
     /// Returns the layout of a table, if the flags ask for one; -H alone does not.
     pub fn layout(&self) -> Option<Layout> {
+        let waiting = || self.to_finalize.then(|| "vm,since,held,from,to".to_owned());
         let layout = Layout {
             no_header: self.no_header,
             parsable: self.parsable,
-            columns: self.columns.clone(),
+            columns: self.columns.clone().or_else(waiting),
             sort: self.sort.clone(),
             json: self.json,
         };
-        let asks = self.parsable || self.columns.is_some() || self.sort.is_some();
+        let asks = self.parsable || layout.columns.is_some() || self.sort.is_some();
         asks.then_some(layout)
     }
 }
@@ -137,7 +155,10 @@ pub enum Verb {
     #[command(after_help = "\
 Examples:
   sdc-migrate list -l -s failed
-  sdc-migrate list -p -o uuid,state,waits_for --sort -age")]
+  sdc-migrate list -p -o uuid,state,waits_for --sort -age
+  sdc-migrate list --to-finalize
+
+On a terminal VMs and nodes are shown by name; -l and -j have the uuids.")]
     List(MigrationList),
     /// Print what a migration would take, as JSON.
     #[command(after_help = "\
@@ -197,14 +218,27 @@ last sync is lost.")]
         consent: Consent,
     },
     /// Pause a running sync; sync or switch goes on from there.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate pause VM
+  sdc-migrate pause --cn CN           all that sync from this node, or to it")]
     Pause {
-        /// The VM.
-        vm: String,
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        consent: Consent,
     },
     /// End a migration that has not switched: the copy goes.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate abort VM
+  sdc-migrate abort --cn CN           all from this node, and to it
+  sdc-migrate abort --all-waiting     all that wait for somebody
+
+The instance stays where it is. The copy on the other node, and what was sent so far, is deleted.")]
     Abort {
-        /// The VM.
-        vm: String,
+        #[command(flatten)]
+        which: Which,
         /// Pause first what runs. After an abort that failed: end it, whatever is left or lost.
         #[arg(long)]
         force: bool,
@@ -212,6 +246,11 @@ last sync is lost.")]
         consent: Consent,
     },
     /// Show and start the only copy that is left: the other one is gone, by hand or with its pool.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate rescue VM
+
+What the instance wrote after the last sync is not in a copy on the new node.")]
     Rescue {
         /// The VM.
         vm: String,
@@ -238,9 +277,17 @@ Examples:
         consent: Consent,
     },
     /// Delete the hidden copy on the old node after a switch; there is no way back then.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate finalize VM
+  sdc-migrate list --to-finalize
+  sdc-migrate finalize --cn CN -y     all from this node, and to it
+  sdc-migrate finalize --all-waiting -y
+
+The old copy with all its snapshots is deleted; the instance runs on.")]
     Finalize {
-        /// The VM.
-        vm: String,
+        #[command(flatten)]
+        which: Which,
         /// Although the copies do not have the same snapshots.
         #[arg(long)]
         force: bool,
@@ -297,7 +344,9 @@ Examples:
   sdc-migrate evacuate CN
   sdc-migrate evacuate CN --pause            no more begin; what syncs is paused
   sdc-migrate evacuate CN                    goes on
-  sdc-migrate evacuate CN --release          end it as it is: the node may get new instances again")]
+  sdc-migrate evacuate CN --release          end it as it is: the node may get new instances again
+  sdc-migrate evacuate CN --to CN2 --exclude VM --at-once 2
+  sdc-migrate evacuate CN --back             what has moved and is not finalized goes back")]
     Evacuate {
         /// The node.
         cn: String,
@@ -310,6 +359,18 @@ Examples:
         /// Give the node back to placement.
         #[arg(long, conflicts_with = "dry_run")]
         release: bool,
+        /// Roll back what has moved off the node and is not finalized yet.
+        #[arg(long, conflicts_with_all = ["dry_run", "pause", "release"])]
+        back: bool,
+        /// Move all of them to this node; CNAPI chooses otherwise.
+        #[arg(long, value_name = "CN")]
+        to: Option<String>,
+        /// Leave this instance where it is; may be repeated.
+        #[arg(long, value_name = "VM")]
+        exclude: Vec<String>,
+        /// At most so many at once, and never more than the node's limit.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        at_once: Option<u32>,
         #[command(flatten)]
         list: ListArgs,
         #[command(flatten)]
@@ -330,6 +391,7 @@ Examples:
         /// Its name, as `settings` prints it.
         key: String,
         /// Its value.
+        #[arg(allow_negative_numbers = true)]
         value: String,
         /// For this node alone.
         #[arg(long, value_name = "CN")]

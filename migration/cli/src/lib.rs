@@ -15,6 +15,8 @@ mod evacuate;
 
 mod settings;
 
+mod bulk;
+
 mod act;
 
 mod watching;
@@ -37,22 +39,26 @@ mod plain;
 
 mod units;
 
+mod names;
+
 mod args;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use daemon::cli::{self, Screen, screen};
+use daemon::cli::{self, Layout, Screen, screen};
 use daemon::exit;
-use sdc_clients::migrations::MigrationQuery;
+use sdc_clients::migrations::{MigrationQuery, Options};
 
 use self::act::{Act, now, say};
-use self::args::{Allowing, Cli, MigrationList, NAME, Reach, Verb};
-use self::evacuate::Evacuation;
-use self::services::{Services, node};
+use self::args::{Allowing, Cli, MigrationList, NAME, Reach, Verb, Which};
+use self::evacuate::{Evacuation, Wanted};
+use self::names::Names;
+use self::services::Services;
 use self::show::{Shape, Style};
-use migration_core::machine::Refusal;
+use migration_core::machine::{Action, Refusal};
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -120,13 +126,28 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         Verb::Switch { vm, source_dead, consent, .. } => {
             act.switch(&vm, source_dead.as_deref(), consent).await
         }
-        Verb::Pause { vm } => act.pause(&vm).await,
-        Verb::Abort { vm, force, consent } => act.abort(&vm, force, consent).await,
+        Verb::Pause { which, consent } => match &which.vm {
+            Some(vm) => act.pause(vm).await,
+            None => bulk::each(&act, &which, (Action::Pause, Options::default()), consent).await,
+        },
+        Verb::Abort { which, force, consent } => match &which.vm {
+            Some(vm) => act.abort(vm, force, consent).await,
+            None => {
+                let options = Options { force, ..Options::default() };
+                bulk::each(&act, &which, (Action::Abort, options), consent).await
+            }
+        },
         Verb::Rollback { vm, discard, target_dead, consent } => {
             act.rollback(&vm, discard, target_dead.as_deref(), consent).await
         }
         Verb::Rescue { vm, consent } => act.rescue(&vm, consent).await,
-        Verb::Finalize { vm, force, consent } => act.finalize(&vm, force, consent).await,
+        Verb::Finalize { which, force, consent } => match &which.vm {
+            Some(vm) => act.finalize(vm, force, consent).await,
+            None => {
+                let options = Options { force, ..Options::default() };
+                bulk::each(&act, &which, (Action::Finalize, options), consent).await
+            }
+        },
         Verb::Adopt { vm, other } => act.adopt(&vm, other.as_deref()).await,
         Verb::Watch { vm } => act.watch(&services.vm(&vm).await?, None).await,
         Verb::Schedule { placed, time } => act.schedule(&placed, &time).await,
@@ -144,8 +165,24 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
             eprintln!("{sentence}");
             Ok(ExitCode::from(exit::FAILED))
         }
-        Verb::Evacuate { cn, dry_run, pause, release, list, consent } => {
-            let mut evacuation = Evacuation::of(&services, services.node(&cn).await?, style);
+        Verb::Evacuate { cn, back: true, consent, .. } => {
+            let which = Which { cn: Some(cn), ..Which::default() };
+            bulk::each(&act, &which, (Action::Rollback, Options::default()), consent).await
+        }
+        Verb::Evacuate {
+            cn, dry_run, pause, release, list, consent, to, exclude, at_once, ..
+        } => {
+            let mut excluded = BTreeSet::new();
+            for vm in &exclude {
+                excluded.insert(services.vm(vm).await?);
+            }
+            let to = match to {
+                Some(to) => Some(services.node(&to).await?),
+                None => None,
+            };
+            let wanted = Wanted { to, excluded, at_once };
+            let mut evacuation =
+                Evacuation::of(&services, services.node(&cn).await?, style, wanted);
             match (dry_run, pause, release) {
                 (true, ..) => evacuation.dry_run(&list.layout()).await,
                 (_, true, _) => evacuation.pause().await,
@@ -168,7 +205,16 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
 }
 
 async fn get(services: &Services, vm: &str, json: bool, style: Style) -> anyhow::Result<ExitCode> {
-    let migration = services.migrations.get(&services.vm(vm).await?).await?;
+    let vm = services.vm(vm).await?;
+    let migration = match services.migrations.get(&vm).await {
+        Err(error) if error.is_not_found_resource() => {
+            if let Some(known) = services.known(&vm).await {
+                eprintln!("{known}");
+            }
+            return Err(error.into());
+        }
+        got => got?,
+    };
     Ok(match json {
         true => {
             let text = format!("{:#}\n", serde_json::to_value(&migration)?);
@@ -192,8 +238,11 @@ async fn list(
 ) -> anyhow::Result<ExitCode> {
     let is_any = asked.all || ["all", "any"].contains(&asked.state.as_str());
     let query = MigrationQuery {
-        state: (!is_any).then(|| asked.state.clone()),
-        source_server_uuid: asked.cn.as_deref().map(node).transpose()?,
+        state: match asked.to_finalize {
+            true => Some("successful".to_owned()),
+            false => (!is_any).then(|| asked.state.clone()),
+        },
+        source_server_uuid: services.any_node(asked.cn.as_deref()).await?,
         ..MigrationQuery::default()
     };
     let mut migrations = services.migrations.list(&query).await?;
@@ -201,8 +250,21 @@ async fn list(
         let query = MigrationQuery { state: Some("aborted".to_owned()), ..query };
         migrations.extend(services.migrations.list(&query).await?);
     }
-    let text = match asked.layout() {
-        Some(layout) => show::table(&migrations, &layout, now(), style)?,
+    // Scripts read what the shipped tool prints.
+    let is_for_people = style.ansi && style.screen.is_terminal && !asked.long && !asked.json;
+    let columns = "vm,phase,state,since,from,to,waits_for".to_owned();
+    let of_people =
+        Layout { columns: Some(columns), no_header: asked.no_header, ..Layout::default() };
+    let text = match asked.layout().or_else(|| is_for_people.then_some(of_people)) {
+        Some(layout) => {
+            // A column that does not exist is refused before anybody is asked for names.
+            show::table(&[], &Names::default(), &layout, now(), style)?;
+            let names = match show::asks_for_names(&layout) {
+                true => services.names(&migrations).await,
+                false => Names::default(),
+            };
+            show::table(&migrations, &names, &layout, now(), style)?
+        }
         None if asked.json => {
             let text = format!("{:#}\n", serde_json::to_value(&migrations)?);
             style.screen.harmless(&text)

@@ -11,14 +11,16 @@ use anyhow::Context as _;
 use daemon::Fields;
 use daemon::cli::Usage;
 use daemon::cli::names::{self, Kind};
+use daemon::cli::screen::visible;
 use daemon::cli::services::{self, Place};
 use sdc_clients::cnapi::{Cnapi, ServerQuery};
-use sdc_clients::migrations::Migrations;
+use sdc_clients::migrations::{Migration, Migrations};
 use sdc_clients::uuid_value;
-use sdc_clients::vmapi::{VmQuery, Vmapi};
-use serde_json::json;
+use sdc_clients::vmapi::{Vm, VmQuery, Vmapi};
+use serde_json::{Value, json};
 
 use super::args::{NAME, Reach};
+use super::names::{Hosts, Names};
 
 /// The installed configuration.
 const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-migrate.config.json";
@@ -100,7 +102,7 @@ impl Services {
     /// # Errors
     /// If there is no such node: the nearest name is told.
     pub(super) async fn node(&self, typed: &str) -> anyhow::Result<String> {
-        let uuid = node(typed);
+        let uuid = whole(typed);
         if self.cnapi.is_empty() {
             return Ok(uuid?);
         }
@@ -122,6 +124,45 @@ impl Services {
     }
 }
 
+impl Services {
+    /// Returns the host names of the nodes by uuid; none where CNAPI is not known or does not answer: uuids do.
+    pub(super) async fn hosts(&self) -> Hosts {
+        let Ok(cnapi) = self.cnapi() else { return Hosts::default() };
+        let servers = cnapi.list_servers(&ServerQuery::default()).await.unwrap_or_default();
+        let named = servers.into_iter().filter_map(|it| Some((it.uuid, it.hostname?)));
+        Hosts::of(named)
+    }
+}
+
+impl Services {
+    /// Returns what VMAPI says of a VM that does not migrate.
+    pub(super) async fn known(&self, vm: &str) -> Option<String> {
+        let record = self.vmapi.record(vm).await.ok()?;
+        let text = |key: &str| record.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (hosts, state) = (self.hosts().await, text("state"));
+        let place = match text("server_uuid") {
+            "" => String::new(),
+            cn => format!(" on {}", visible(hosts.name(cn))),
+        };
+        let alias = Some(text("alias")).filter(|it| !it.is_empty()).unwrap_or(vm);
+        Some(format!("{} does not migrate: it is {}{place}", visible(alias), visible(state)))
+    }
+
+    /// Returns how people call the VMs of these migrations, and the nodes. What a service does not say has none.
+    pub(super) async fn names(&self, of: &[Migration]) -> Names {
+        let uuids: Vec<String> = of.iter().map(|one| one.vm_uuid.clone()).collect();
+        let fields = ["uuid", "alias", "state"].map(str::to_owned).into();
+        let query = VmQuery { uuids, fields, ..VmQuery::default() };
+        let vms = match of.is_empty() {
+            true => Vec::new(),
+            false => self.vmapi.list_vms(&query).await.unwrap_or_default(),
+        };
+        let alias = |vm: &Vm| vm.other.get("alias").and_then(Value::as_str).map(str::to_owned);
+        let named = vms.into_iter().filter_map(|vm| Some((vm.uuid.clone(), alias(&vm)?)));
+        Names::of(named, self.hosts().await)
+    }
+}
+
 const NODE: Kind = Kind { one: "node", name: "host name" };
 
 /// Returns the uuid or the name that begins most like what was typed.
@@ -131,8 +172,19 @@ fn nearest<'a>(known: &[(&'a str, &'a str)], typed: &str) -> Option<&'a str> {
     names.filter(|name| common(name) >= 3).max_by_key(|name| common(name))
 }
 
+impl Services {
+    /// The same of one that CNAPI may have forgotten: a uuid is taken as it is.
+    pub(super) async fn any_node(&self, typed: Option<&str>) -> anyhow::Result<Option<String>> {
+        Ok(match typed.map(|typed| whole(typed).map_err(|_| typed)) {
+            None => None,
+            Some(Ok(uuid)) => Some(uuid),
+            Some(Err(name)) => Some(self.node(name).await?),
+        })
+    }
+}
+
 /// Returns a node's uuid.
-pub(super) fn node(typed: &str) -> Result<String, Usage> {
+fn whole(typed: &str) -> Result<String, Usage> {
     match uuid::Uuid::try_parse(typed) {
         Ok(_) => Ok(uuid_value(typed)),
         Err(_) => Err(Usage(format!("{typed:?} is not the uuid of a node"))),

@@ -9,6 +9,8 @@ use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn};
 use sdc_clients::migrations::{Migration, Progress};
 use serde_json::Value;
 
+use super::names::Names;
+use super::steps::waits_for;
 use super::units;
 use migration_core::time::Time;
 
@@ -101,11 +103,6 @@ fn mark(entry: &Progress, style: Style) -> String {
     }
 }
 
-/// Returns what a migration waits for, in words, where the service says it.
-pub(super) fn waits_for(migration: &Migration) -> Option<String> {
-    migration.other.get("waits_for").and_then(Value::as_str).map(visible)
-}
-
 /// How `list` prints its rows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shape {
@@ -150,7 +147,7 @@ pub(super) fn list(migrations: &[Migration], shape: &Shape, now: Time, style: St
 }
 
 /// The columns of the table; the last ones are printed on request.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 18] = [
     "uuid",
     "phase",
     "state",
@@ -164,7 +161,28 @@ const COLUMNS: [&str; 13] = [
     "automatic",
     "scheduled",
     "created",
+    "vm",
+    "from",
+    "to",
+    "since",
+    "held",
 ];
+
+/// Returns true if a column is printed that has names of VMs or nodes.
+pub(super) fn asks_for_names(layout: &Layout) -> bool {
+    let asked = [&layout.columns, &layout.sort].into_iter().flatten().flat_map(|it| it.split(','));
+    let named = asked.map(|name| name.trim_start_matches('-'));
+    named.into_iter().any(|name| ["vm", "from", "to"].contains(&name))
+}
+
+/// Returns since when a migration is as it is, in ms: the end of what it did last, else the beginning of that.
+fn since(migration: &Migration, now: Time) -> Option<u64> {
+    let last = migration.progress_history.last();
+    let ended = last.and_then(|it| it.other.get("finished_timestamp")).and_then(Value::as_str);
+    let began = last.and_then(|it| it.started_timestamp.as_deref());
+    let at = ended.or(began).or(migration.created_timestamp.as_deref());
+    age(at.map(str::to_owned).as_ref(), now)
+}
 
 /// Returns the list as a table.
 ///
@@ -172,6 +190,7 @@ const COLUMNS: [&str; 13] = [
 /// If a column that is asked for does not exist.
 pub(super) fn table(
     migrations: &[Migration],
+    names: &Names,
     layout: &Layout,
     now: Time,
     style: Style,
@@ -192,6 +211,10 @@ pub(super) fn table(
         let last = one.progress_history.last().filter(|last| last.state == "running");
         let percent = last.and_then(|it| units::percent(it.current_progress, it.total_progress));
         let percent = percent.map(|it| Cell::shown(it, format!("{it}%")));
+        let host =
+            |uuid: &Option<String>| Cell::from(uuid.as_deref().map(|it| names.hosts.name(it)));
+        let held = one.other.get("held_bytes").and_then(Value::as_u64);
+        let held = held.map(|bytes| Cell::shown(bytes, units::bytes(bytes)));
         table.row(vec![
             one.vm_uuid.as_str().into(),
             one.phase.as_str().into(),
@@ -206,6 +229,11 @@ pub(super) fn table(
             one.automatic.into(),
             text(one.scheduled_timestamp.as_ref()),
             text(one.created_timestamp.as_ref()),
+            names.vm(&one.vm_uuid).into(),
+            host(&one.source_server_uuid),
+            host(&one.target_server_uuid),
+            span(since(one, now)),
+            held.unwrap_or_else(|| Value::Null.into()),
         ]);
     }
     table.print(layout, style.screen)

@@ -10,11 +10,14 @@ use std::time::Duration;
 use daemon::cli::screen::visible;
 use daemon::cli::{Screen, Tone, span};
 use sdc_clients::migrations::{Migration, Progress};
+use serde_json::Value;
 
 use super::units;
 
 /// Longest part of a message that is shown of the running step, which must stay on one line.
 const MESSAGE: usize = 40;
+/// So many failed attempts of steps are shown.
+const MOST_NOTES: usize = 50;
 
 /// The steps of one migration.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,6 +25,15 @@ pub(super) struct Steps {
     history: Vec<Progress>,
     /// The last event of bytes of the step that runs.
     bytes: Option<Progress>,
+    /// Attempts that failed, each above the step of this number.
+    notes: Vec<(usize, String)>,
+    /// What was told last of the step that is tried again.
+    again: Option<Value>,
+}
+
+/// Returns what a migration waits for, in words, where the service says it.
+pub(super) fn waits_for(migration: &Migration) -> Option<String> {
+    migration.other.get("waits_for").and_then(Value::as_str).map(visible)
 }
 
 impl Steps {
@@ -32,6 +44,16 @@ impl Steps {
             self.bytes = None;
         }
         self.history = history;
+        let again = migration.other.get("journal").and_then(|it| it.get("again")).cloned();
+        if again.is_some() && again != self.again {
+            // How fast a stream was says nothing once it has failed.
+            self.bytes = None;
+            let at = self.history.len().saturating_sub(1);
+            if self.notes.len() < MOST_NOTES {
+                self.notes.extend(waits_for(migration).map(|why| (at, why)));
+            }
+        }
+        self.again = again;
     }
 
     /// Takes an event. Returns true if the history has to be read again.
@@ -62,14 +84,20 @@ impl Steps {
 
     /// Returns the lines.
     pub(super) fn lines(&self, screen: Screen) -> Vec<String> {
-        self.history.iter().map(|step| self.line(step, screen)).collect()
+        let mark = screen.paint(Tone::Odd, "!");
+        let steps = self.history.iter().enumerate().flat_map(|(at, step)| {
+            let notes = self.notes.iter().filter(move |note| note.0 == at);
+            let notes = notes.map(|(_, why)| format!("{mark} {why}"));
+            notes.chain(std::iter::once(self.line(step, screen)))
+        });
+        steps.collect()
     }
 
     fn line(&self, step: &Progress, screen: Screen) -> String {
         let took = step.duration_ms.map(|ms| span(Duration::from_millis(ms - ms % 1000)));
         let took = took.map(|took| format!(" ({took})")).unwrap_or_default();
         let what = doing(&step.phase);
-        let without = step.other.get("warning").and_then(serde_json::Value::as_str);
+        let without = step.other.get("warning").and_then(Value::as_str);
         let without = without.map(|text| format!("; {}", visible(text))).unwrap_or_default();
         match step.state.as_str() {
             "running" => format!("☐ {what}{}", self.detail(step)),
@@ -91,6 +119,9 @@ impl Steps {
     /// How far the running step is.
     fn detail(&self, step: &Progress) -> String {
         let stream = self.bytes.as_ref().map(|bytes| {
+            if bytes.current_progress == Some(0) && bytes.total_progress == Some(0) {
+                return "starting".to_owned();
+            }
             let percent = units::percent(bytes.current_progress, bytes.total_progress);
             let percent = percent.map(|percent| format!("{percent}%"));
             let eta = bytes.eta_ms.map(|ms| span(Duration::from_millis(ms - ms % 1000)));
@@ -176,7 +207,7 @@ impl Frame {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -257,6 +288,29 @@ mod tests {
         assert_eq!(steps.lines(PLAIN), want);
         steps.end("successful");
         assert_eq!(steps.lines(PLAIN)[4], "✓ aborted (0s)");
+    }
+
+    #[test] // M143
+    fn an_attempt_that_failed_stands_above_its_step_and_no_rate_is_repeated() {
+        let mut steps = Steps::default();
+        let running = json!({"phase": "sync", "state": "running", "started_timestamp": "x"});
+        steps.reread(&migration(json!([running])));
+        let bytes = json!({"current_progress": 100, "total_progress": 100, "transfer_bytes_second": 1_258_291});
+        assert!(!steps.take(&progress(bytes)));
+        assert_eq!(steps.lines(PLAIN), ["☐ synchronizing filesystems (100% 1.2MB/s)"]);
+        let mut again = migration(json!([running]));
+        let why = "the source's node does not answer (attempt 1 of 10 failed; since 0 s, the next in 4 s)";
+        again.other.insert("waits_for".to_owned(), json!(why));
+        again.other.insert("journal".to_owned(), json!({"again": {"failed": 1}}));
+        let want = [format!("! {why}"), "☐ synchronizing filesystems".to_owned()];
+        for _ in 0..2 {
+            steps.reread(&again);
+            assert_eq!(steps.lines(PLAIN), want);
+        }
+        steps.reread(&migration(json!([running])));
+        let none = json!({"current_progress": 0, "total_progress": 0, "transfer_bytes_second": 0});
+        assert!(!steps.take(&progress(none)));
+        assert_eq!(steps.lines(PLAIN)[1], "☐ synchronizing filesystems (starting)");
     }
 
     #[test]

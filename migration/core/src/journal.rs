@@ -150,6 +150,42 @@ pub struct Journal {
     /// Where to place the VM relative to others, as the caller asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub affinity: Vec<String>,
+    /// A step does not succeed and is tried again. Only people read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
+}
+
+/// A step that is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Again {
+    /// What the last attempt failed of.
+    pub why: String,
+    /// When the first attempt failed of those in a row.
+    pub since: Time,
+    /// So many have failed in a row.
+    pub failed: u32,
+    /// After so many it is given up.
+    pub most: u32,
+    /// When the next one begins.
+    pub next: Time,
+}
+
+impl Again {
+    /// Returns this as people read it.
+    pub fn sentence(&self, now: Time) -> String {
+        let Again { why, since, failed, most, next } = self;
+        let (past, left) = (spoken(now.since(*since)), spoken(next.since(now)));
+        format!("{why} (attempt {failed} of {most} failed; since {past}, the next in {left})")
+    }
+}
+
+/// Returns a span of ms in its largest unit that is not small.
+fn spoken(ms: i64) -> String {
+    match ms.max(0) / 1000 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
 }
 
 /// What a migration did before a rescue, and does again where there is nothing to be rescued.

@@ -152,6 +152,11 @@ impl Attempts {
         let wait = 1000_u64.checked_shl(self.0 - 1).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
         (self.0 < settings.max_attempts).then_some(wait)
     }
+
+    /// Returns how many have failed in a row.
+    pub fn count(self) -> u32 {
+        self.0
+    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,13 @@
 use crate::record::{Phase, Record, State, is_over};
 use crate::time::Time;
 
-/// What lasts longer than this is told: a migration that runs, is paused, is not finalized, or has no copy shown.
+/// What lasts longer than this is told: a migration that runs, is paused, is not finalized, has no copy shown, or whose
+/// step is tried again.
 const RUNNING_MS: i64 = DAY_MS;
 const PAUSED_MS: i64 = 3 * DAY_MS;
 const UNFINISHED_MS: i64 = 7 * DAY_MS;
 const HIDDEN_MS: i64 = 60_000;
+const AGAIN_MS: i64 = 60_000;
 /// A day.
 pub const DAY_MS: i64 = 86_400_000;
 
@@ -31,6 +33,7 @@ pub enum Why {
     Late,
     Unfinalized,
     Stuck,
+    Again,
     Hidden,
     Older,
     Stranger,
@@ -56,6 +59,7 @@ impl Why {
             Why::Late => "migration-late",
             Why::Unfinalized => "migration-unfinalized",
             Why::Stuck => "migration-stuck",
+            Why::Again => "migration-again",
             Why::Hidden => "migration-hidden",
             Why::Older => "migration-older",
             Why::Stranger => "migration-unknown",
@@ -68,6 +72,49 @@ impl Why {
     /// Returns true if something has failed.
     pub fn is_failure(self) -> bool {
         self <= Why::RollbackFailed
+    }
+
+    /// Returns what a person may do about one that waits for that.
+    fn asks(self) -> &'static str {
+        match self {
+            Why::BeginFailed => "you: abort, then begin",
+            Why::SyncFailed | Why::Unsynced => "you: sync or abort",
+            Why::SwitchUndone => "you: switch or abort",
+            Why::SwitchFailed => "you: switch or rollback",
+            Why::AbortFailed => "you: abort",
+            Why::RollbackFailed => "you: rollback or switch",
+            Why::FinalizeFailed => "you: finalize",
+            Why::Paused => "you: sync, switch or abort",
+            Why::Late => "you: switch, schedule or abort",
+            Why::Unfinalized => "you: finalize or rollback",
+            Why::Older | Why::Stranger => "you: adopt",
+            _ => "you",
+        }
+    }
+}
+
+/// Returns what a migration waits for, in words; none of one that goes on, or is over. `turn` is what one that is
+/// queued waits for.
+pub fn waits_for(record: &Record, turn: Option<&str>, now: Time) -> Option<String> {
+    let journal = &record.journal;
+    if is_over(record) {
+        return None;
+    }
+    if journal.older.is_some() {
+        return Some(Why::Older.asks().to_owned());
+    }
+    if let Some(again) = &journal.again {
+        return Some(again.sentence(now));
+    }
+    match (waits(record), record.state) {
+        (Some(why), _) => Some(why.asks().to_owned()),
+        (None, State::Queued) => Some(turn.unwrap_or("its turn").to_owned()),
+        (None, State::Scheduled) => Some(
+            record
+                .scheduled_timestamp
+                .map_or("its time".to_owned(), |at| format!("its time, {at}")),
+        ),
+        (None, _) => None,
     }
 }
 
@@ -115,6 +162,10 @@ pub fn needs(record: &Record, now: Time) -> Vec<Why> {
     if record.state == State::Running && !is_over(record) && age > RUNNING_MS {
         needs.push(Why::Stuck);
     }
+    let again = journal.again.as_ref().map_or(0, |again| now.since(again.since));
+    if again > AGAIN_MS && !is_over(record) {
+        needs.push(Why::Again);
+    }
     let hidden = journal.hidden_since.map_or(0, |since| now.since(since));
     if hidden > HIDDEN_MS && !is_over(record) {
         needs.push(Why::Hidden);
@@ -123,4 +174,52 @@ pub fn needs(record: &Record, now: Time) -> Vec<Why> {
         needs.push(Why::Older);
     }
     needs
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::samples::record;
+
+    #[test] // M143
+    fn every_wait_is_said() {
+        let now = Time::parse("2026-03-01T02:05:00Z").unwrap();
+        let again = json!({"why": "CNAPI does not answer", "since": "2026-03-01T02:00:00.000Z", "failed": 3, "most": 10,
+            "next": "2026-03-01T02:05:04.000Z"});
+        let tried = "CNAPI does not answer (attempt 3 of 10 failed; since 5 min, the next in 4 s)";
+        let at = "2026-03-02T00:00:00.000Z";
+        for (fields, want) in [
+            (json!({"state": "running"}), None),
+            (json!({"state": "running", "journal": {"again": again}}), Some(tried)),
+            (
+                json!({"state": "successful", "journal": {"again": again, "finalize": true}}),
+                Some(tried),
+            ),
+            (json!({"state": "successful", "journal": {"finalize": true}}), None),
+            (json!({"state": "queued"}), Some("N is full; place 2")),
+            (
+                json!({"state": "scheduled", "scheduled_timestamp": at}),
+                Some("its time, 2026-03-02T00:00:00.000Z"),
+            ),
+            (
+                json!({"state": "scheduled", "scheduled_timestamp": at, "error": "x"}),
+                Some("you: switch, schedule or abort"),
+            ),
+            (json!({"state": "paused"}), Some("you: sync or abort")),
+            (json!({"state": "paused", "num_sync_phases": 1}), Some("you: sync, switch or abort")),
+            (json!({"state": "failed", "phase": "begin"}), Some("you: abort, then begin")),
+            (json!({"state": "successful", "phase": "switch"}), Some("you: finalize or rollback")),
+            (json!({"state": "running", "journal": {"older": at}}), Some("you: adopt")),
+            (json!({"state": "aborted"}), None),
+        ] {
+            let told = waits_for(&record(fields.clone()), Some("N is full; place 2"), now);
+            assert_eq!(told.as_deref(), want, "{fields}");
+        }
+        let long = json!({"state": "running", "created_timestamp": "2026-03-01T02:00:00.000Z", "journal": {"again": again}});
+        assert_eq!(needs(&record(long), now), [Why::Again]);
+    }
 }

@@ -49,8 +49,9 @@ pub fn read(text: &str, now: Time) -> Result<Time, BadTime> {
     Ok(time)
 }
 
-/// Reads a whole number and a unit, in ms.
+/// Reads a whole number and a unit, in ms; `from now` may follow.
 fn wait(text: &str) -> Option<i64> {
+    let text = text.strip_suffix("from now").map_or(text, str::trim_end);
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let count: i64 = text[..digits].parse().ok()?;
     let unit = match text[digits..].trim_start() {
@@ -139,6 +140,8 @@ mod tests {
             ("2026-03-01T12:00:00+01:00", Some(at("11:00:00"))),
             ("2 days", Some(now.plus(2 * DAY))),
             ("1 day", Some(now.plus(DAY))),
+            ("2 days from now", Some(now.plus(2 * DAY))),
+            ("from now", None),
             ("90m", Some(at("11:30:00"))),
             (" 3 hours ", Some(at("13:00:00"))),
             ("2 weeks", Some(now.plus(14 * DAY))),

@@ -2,21 +2,24 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The command line: `migration-service`, `migration-service status`, `import`, completions and the manual page.
+//! The command line: `serve`, `ping`, `status`, `import`, completions and the manual page.
 //!
 //! A failure is one line on stderr and an exit status: 2 for the command line and the configuration
 //! (96 under SMF), 1 for the rest.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{self, Generated, pages, valid_config};
+use daemon::cli::screen::visible;
+use daemon::cli::{self, Generated, ListArgs, Screen, Tone, facts, pages, valid_config};
 use daemon::http::url_of;
 use daemon::{ConfigError, Fields};
 use sdc_clients::http::Http;
+use serde_json::Value;
 
 use super::config::Config;
 use super::import::{Mode, Taken, import};
@@ -31,7 +34,7 @@ const ABOUT: &str = "\
 Examples:
   migration-service serve --config FILE
   migration-service serve --check-config --config FILE
-  migration-service status                       is it up, and what runs
+  migration-service status                       what runs, and what needs a person
   migration-service import --dry-run http://vmapi.example.com
 
 Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF: 96).";
@@ -42,6 +45,19 @@ Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Where its configuration and its pages are.
+#[derive(Debug, Default, Args)]
+struct Reach {
+    /// Configuration file, JSON or TOML (default: /opt/smartdc/migration-service/etc/config.json).
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where its pages are (default: `status.listen` of the configuration).
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -51,13 +67,31 @@ enum Command {
 Examples:
   migration-service serve
   migration-service serve --check-config --config FILE    is the file valid?")]
-    Serve(ServeArgs),
-    /// Print the status of a running service as JSON.
+    Serve {
+        /// Check the configuration and end.
+        #[arg(long)]
+        check_config: bool,
+    },
+    /// Exit 0 if the service answers.
+    #[command(after_help = "\
+Examples:
+  migration-service ping
+  until migration-service ping >/dev/null 2>&1; do sleep 1; done")]
+    Ping {
+        /// JSON, also on a terminal.
+        #[arg(short = 'j', long)]
+        json: bool,
+    },
+    /// Show what it does, and what a person has to do something about (JSON if stdout is no terminal).
     #[command(after_help = "\
 Examples:
   migration-service status
-  migration-service status | json alarms")]
-    Status(StatusArgs),
+  migration-service status | json alarms
+  migration-service status -p -o field,value")]
+    Status {
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Take the records over from a running VMAPI, and print what differs.
     #[command(after_help = "\
 Examples:
@@ -72,35 +106,8 @@ migration is left out and named: two services that work on it could boot both co
     Generated(Generated),
 }
 
-#[derive(Debug, Default, Args)]
-struct FileArgs {
-    /// Configuration file, JSON or TOML.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-}
-
-#[derive(Debug, Default, Args)]
-struct ServeArgs {
-    #[command(flatten)]
-    file: FileArgs,
-    /// Check the configuration and end.
-    #[arg(long)]
-    check_config: bool,
-}
-
-#[derive(Debug, Default, Args)]
-struct StatusArgs {
-    #[command(flatten)]
-    file: FileArgs,
-    /// Where its pages are (default: `status.listen` of the configuration).
-    #[arg(long, value_name = "URL")]
-    url: Option<String>,
-}
-
 #[derive(Debug, Args)]
 struct ImportArgs {
-    #[command(flatten)]
-    file: FileArgs,
     /// Change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -118,21 +125,23 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
+    let (reach, screen) = (&cli.reach, Screen::of_stdout());
     cli::run(NAME, async {
         let print = |text: String| cli::print(NAME, &text);
         let done = match cli.command {
-            Command::Serve(args) => start(args).await,
-            Command::Status(args) => status(&args).await.map(print),
-            Command::Import(args) => take_over(&args).await.map(print),
+            Command::Serve { check_config } => start(reach, check_config).await,
+            Command::Ping { json } => ping(reach, json, screen).await.map(print),
+            Command::Status { list } => status(reach, &list, screen).await.map(print),
+            Command::Import(args) => take_over(reach, &args).await.map(print),
             Command::Generated(asked) => asked.text::<Cli>().map(print).map_err(Into::into),
         };
         cli::ended(NAME, done)
     })
 }
 
-async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
-    let (config, unknown) = load(&args.file)?;
-    if args.check_config {
+async fn start(reach: &Reach, check_config: bool) -> anyhow::Result<ExitCode> {
+    let (config, unknown) = load(reach)?;
+    if check_config {
         return Ok(valid_config(NAME, &unknown));
     }
     let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
@@ -142,16 +151,53 @@ async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn status(args: &StatusArgs) -> anyhow::Result<String> {
-    let base = match &args.url {
-        Some(url) => url.clone(),
-        None => url_of(load(&args.file)?.0.status_listen),
-    };
-    Ok(format!("{:#}\n", pages::page(NAME, &base, "status", "version").await?))
+/// Returns the base URL of its pages. With `--url` no configuration is read.
+fn base(reach: &Reach) -> Result<String, ConfigError> {
+    match &reach.url {
+        Some(url) => Ok(url.clone()),
+        None => Ok(url_of(load(reach)?.0.status_listen)),
+    }
 }
 
-async fn take_over(args: &ImportArgs) -> anyhow::Result<String> {
-    let (config, _) = load(&args.file)?;
+async fn ping(reach: &Reach, json: bool, screen: Screen) -> anyhow::Result<String> {
+    Ok(pages::ping(NAME, &base(reach)?, json, screen).await?)
+}
+
+async fn status(reach: &Reach, list: &ListArgs, screen: Screen) -> anyhow::Result<String> {
+    let page = pages::page(NAME, &base(reach)?, "status", "version").await?;
+    Ok(pages::shown(&page, &list.layout(), screen, status_lines)?)
+}
+
+/// Returns `/status` for people: what needs them first.
+fn status_lines(page: &Value, screen: Screen) -> String {
+    let list = |name: &str| page[name].as_array().cloned().unwrap_or_default();
+    let (mut lines, mut counts) = (Vec::new(), BTreeMap::<String, usize>::new());
+    for alarm in list("alarms") {
+        let alarm = visible(alarm.as_str().unwrap_or_default());
+        lines.push(("needs you", screen.paint(Tone::Bad, &alarm)));
+    }
+    for one in list("migrations") {
+        let (state, vm) = (pages::text(&one, "state"), pages::text(&one, "vm_uuid"));
+        if state == "running" {
+            let waits = one["waits_for"].as_str().map(|why| format!(": {}", visible(why)));
+            lines.push((
+                "running",
+                format!("{vm} {}{}", pages::text(&one, "phase"), waits.unwrap_or_default()),
+            ));
+        }
+        *counts.entry(state).or_default() += 1;
+    }
+    let counts = counts.iter().map(|(state, count)| format!("{count} {state}"));
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    lines.push(("migrations", if counts.is_empty() { "none".to_owned() } else { counts }));
+    let seen = page["rounds_seen"].as_str().map_or("-".to_owned(), pages::to_the_second);
+    lines.push(("rounds", format!("done by a service that was heard of {seen}")));
+    lines.push(("address", pages::text(page, "url")));
+    facts(&lines)
+}
+
+async fn take_over(reach: &Reach, args: &ImportArgs) -> anyhow::Result<String> {
+    let (config, _) = load(reach)?;
     let store = open(&config.storage).await?;
     let records = Records::open(&store).await?;
     let from = Http::new(&args.from, concat!("migration-service/", env!("CARGO_PKG_VERSION")))?;
@@ -175,6 +221,34 @@ async fn take_over(args: &ImportArgs) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn load(args: &FileArgs) -> Result<(Config, Vec<String>), ConfigError> {
-    Config::read(Fields::find(args.config.as_deref(), None, INSTALLED)?)
+fn load(reach: &Reach) -> Result<(Config, Vec<String>), ConfigError> {
+    Config::read(Fields::find(reach.config.as_deref(), None, INSTALLED)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test] // M143
+    fn the_status_says_first_what_needs_a_person() {
+        let page = json!({"alarms": ["V: it \u{1b}failed"], "rounds_seen": "2026-03-01T00:00:00.123Z", "url": "http://m",
+            "migrations": [{"state": "running", "phase": "sync", "vm_uuid": "V", "waits_for": "a node"},
+                {"state": "paused"}, {"state": "running", "phase": "begin", "vm_uuid": "W"}]});
+        let shown = status_lines(&page, Screen { is_terminal: true, colour: false });
+        let want = [
+            "V: it \\u001bfailed",
+            "V sync: a node",
+            "W begin",
+            "1 paused, 2 running",
+            "done by a service that was heard of 2026-03-01T00:00:00Z",
+            "http://m",
+        ];
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), want.len(), "{shown}");
+        for (line, want) in lines.iter().zip(want) {
+            assert!(line.ends_with(want), "{shown}");
+        }
+    }
 }

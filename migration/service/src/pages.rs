@@ -23,7 +23,7 @@ use super::refused::Refused;
 use super::runner::is_busy;
 use super::state::Service;
 use super::strangers::Stranger;
-use migration_core::need::{DAY_MS, Why, age, needs};
+use migration_core::need::{DAY_MS, Why, age, needs, waits_for};
 use migration_core::record::{Record, State as RecordState};
 use migration_core::time::Time;
 
@@ -53,6 +53,7 @@ async fn page(service: &Service) -> Result<Value, Refused> {
             "target_server_uuid": record.target_server_uuid,
             "message": record.progress_history.last().and_then(|entry| entry.message.clone()),
             "error": record.error, "bytes_of_last_sync": record.last_sync_size,
+            "waits_for": waits_for(record, None, now),
         })
     });
     let migrations: Vec<Value> = migrations.collect();
@@ -129,6 +130,9 @@ fn sentence(record: &Record, why: Why, now: Time) -> String {
     let detail = match why {
         Why::Stuck => format!(" ({}, {days} days)", record.phase.name()),
         Why::Paused | Why::Unsynced | Why::Unfinalized => format!(" (for {days} days: {held})"),
+        Why::Again => {
+            journal.again.as_ref().map(|it| format!(": {}", it.sentence(now))).unwrap_or_default()
+        }
         Why::Hidden => {
             let since = journal.hidden_since.map_or(0, |since| now.since(since));
             format!(" (for {} s)", since / 1000)
@@ -153,7 +157,7 @@ fn held(bytes: Option<u64>) -> String {
 const PREFIX: &str = "migration_service";
 
 /// Name and help of each gauge.
-const GAUGES: [(&str, &str); 17] = [
+const GAUGES: [(&str, &str); 18] = [
     ("migrations_running", "Migrations whose operation runs"),
     ("migrations_queued", "Migrations that wait for their turn"),
     ("migrations_paused", "Migrations that wait for an action"),
@@ -161,6 +165,7 @@ const GAUGES: [(&str, &str); 17] = [
     ("migrations_failed", "Migrations whose last operation failed"),
     ("migrations_switched", "Migrations that are not finalized yet"),
     ("migrations_stuck", "Migrations whose operation has run for more than a day"),
+    ("migrations_again", "Migrations whose step has been tried again for more than a minute"),
     ("migrations_late", "Migrations whose time to switch has passed"),
     ("migrations_paused_long", "Migrations that have been paused for more than 3 days"),
     ("migrations_unfinalized_long", "Migrations that were switched more than 7 days ago"),
@@ -226,6 +231,7 @@ async fn reading(service: &Service) -> Reading {
         of(RecordState::Failed),
         of(RecordState::Successful),
         told(Why::Stuck),
+        told(Why::Again),
         told(Why::Late),
         told(Why::Paused) + told(Why::Unsynced),
         told(Why::Unfinalized) + told(Why::FinalizeFailed),

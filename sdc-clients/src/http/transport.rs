@@ -104,6 +104,7 @@ impl HttpTransport {
         body: Option<reqwest::Body>,
     ) -> Result<(reqwest::Response, Exchange), Error> {
         let exchange = Exchange {
+            base: request.url.origin().ascii_serialization(),
             target: request.target(),
             method: request.method.clone(),
             limit: request.timeout,
@@ -129,6 +130,8 @@ impl HttpTransport {
 
 /// What errors need to know of the request after it is gone.
 struct Exchange {
+    /// Where the server is.
+    base: String,
     method: Method,
     target: String,
     limit: Duration,
@@ -155,6 +158,7 @@ impl Exchange {
         } else if e.is_connect() && e.is_timeout() {
             self.late(Phase::Connect, self.timeouts.connect)
         } else if e.is_connect() {
+            let what = format!("nothing answers on {}: {what}", self.base);
             Error::connect(&self.method, self.target.as_str(), what)
         } else {
             Error::broken(&self.method, self.target.as_str(), what)

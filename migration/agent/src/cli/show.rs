@@ -32,7 +32,9 @@ pub(super) fn status_lines(page: &Value, _screen: Screen) -> String {
         if let (Some(current), Some(total)) =
             (order["progress"]["current"].as_u64(), order["progress"]["total"].as_u64())
         {
-            lines.push(("", format!("{current} of {total} bytes")));
+            let is_starting = (current, total) == (0, 0);
+            let far = format!("{current} of {total} bytes");
+            lines.push(("", if is_starting { "starting".to_owned() } else { far }));
         }
         if it["waits"] == true {
             let vm = text(it, "vm");
@@ -46,7 +48,8 @@ pub(super) fn status_lines(page: &Value, _screen: Screen) -> String {
         [("refused_requests", "requests refused"), ("refused_streams", "streams refused")]
     {
         let counts = page[key].as_object().into_iter().flatten();
-        let counts = counts.filter(|(_, count)| count.as_u64() != Some(0));
+        // Each connection begins with a request that is not signed yet: only the others are refusals.
+        let counts = counts.filter(|(why, count)| count.as_u64() != Some(0) && *why != "unsigned");
         let counts: Vec<String> =
             counts.map(|(reason, count)| format!("{count} {reason}")).collect();
         if !counts.is_empty() {

@@ -12,4 +12,4 @@ mod memory;
 
 mod plan;
 
-pub(super) use run::Evacuation;
+pub(super) use run::{Evacuation, Wanted};

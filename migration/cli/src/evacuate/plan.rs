@@ -7,10 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use daemon::cli::screen::visible;
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, span};
 use sdc_clients::migrations::{Estimate, Migration};
 use serde_json::Value;
 
+use crate::names::Hosts;
 use crate::units;
 
 /// A VM of the node, or one that has left it.
@@ -143,6 +145,69 @@ pub(crate) fn state(known: &Known) -> String {
         None if known.is_here => "here".to_owned(),
         None => "gone".to_owned(),
     }
+}
+
+/// Returns how people call a VM: its alias, or the beginning of its uuid.
+pub(crate) fn called(vm: &str, known: &Known) -> String {
+    match known.alias.is_empty() {
+        true => vm.chars().take(8).collect(),
+        false => visible(&known.alias),
+    }
+}
+
+fn line(cells: [&str; 5], last: &str) -> String {
+    let [vm, target, bytes, time, downtime] = cells;
+    format!("{vm:<20} {target:<20} {bytes:>9} {time:>7} {downtime:>8}  {last}\n")
+}
+
+/// Returns the title of the rows of a dry run.
+pub(crate) fn title() -> String {
+    line(["VM", "TARGET", "BYTES", "TIME", "DOWNTIME"], "OBSTACLE")
+}
+
+/// Returns the row of a VM, which is printed before the others are known.
+pub(crate) fn row(vm: &str, known: &Known, cn: &str, was_tried: bool, hosts: &Hosts) -> String {
+    let migration = known.migration.as_ref().and_then(|it| it.target_server_uuid.as_deref());
+    let planned = known.estimate.as_ref().and_then(|it| it.target_server_uuid.as_deref());
+    let target = migration.or(planned).map_or("-".to_owned(), |uuid| visible(hosts.name(uuid)));
+    let [bytes, time, downtime] = match &known.estimate {
+        Some(it) => {
+            [units::bytes(it.size_bytes), seconds(it.total_seconds), seconds(it.downtime_seconds)]
+        }
+        None => ["-"; 3].map(str::to_owned),
+    };
+    let last = match next(known, cn, was_tried) {
+        Next::Stays(obstacle) => visible(&obstacle.to_string()),
+        Next::Moved => "it has moved".to_owned(),
+        _ => String::new(),
+    };
+    line([&called(vm, known), &target, &bytes, &time, &downtime], &last).trim_end().to_owned()
+        + "\n"
+}
+
+fn seconds(count: u64) -> String {
+    span(Duration::from_secs(count))
+}
+
+/// Returns what all of it takes, with so many at once.
+pub(crate) fn sum(
+    vms: &BTreeMap<String, Known>,
+    cn: &str,
+    tried: &BTreeSet<String>,
+    at_once: usize,
+) -> String {
+    let Count { moved, stay, left } = count(vms, cn, tried);
+    let known = vms.values().filter_map(|known| known.estimate.as_ref());
+    let (bytes, time) = known.fold((0_u64, 0_u64), |(bytes, time), it| {
+        (bytes.saturating_add(it.size_bytes), time.saturating_add(it.total_seconds))
+    });
+    let at_once = u64::try_from(at_once.max(1)).unwrap_or(u64::MAX);
+    let moved = if moved > 0 { format!(", {moved} have moved") } else { String::new() };
+    format!(
+        "{left} can move ({}, about {} with {at_once} at once), {stay} cannot{moved}\n",
+        units::bytes(bytes),
+        seconds(time / at_once)
+    )
 }
 
 /// Returns the table of an evacuation.
@@ -301,5 +366,38 @@ c   -      T       -        -        -         sync running  -
         let tried = BTreeSet::new();
         assert_eq!(table(&vms, "CN", &tried, &Layout::default(), PLAIN).unwrap(), want);
         assert_eq!(count(&vms, "CN", &tried), Count { moved: 0, stay: 1, left: 2 });
+    }
+
+    #[test]
+    fn a_dry_run_has_a_row_for_each_and_a_sum() {
+        let estimate = Estimate {
+            total_seconds: 600,
+            downtime_seconds: 20,
+            size_bytes: 3 << 30,
+            target_server_uuid: Some("T".to_owned()),
+            ..Estimate::default()
+        };
+        let moves = Known {
+            alias: "web".to_owned(),
+            is_here: true,
+            estimate: Some(estimate),
+            ..Known::default()
+        };
+        let refusal = Some("a core instance".to_owned());
+        let stays = Known { is_here: true, refusal, ..Known::default() };
+        let said = row("aaaaaaaa-1", &moves, "CN", false, &Hosts::default());
+        assert_eq!(
+            said.split_whitespace().collect::<Vec<_>>(),
+            ["web", "T", "3.0GiB", "10m", "20s"]
+        );
+        let said = row("aaaaaaaa-1", &stays, "CN", false, &Hosts::default());
+        assert!(said.starts_with("aaaaaaaa ") && said.ends_with("  a core instance\n"), "{said}");
+        let vms = BTreeMap::from([
+            ("a".to_owned(), moves.clone()),
+            ("b".to_owned(), moves),
+            ("c".to_owned(), stays),
+        ]);
+        let said = sum(&vms, "CN", &BTreeSet::new(), 2);
+        assert_eq!(said, "2 can move (6.0GiB, about 10m with 2 at once), 1 cannot\n");
     }
 }

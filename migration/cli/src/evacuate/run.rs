@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Progress, screen};
 use daemon::exit;
+use futures_util::{StreamExt as _, stream};
 use sdc_clients::Error;
 use sdc_clients::migrations::{MigrationQuery, Options};
 use sdc_clients::vmapi::VmQuery;
@@ -22,9 +23,12 @@ use super::plan::{self, Known, Next};
 use crate::act::{alias, say};
 use crate::args::{Consent, NAME};
 use crate::ask::{Stake, confirm};
+use crate::names::Hosts;
 use crate::services::Services;
 use crate::show::Style;
 
+/// Estimates at once: each asks the agents of two nodes.
+const AT_ONCE: usize = 8;
 /// Migrations at once where the service does not say.
 const UNSAID: usize = 1;
 /// Ctrl-C: 128 and SIGINT.
@@ -38,21 +42,50 @@ pub(crate) struct Evacuation<'a> {
     vms: BTreeMap<String, Known>,
     /// The VMs that this run has begun or resumed.
     tried: BTreeSet<String>,
+    hosts: Hosts,
+    wanted: Wanted,
+}
+
+/// What an operator wants of an evacuation.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    /// All of them go there.
+    pub to: Option<String>,
+    /// They stay.
+    pub excluded: BTreeSet<String>,
+    pub at_once: Option<u32>,
 }
 
 impl<'a> Evacuation<'a> {
     /// Prepares one; nothing is asked yet.
-    pub(crate) fn of(services: &'a Services, cn: String, style: Style) -> Evacuation<'a> {
+    pub(crate) fn of(
+        services: &'a Services,
+        cn: String,
+        style: Style,
+        wanted: Wanted,
+    ) -> Evacuation<'a> {
         let memory = Memory::of(&services.state_dir, &cn);
-        let (vms, tried) = (BTreeMap::new(), BTreeSet::new());
-        Evacuation { services, cn, style, memory, vms, tried }
+        let (vms, tried, hosts) = (BTreeMap::new(), BTreeSet::new(), Hosts::default());
+        Evacuation { services, cn, style, memory, vms, tried, hosts, wanted }
     }
 
-    /// Prints what would be done. Exit 1 if a VM cannot move.
+    /// Prints what would be done: rows as they come, then their sum; a table that is asked for is printed whole. Exit 1
+    /// if a VM cannot move.
     pub(crate) async fn dry_run(&mut self, layout: &Layout) -> anyhow::Result<ExitCode> {
         self.look().await?;
-        self.estimate().await?;
-        self.print(layout)?;
+        let is_for_people = !layout.json && !layout.asks_for_table();
+        self.hosts = self.services.hosts().await;
+        if is_for_people && !layout.no_header {
+            screen::write(&plan::title())?;
+        }
+        self.estimate(is_for_people).await?;
+        match is_for_people {
+            true => {
+                let limit = self.limit().await?;
+                screen::write(&plan::sum(&self.vms, &self.cn, &self.tried, limit))?;
+            }
+            false => self.print(layout)?,
+        }
         let count = plan::count(&self.vms, &self.cn, &self.tried);
         Ok(if count.stay > 0 { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
     }
@@ -191,7 +224,12 @@ impl<'a> Evacuation<'a> {
         for (vm, next) in starts {
             let action = if next == Next::Begin { "begin" } else { "sync" };
             let is_begin = next == Next::Begin;
-            let options = Options { migration_automatic: is_begin, ..Options::default() };
+            let to = self.wanted.to.clone().filter(|_| is_begin);
+            let options = Options {
+                migration_automatic: is_begin,
+                override_server_uuid: to,
+                ..Options::default()
+            };
             self.tried.insert(vm.clone());
             match self.services.migrations.act(&vm, action, &options).await {
                 Ok(_) => {}
@@ -239,13 +277,14 @@ impl<'a> Evacuation<'a> {
         for known in self.vms.values_mut() {
             (known.is_here, known.migration) = (false, None);
         }
-        for vm in here {
+        for vm in here.into_iter().filter(|vm| !self.wanted.excluded.contains(&vm.uuid)) {
             let known = self.vms.entry(vm.uuid.clone()).or_default();
             known.is_here = true;
             known.alias = alias(&vm).unwrap_or_default().to_owned();
         }
         // The newest comes first.
-        let named = migrations.into_iter().rev().filter(|it| !it.vm_uuid.is_empty());
+        let is_wanted = |vm: &String| !vm.is_empty() && !self.wanted.excluded.contains(vm);
+        let named = migrations.into_iter().rev().filter(|it| is_wanted(&it.vm_uuid));
         for migration in named {
             let known = self.vms.entry(migration.vm_uuid.clone()).or_default();
             known.migration = Some(migration);
@@ -253,7 +292,7 @@ impl<'a> Evacuation<'a> {
         for (vm, known) in self.vms.iter().filter(|_| !is_first) {
             let now = plan::state(known);
             if before.get(vm) != Some(&now) {
-                let line = format!("{vm} {}: {}\n", visible(&known.alias), visible(&now));
+                let line = format!("{}: {}\n", plan::called(vm, known), visible(&now));
                 // A reader that went away does not end an evacuation.
                 let _gone = screen::write(&line);
             }
@@ -261,18 +300,33 @@ impl<'a> Evacuation<'a> {
         Ok(())
     }
 
-    /// Asks what each VM takes, or what stands against it.
-    async fn estimate(&mut self) -> Result<(), Error> {
-        let shown = Progress::begin("estimating");
-        let all = self.vms.len();
-        for (at, (vm, known)) in self.vms.iter_mut().enumerate() {
-            shown.say(&format!("estimating, {at} of {all}"));
-            match self.services.migrations.plan(vm, None).await {
+    /// Asks what each VM takes, or what stands against it, several at once: a node that does not answer holds up no
+    /// other one. Prints each as soon as it is known.
+    async fn estimate(&mut self, prints: bool) -> anyhow::Result<()> {
+        let (migrations, all) = (&self.services.migrations, self.vms.len());
+        let to = self.wanted.to.as_deref();
+        let vms: Vec<String> = self.vms.keys().cloned().collect();
+        let asked = vms.into_iter().map(async |vm: String| {
+            let answer = migrations.plan(&vm, to).await;
+            (vm, answer)
+        });
+        let mut answers = pin!(stream::iter(asked).buffer_unordered(AT_ONCE).enumerate());
+        let shown = (!prints).then(|| Progress::begin("estimating"));
+        while let Some((at, (vm, answer))) = answers.next().await {
+            let Some(known) = self.vms.get_mut(&vm) else { continue };
+            match answer {
                 Ok(estimate) => known.estimate = Some(estimate),
                 Err(error) if error.status().is_some() => {
                     known.refusal = Some(error.message().to_owned());
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
+            }
+            if prints {
+                let was_tried = self.tried.contains(&vm);
+                screen::write(&plan::row(&vm, known, &self.cn, was_tried, &self.hosts))?;
+            }
+            if let Some(shown) = &shown {
+                shown.say(&format!("estimating, {at} of {all}"));
             }
         }
         Ok(())
@@ -287,7 +341,9 @@ impl<'a> Evacuation<'a> {
             Some(limit) => Some(limit),
             None => read(&self.services.migrations.settings(None).await?),
         };
-        Ok(limit.map_or(UNSAID, |limit| usize::try_from(limit).unwrap_or(usize::MAX)))
+        let limit = limit.map_or(UNSAID, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let wanted = self.wanted.at_once.and_then(|wanted| usize::try_from(wanted).ok());
+        Ok(wanted.map_or(limit, |wanted| limit.min(wanted)))
     }
 
     fn print(&self, layout: &Layout) -> anyhow::Result<()> {

@@ -132,7 +132,7 @@ fn the_table_has_the_columns_that_are_asked_for() {
     };
     let want = "1aa41ab0-2046-4d53-a82c-b9876136d4f1:failed:1m:6cbd5b1a-34e3-4365-a31f-48bc755e87cf\n\
         0aa41ab0-2046-4d53-a82c-b9876136d4f1:paused:2d:\n";
-    assert_eq!(table(&some(), &layout, now(), PLAIN).unwrap(), want);
+    assert_eq!(table(&some(), &Names::default(), &layout, now(), PLAIN).unwrap(), want);
     let wrong = Layout { columns: Some("nope".to_owned()), ..Layout::default() };
-    assert!(table(&some(), &wrong, now(), PLAIN).is_err());
+    assert!(table(&some(), &Names::default(), &wrong, now(), PLAIN).is_err());
 }

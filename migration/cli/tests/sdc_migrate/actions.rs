@@ -254,14 +254,26 @@ async fn wrong_parameters_are_named() {
     let recorded = recorded(&["migrate-errors"]);
     let refusal = recorded["m-migrate-errors-20"].answer.clone();
     let request = format!("{}&override_server_uuid={CN}", migrate("begin"));
-    let (url, _) = Script::default().on(&request, refusal).serve().await;
+    let one = json!([{"uuid": CN, "hostname": "node1"}]);
+    let (url, _) = Script::default()
+        .on(&request, refusal)
+        .on("GET /servers?limit=1000&offset=0", Answer::Whole(200, one))
+        .serve()
+        .await;
     let done = run(&url, &["begin", "-n", CN, VM]).await;
     let want = "Error: Invalid parameters: override_server_uuid (x) is not a valid UUID \
                 (override_server_uuid: Invalid UUID)\n";
     assert_eq!((done.code, done.stderr.as_str()), (Some(1), want));
-    let done = run(&url, &["begin", "-n", "x", VM]).await;
-    let want = "sdc-migrate: \"x\" is not the uuid of a node\n";
-    assert_eq!((done.code, done.stderr.as_str()), (Some(2), want));
+    let named = run(&url, &["begin", "-n", "node1", VM]).await;
+    assert_eq!(named.stderr, done.stderr, "a node by its name");
+    let done = run(&url, &["begin", "-n", "node2", VM]).await;
+    let want = "sdc-migrate: no node has the host name \"node2\"";
+    assert!(
+        done.stderr.starts_with(want) && done.stderr.ends_with("did you mean node1?\n"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(done.code, Some(2));
 }
 
 #[tokio::test]
@@ -343,7 +355,11 @@ async fn usage_and_configuration_are_told_in_one_line() {
         (&["list", "--nope"], 2, "--nope"),
         (&["get", VM], 2, "where is migration-service? Give --url, $VMAPI_URL"),
         (&["get", VM, "--url", "nope"], 2, "the base URL cannot be read"),
-        (&["get", VM, "--url", "http://127.0.0.1:1"], 1, "sdc-migrate: GET /migrations/"),
+        (
+            &["get", VM, "--url", "http://127.0.0.1:1"],
+            1,
+            "sdc-migrate: nothing answers on http://127.0.0.1:1: ",
+        ),
         (
             &["set", "max_attempts", "many", "--url", "http://127.0.0.1:1"],
             2,

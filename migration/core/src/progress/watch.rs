@@ -6,7 +6,8 @@
 
 use serde_json::{Value, json};
 
-use crate::record::{Phase, Record, State};
+use crate::journal::Again;
+use crate::record::{Entry, Phase, Record, State};
 use crate::time::Time;
 
 /// An event that says nothing new is sent again after this many ms.
@@ -27,6 +28,8 @@ pub struct Watch {
     has_begun: bool,
     entries: usize,
     event: Option<Value>,
+    /// Why the step that runs is tried again.
+    again: Option<Again>,
     sent: Option<Time>,
     phase: Option<Phase>,
     is_over: bool,
@@ -45,9 +48,10 @@ impl Watch {
 
     /// Returns the lines to send now.
     ///
-    /// At the beginning the last entry of the history is sent if it runs. Then each new entry, then the
-    /// latest event of bytes if it belongs to the entry that runs, then the end if nothing runs any more.
-    /// `record`: none if it is gone.
+    /// At the beginning the last entry of the history is sent if it runs. Then each new entry; the entry that runs each
+    /// time that its step is to be tried again, with the reason, and once it goes on; the latest event of bytes if it
+    /// belongs to the entry that runs and is not tried again; then the end if nothing runs any more. `record`: none if
+    /// it is gone.
     pub fn step(
         &mut self,
         record: Option<&Record>,
@@ -74,7 +78,14 @@ impl Watch {
         self.entries = self.entries.max(history.len());
         let current = history.last().filter(|entry| entry.state == State::Running);
         let started = current.and_then(|entry| entry.started_timestamp);
+        let again = record.journal.again.as_ref();
         let latest = latest.filter(|latest| started.is_some() && latest.of == started);
+        // What was sent before says nothing of a step that is tried again.
+        let latest = latest.filter(|_| again.is_none());
+        if self.again.as_ref() != again {
+            self.again = again.cloned();
+            lines.extend(current.map(|entry| running(entry, again, now)));
+        }
         if let Some(latest) = latest.filter(|latest| self.event.as_ref() != Some(&latest.event)) {
             lines.push(latest.event.clone());
             self.event = Some(latest.event.clone());
@@ -85,8 +96,8 @@ impl Watch {
         }
         let is_silent = self.sent.is_some_and(|sent| now.since(sent) >= AGAIN);
         if lines.is_empty() && is_silent {
-            let again = latest.map(|latest| latest.event.clone());
-            lines.extend(again.or_else(|| current.map(|entry| entry.public(now))));
+            // No rate is repeated: whoever is silent sends nothing.
+            lines.extend(current.map(|entry| running(entry, again, now)));
         }
         if !lines.is_empty() || self.sent.is_none() {
             self.sent = Some(now);
@@ -104,6 +115,15 @@ impl Watch {
             phase => end(phase.unwrap_or(Phase::Begin), "unknown", None),
         }
     }
+}
+
+/// The entry that runs, with why its step is tried again.
+fn running(entry: &Entry, again: Option<&Again>, now: Time) -> Value {
+    let mut line = entry.public(now);
+    if let Some(again) = again {
+        line["message"] = json!(again.sentence(now));
+    }
+    line
 }
 
 fn end(phase: Phase, state: &str, message: Option<&str>) -> Value {

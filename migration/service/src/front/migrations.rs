@@ -18,7 +18,7 @@ use crate::refused::Refused;
 use crate::runner::let_go;
 use crate::verify::verify as compare;
 use migration_core::limits::{Turn, turns};
-use migration_core::need::needs;
+use migration_core::need::{needs, waits_for};
 use migration_core::permit::{Caller, permit_reading};
 use migration_core::record::{Filter, Record, State as RecordState};
 
@@ -112,7 +112,8 @@ impl Front {
             Some("raw") => record.raw(now),
             _ => record.public(now),
         };
-        if let Some(reason) = waits.get(&record.id) {
+        let turn = waits.get(&record.id).map(String::as_str);
+        if let Some(reason) = waits_for(record, turn, now).filter(|_| !self.is_external()) {
             shown["waits_for"] = json!(reason);
         }
         let needs = needs(record, now).into_iter().filter_map(|why| {

@@ -22,6 +22,7 @@ use super::order::{Carried, Failed};
 use super::tickets::{self, For};
 use crate::records::Kept;
 use crate::state::Service;
+use migration_core::journal::Again;
 use migration_core::limits::Attempts;
 use migration_core::machine::{Next, Step, next, note};
 use migration_core::progress::{Latest, Meter, advance, mark};
@@ -39,11 +40,15 @@ const DOWN_MS: u64 = 5_000;
 const LOST: Duration = Duration::from_millis(200);
 /// A store that is away is asked again.
 const AWAY: Duration = Duration::from_secs(2);
+/// So much of why a step is tried again is kept for people.
+const MOST_TOLD: usize = 500;
 
 /// What is remembered between the rounds: nothing that a decision depends on.
 #[derive(Default)]
 struct Memory {
     attempts: Attempts,
+    /// The last attempt went on: nothing is tried again.
+    goes_on: bool,
     /// What is left of a wait that is cut into parts, in ms: attempts between them are not counted.
     left_ms: u64,
     /// The last step that was done: the same again brings nothing forward.
@@ -103,6 +108,9 @@ impl Drive<'_> {
         if !is_busy(&kept.record) {
             return Ok(false);
         }
+        if std::mem::take(&mut self.memory.goes_on) {
+            kept.record.journal.again = None;
+        }
         kept.record.journal.revision += 1;
         service.records.write(&mut kept, Some(fence)).await?;
         if let Err(failed) = ticket(service, fence, &mut kept).await {
@@ -138,7 +146,7 @@ impl Drive<'_> {
             }
         }
         let Memory { meter, sent, .. } = std::mem::take(&mut self.memory);
-        self.memory = Memory { meter, sent, ..Memory::default() };
+        self.memory = Memory { meter, sent, goes_on: true, ..Memory::default() };
         Ok(true)
     }
 
@@ -164,7 +172,10 @@ impl Drive<'_> {
             }
         };
         match carried {
-            Ok(Carried::Running(_)) => Ok(true),
+            Ok(Carried::Running(_)) => {
+                self.memory.goes_on = true;
+                Ok(true)
+            }
             Ok(done) => {
                 if let Carried::Sent(bytes) = done {
                     (self.memory.sent, self.memory.running) = (Some(bytes), Progress::default());
@@ -175,6 +186,7 @@ impl Drive<'_> {
                     return self.failed_once(kept, why, false).await;
                 }
                 (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
+                self.memory.goes_on = true;
                 Ok(true)
             }
             Err(failed) => {
@@ -215,6 +227,20 @@ impl Drive<'_> {
                 let is_down = kept.record.journal.power.is_some_and(|power| power.running);
                 let ms = if is_down { all.min(DOWN_MS) } else { all };
                 self.memory.left_ms = all - ms;
+                let (now, most) = (service.clock.now(), settings.max_attempts);
+                kept.record.journal.again = Some(Again {
+                    why: why.chars().take(MOST_TOLD).collect(),
+                    since: kept.record.journal.again.as_ref().map_or(now, |it| it.since),
+                    failed: self.memory.attempts.count(),
+                    most,
+                    next: now.plus(i64::try_from(ms).unwrap_or(i64::MAX)),
+                });
+                let written = service.records.write(kept, Some(fence)).await.map_err(Failed::from);
+                if written == Err(Failed::Lost) {
+                    // Somebody has changed the record: a command does not wait for this.
+                    (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
+                }
+                written?;
                 tracing::warn!(vm = %kept.record.vm_uuid, reason = why, wait_ms = ms, "a step did not succeed; it is tried again");
                 if is_called(service, kept, Duration::from_millis(ms)).await {
                     (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);

@@ -46,7 +46,7 @@ pub async fn end(
     tracing::info!(vm = %kept.record.vm_uuid, id = %kept.record.id, ?ending, "an operation ended");
     // Before the record is written: who dies between the two does it again.
     tickets::give_back(service, kept).await;
-    kept.record.journal.creation = None;
+    (kept.record.journal.creation, kept.record.journal.again) = (None, None);
     // VMAPI has the VM on the target, or there is no target.
     if !matches!(ending, Ending::Begun | Ending::Synced | Ending::Paused | Ending::Failed(_)) {
         tickets::free(service, kept).await;
@@ -88,6 +88,7 @@ pub async fn give_up(
         tickets::free(service, kept).await;
     }
     let record = &mut kept.record;
+    record.journal.again = None;
     if record.state == State::Successful {
         // A finalize that failed can be repeated.
         (record.journal.finalize, record.journal.undo) = (false, None);

@@ -240,6 +240,12 @@ async fn carry_out(
         "start" => done(verbs.boot(&order.vm_uuid).await),
         "stop" => done(verbs.halt(&order.vm_uuid, 0).await),
         "reboot" => done(verbs.reboot(&order.vm_uuid).await),
+        "reprovision" => {
+            load().await?;
+            import_image(&node, &order.body, images).await?;
+            let image = order.body.get("image_uuid").and_then(Value::as_str).unwrap_or_default();
+            done(verbs.reprovision(&order.vm_uuid, image).await)
+        }
         "update" => done(verbs.update(&order.vm_uuid, &order.body).await),
         verb => Err(format!("a node of the lab cannot {verb}").into()),
     }

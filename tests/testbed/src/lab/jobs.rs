@@ -58,6 +58,7 @@ impl Jobs {
                 let update = json!({ "remove_nics": order.vm.get("macs") });
                 self.order(&order, "update", &update).await?
             }
+            verb @ ("update" | "reprovision") => self.order(&order, verb, &json!(order.vm)).await?,
             verb => self.order(&order, verb, &json!({})).await?,
         };
         let task = self.cnapi.wait_task(&task, PATIENCE).await.map_err(said)?;

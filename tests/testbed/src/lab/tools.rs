@@ -116,6 +116,7 @@ pub fn write_migration(places: &Places<'_>) -> io::Result<()> {
                  printf 'NAME PROPERTY VALUE SOURCE\\nzones %s %s local\\n' \"$2\" \"$value\"";
     let scripts = [
         ("migration-agent", daemon("migration-agent")),
+        ("migration-service", daemon("migration-service")),
         ("sdc-migrate", sdc_migrate),
         ("zpool", zpool.to_owned()),
     ];

@@ -5,6 +5,8 @@
 //! What the end-to-end tests share: a world of the lab in a directory of its own, its processes, and
 //! waiting for what they do.
 
+pub mod centre; // two nodes with everything, and volapi
+
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

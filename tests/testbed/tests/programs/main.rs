@@ -17,12 +17,14 @@ mod common;
 mod cut_off;
 mod deploy;
 mod docs;
+mod documents;
 mod faults;
 #[cfg(target_os = "linux")] // nats-server
 mod fleet_feed;
 #[cfg(target_os = "linux")] // inotify
 mod fswatcher;
 mod garbage;
+mod guides;
 #[cfg(target_os = "linux")] // reads /proc
 mod hangs;
 mod house;

@@ -96,7 +96,8 @@ fn an_event_of_an_earlier_sync_is_not_sent() {
     assert_eq!(watch.step(Some(&record), Some(&new), now), vec![new.event.clone()]);
     assert_eq!(watch.step(Some(&record), Some(&new), now), Vec::<Value>::new());
     let later = now.plus(AGAIN);
-    assert_eq!(watch.step(Some(&record), Some(&new), later), vec![new.event.clone()], "it lives");
+    let lives = watch.step(Some(&record), Some(&new), later);
+    assert_eq!((lives.len(), &lives[0]["phase"]), (1, &json!("sync")), "it lives, at no rate");
     assert_eq!(watch.step(Some(&record), Some(&new), later.plus(1000)), Vec::<Value>::new());
 }
 
@@ -140,4 +141,32 @@ fn a_record_that_goes_while_it_is_watched_ends_the_watch() {
         assert_eq!(watch.step(None, None, Time::from_millis(2)), Vec::<Value>::new());
     }
     assert_eq!(Watch::new().step(None, None, Time::from_millis(0))[0]["state"], json!("unknown"));
+}
+
+#[test] // R19, M143
+fn a_step_that_is_tried_again_is_said_and_no_bytes_are_until_it_goes_on() {
+    let mut record = running(&[("sync", "running", 2)]);
+    let latest = Latest { of: Some(Time::from_millis(2)), event: json!({"n": 1}) };
+    let (mut watch, now) = (Watch::new(), Time::from_millis(5));
+    let told = watch.step(Some(&record), Some(&latest), now);
+    assert_eq!((told.len(), &told[1]), (2, &latest.event));
+    let (since, next) = (now, now.plus(4000));
+    let why = "the source's node does not answer".to_owned();
+    record.journal.again = Some(Again { why, since, failed: 1, most: 10, next });
+    let told = watch.step(Some(&record), Some(&latest), now);
+    let want =
+        "the source's node does not answer (attempt 1 of 10 failed; since 0 s, the next in 4 s)";
+    assert_eq!((told.len(), &told[0]["message"]), (1, &json!(want)));
+    assert_eq!(watch.step(Some(&record), Some(&latest), now.plus(1000)), Vec::<Value>::new());
+    let told = watch.step(Some(&record), Some(&latest), now.plus(AGAIN));
+    assert!(told[0]["message"].as_str().unwrap().starts_with("the source's node"), "{told:?}");
+    // Whoever begins to watch now is told the same.
+    let told = Watch::new().step(Some(&record), Some(&latest), now);
+    assert!(
+        told.last().unwrap()["message"].as_str().unwrap().starts_with("the source's node"),
+        "{told:?}"
+    );
+    record.journal.again = None;
+    let told = watch.step(Some(&record), Some(&latest), now.plus(AGAIN));
+    assert_eq!((told.len(), &told[0]["message"]), (1, &Value::Null), "it goes on");
 }

@@ -21,6 +21,7 @@ use super::fleet::{Fleet, vm};
 use super::node::{ONE, TWO, VM};
 use super::routed::Routed;
 use super::story::{AUTOMATIC, beside};
+use super::words::page;
 use super::world::World;
 use crate::front::{Upstream, router};
 use crate::import::{Mode, Taken, import};
@@ -169,6 +170,36 @@ async fn who_waits_for_a_node_knows_which_and_the_place_and_the_oldest_is_next()
         () = lead(service.clone(), store.clone(), TERM) => unreachable!(),
         () = story => {}
     }
+}
+
+#[tokio::test(start_paused = true)] // M143
+async fn a_step_that_is_tried_again_is_told_until_it_goes_on() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.power(ONE, false);
+        assert_eq!(world.act("sync").await.0, 202);
+        let again = loop {
+            sleep(Duration::from_secs(1)).await;
+            let again = world.record().await.unwrap().journal.again.clone();
+            if let Some(again) = again.filter(|again| again.failed > 1) {
+                break again;
+            }
+        };
+        assert_eq!((again.why.as_str(), again.most), ("the source's node does not answer", 10));
+        assert!(again.since < again.next, "{again:?}");
+        let (_, shown) = world.ask("GET", &format!("/migrations/{VM}"), json!({})).await;
+        let said = "the source's node does not answer (attempt 2 of 10 failed; since ";
+        assert!(shown["waits_for"].as_str().unwrap().starts_with(said), "{shown}");
+        assert!(page(&world, "/status").await.contains(said));
+        assert!(page(&world, "/metrics").await.contains("migration_service_migrations_again 0"));
+        world.power(ONE, true);
+        let record = world.settled().await.unwrap();
+        assert_eq!((record.state, record.journal.again.clone()), (State::Paused, None));
+        let (_, shown) = world.ask("GET", &format!("/migrations/{VM}"), json!({})).await;
+        assert_eq!(shown["waits_for"], "you: sync, switch or abort");
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)] // M60

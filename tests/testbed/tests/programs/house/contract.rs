@@ -28,6 +28,8 @@ const SCOPES: [(&[&str], &[&str]); 13] = [
             "testbed/src/explore",
             "testbed/src/moving",
             "real_zfs",
+            "programs/documents",
+            "programs/guides",
             "programs/needs",
         ],
         &["migration"],

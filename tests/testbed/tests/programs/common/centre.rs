@@ -1,0 +1,96 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A data centre for what operators type: two nodes with everything, and volapi.
+
+use std::path::Path;
+
+use testbed::lab::volumes::Volumes;
+use testbed::lab::{World, seed};
+use testbed::moving::subject::VM;
+use testbed::process::{self, Finished};
+
+use super::{LATE, Lab, until};
+
+/// The owner of the volumes.
+pub const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
+
+/// It, with the VM that moves on the first node.
+pub struct Centre {
+    pub lab: Lab,
+    pub other: World,
+    volumes: Volumes,
+}
+
+impl Centre {
+    /// Starts everything but kvmd and the page.
+    pub async fn start() -> Centre {
+        let mut lab = Lab::start(|options| (options.speed, options.vms) = (600, 2)).await;
+        let mut other = lab.beside(1).await.unwrap();
+        other.start_vminfod().await.unwrap();
+        for world in [&mut *lab, &mut other] {
+            let vms = world.hub().unwrap().vms(true).await.unwrap().vms;
+            seed::fill_right(world, &vms).unwrap();
+            world.start_agent().await.unwrap();
+            world.start_vm_agent().await.unwrap();
+            world.start_migration_agent().await.unwrap();
+        }
+        lab.start_migration_service().await.unwrap();
+        let volumes = Volumes::start(&mut lab).await.unwrap();
+        lab.provision().await.unwrap();
+        let centre = Centre { lab, other, volumes };
+        until("VMAPI knows the VM", async || {
+            centre.lab.vmapi.store().get(VM).is_some_and(|vm| vm["state"] == "running")
+        })
+        .await;
+        centre
+    }
+
+    /// Types lines; the first failure ends them.
+    pub async fn typed(&self, lines: &str) -> Finished {
+        let bin = self.lab.node().dir().join("bin");
+        let script = format!("set -euo pipefail\nexport PATH={}:$PATH\n{lines}\n", bin.display());
+        // A migration in one go has three phases, each of which may be late.
+        let done = process::run(Path::new("/bin/bash"), &["-c", &script], 3 * LATE).await;
+        done.unwrap_or_else(|error| panic!("{lines}: {error}"))
+    }
+
+    /// Types lines that end well.
+    pub async fn good(&self, lines: &str) -> String {
+        let done = self.typed(lines).await;
+        assert_eq!(done.code, Some(0), "{lines}: {}{}", done.stdout, done.stderr);
+        done.stdout
+    }
+
+    /// Types lines that fail.
+    pub async fn bad(&self, lines: &str) -> String {
+        let done = self.typed(lines).await;
+        assert_eq!(done.code, Some(1), "{lines}: {}{}", done.stdout, done.stderr);
+        done.stderr
+    }
+
+    /// Has a volume made, and returns its uuid once it is ready; one that is there is taken.
+    pub async fn volume(&self, name: &str) -> String {
+        let find = "sdc-voladm list-volume-zones -p -o name,state,volume";
+        let ready = async || {
+            let listed = self.good(find).await;
+            let line = listed.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+            line.map(str::to_owned)
+        };
+        if ready().await.is_none() {
+            let asked = serde_json::json!({"owner_uuid": OWNER, "type": "tritonnfs", "name": name,
+                "networks": ["8036d58d-7821-4ae3-a752-15be1d92344c"]});
+            self.good(&format!("sdc-volapi --bare -f /volumes -d '{asked}'")).await;
+        }
+        let is_made = |line: &String| !line.starts_with("creating:");
+        until("the volume is made", async || ready().await.as_ref().is_some_and(is_made)).await;
+        ready().await.unwrap().rsplit(':').next().unwrap().to_owned()
+    }
+
+    pub async fn stop(self) {
+        self.other.stop().await.unwrap();
+        drop(self.volumes);
+        self.lab.stop().await;
+    }
+}
