@@ -18,6 +18,7 @@ use super::screen;
 use super::table::UnknownColumn;
 use crate::config::{ConfigError, environment};
 use crate::tasks::Shutdown;
+use crate::text::visible;
 use crate::{disk, exit, log};
 
 /// The interval at which a missing configuration file is looked for.
@@ -107,26 +108,31 @@ where
 {
     match done {
         Ok(text) => print(program, &text),
-        Err(error) => match absent(&*error) {
-            Some(said) => exit::report(program, &Absent(said), exit::FAILED),
+        Err(error) => match refusal(&*error) {
+            Some(said) => exit::report(program, &Refusal(said), exit::FAILED),
             None => exit::report(program, &*error, code_of(&*error, exit::USAGE)),
         },
     }
 }
 
-/// Nothing answers where a service should be: whoever typed the command needs no more than where that is.
+/// A service has refused, or is not there.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Absent(String);
+struct Refusal(String);
 
-fn absent(error: &(dyn Error + 'static)) -> Option<String> {
+/// What whoever typed the command needs to know: the service's own reason, or where nothing answers.
+fn refusal(error: &(dyn Error + 'static)) -> Option<String> {
     let mut cause = Some(error);
-    while let Some(error) = cause {
-        match error.downcast_ref::<sdc_clients::Error>() {
-            Some(refused) if refused.class() == Class::Connect => {
-                return Some(refused.message().to_owned());
+    while let Some(inner) = cause {
+        match inner.downcast_ref::<sdc_clients::Error>() {
+            Some(absent) if absent.class() == Class::Connect => {
+                return Some(absent.message().to_owned());
             }
-            _ => cause = error.source(),
+            Some(refused) => {
+                let told = refused.told()?;
+                return Some(format!("{}: {}", log::chain(error), visible(&told)));
+            }
+            None => cause = inner.source(),
         }
     }
     None

@@ -31,7 +31,7 @@ pub enum Failed {
     #[error(transparent)]
     Unheard(#[from] Unheard),
     /// The other node's agent did not answer, or refused.
-    #[error("the other node's agent: {0}")]
+    #[error("the other node's agent: {}", refusal(.0))]
     Peer(#[source] Error),
     /// What the other node's agent said of the stream.
     #[error("the other node: {}", .0.error)]
@@ -101,6 +101,14 @@ pub enum Failed {
         /// What was set.
         wanted: String,
     },
+}
+
+/// A refusal has its reason; a body without a code is nothing that an agent of ours said.
+fn refusal(error: &Error) -> String {
+    match error.told().filter(|_| error.code().is_some()) {
+        Some(told) => format!("{error}: {told}"),
+        None => error.to_string(),
+    }
 }
 
 impl Failed {

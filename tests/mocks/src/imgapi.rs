@@ -310,7 +310,7 @@ mod tests {
         let imgapi = imgapi(&store);
         assert!(imgapi.get_image(IMAGE).await.unwrap_err().is_not_found_resource());
         let refused = imgapi.import_remote_image(IMAGE, SOURCE).await.unwrap_err();
-        assert!(refused.to_string().contains("Unable to get manifest"), "{refused}");
+        assert!(refused.message().contains("Unable to get manifest"), "{refused}");
         store.add_remote(SOURCE, object(json!({"uuid": IMAGE, "name": "remote"})));
         imgapi.import_remote_image(IMAGE, SOURCE).await.unwrap();
         assert!(imgapi.get_image(IMAGE).await.unwrap_err().is_not_found_resource(), "not yet");

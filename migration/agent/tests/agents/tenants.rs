@@ -117,7 +117,7 @@ async fn the_receiver_sets_nothing_that_it_would_not_carry_itself() {
     let about = world.about(End::Target, world.next());
     let offer = Offer { about, dataset: at, image: None, properties: foreign };
     let refused: Result<Accepted, Error> = world.post(&world.target, "streams", &offer).await;
-    assert!(refused.unwrap_err().to_string().contains("zones/other"));
+    assert!(refused.unwrap_err().told().unwrap().contains("zones/other"));
 }
 
 #[tokio::test(start_paused = true)] // M92

@@ -81,7 +81,9 @@ async fn post(url: &str, route: &str, body: &Value) {
 async fn the_service_and_the_command_understand_each_other() {
     let url = service().await;
     let done = run(&url, &["get", VM]).await;
-    assert_eq!((done.code, done.stderr.as_str()), (Some(1), "Error: migration not found\n"));
+    let said =
+        format!("{VM} does not migrate: it is running on {SOURCE}\nError: migration not found\n");
+    assert_eq!((done.code, done.stderr), (Some(1), said));
 
     store(&url, "sync", "paused").await;
     let done = run(&url, &["get", VM, "--no-ansi"]).await;

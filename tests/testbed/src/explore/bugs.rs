@@ -29,12 +29,10 @@ pub enum Bug {
     NobodyWatches,
     /// An agent that answers with an error counts as dead.
     ErrorIsDeath,
-    /// A store that does not know a migration says that its copies were not replaced.
-    UnknownIsKept,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 11] = [
+pub const BUGS: [(&str, Bug); 10] = [
     ("no-fence", Bug::NoFence),
     ("old-order-obeyed", Bug::OldOrderObeyed),
     ("quota-not-restored", Bug::QuotaNotRestored),
@@ -45,7 +43,6 @@ pub const BUGS: [(&str, Bug); 11] = [
     ("booted-before-move", Bug::BootedBeforeMove),
     ("nobody-watches", Bug::NobodyWatches),
     ("error-is-death", Bug::ErrorIsDeath),
-    ("unknown-is-kept", Bug::UnknownIsKept),
 ];
 
 impl Bug {

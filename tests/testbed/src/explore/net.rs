@@ -297,7 +297,6 @@ impl Transport for Line {
                 return Err(late());
             }
             self.net.misbehave(&request);
-            let open = request.url.query().unwrap_or_default().to_owned();
             let revision = order_of(&request)["revision"].as_u64();
             let answer = self.net.exchange(request).await;
             if let (Some(revision), Party::Service(nth)) = (revision, seat.party)
@@ -316,9 +315,6 @@ impl Transport for Line {
             }
             let answer = match self.net.bug {
                 Some(Bug::ErrorIsDeath) => error_is_death(answer, &host, &method, &target),
-                Some(Bug::UnknownIsKept) if target.contains("/replaced") => {
-                    answer.map(|answer| unknown_is_kept(answer, &open))
-                }
                 _ => answer,
             };
             match seat.end(at).await {
@@ -375,15 +371,6 @@ fn error_is_death(
         }
         answer => answer,
     }
-}
-
-/// For a bug: a store that does not know a migration says that its copies were not replaced.
-fn unknown_is_kept(mut answer: Response, open: &str) -> Response {
-    let ids = open.trim_start_matches("open=").split(',').filter_map(|it| it.split('.').next());
-    let mut said: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    said["known"] = ids.collect();
-    answer.body = said.to_string().into();
-    answer
 }
 
 /// What a request carries.

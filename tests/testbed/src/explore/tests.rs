@@ -67,12 +67,6 @@ fn a_migration_ends_whatever_store_the_services_start_with() {
     }
 }
 
-#[test] // M101
-fn a_store_that_says_of_what_it_does_not_know_that_it_was_not_replaced_is_noticed() {
-    let noticed = noticed(Bug::UnknownIsKept, undisturbed()).unwrap();
-    assert!(noticed.is_some_and(|it| it.contains("P13")));
-}
-
 #[test] // M102 M120
 fn a_copy_that_nobody_watches_and_an_error_that_counts_as_death_are_noticed() {
     for bug in [Bug::NobodyWatches, Bug::ErrorIsDeath] {

@@ -14,7 +14,6 @@ mod chaos;
 mod cli;
 mod clients;
 mod common;
-mod cut_off;
 mod deploy;
 mod docs;
 mod documents;

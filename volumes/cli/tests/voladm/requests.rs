@@ -48,7 +48,7 @@ async fn a_refusal_is_an_answer_and_silence_is_none() {
     assert_eq!(ask(&world, &["/volumes/nope", "-f"]).await.code, Some(22));
     let program = env!("CARGO_BIN_EXE_sdc-volapi");
     for (args, code, said) in [
-        (&["/ping", "--url", "http://127.0.0.1:1"][..], 1, "/ping"),
+        (&["/ping", "--url", "http://127.0.0.1:1"][..], 1, "nothing answers on http://127.0.0.1:1"),
         (&["/ping"], 2, "where is volapi? Give --url, $VOLAPI_URL"),
         (&["ping", "--url", "http://127.0.0.1:1"], 2, "a path begins with a slash: \"ping\""),
         (&["/ping", "-H", "x", "--url", "http://127.0.0.1:1"], 2, "\"x\" is not NAME: VALUE"),

@@ -322,14 +322,14 @@ fn an_owner_who_takes_each_name_first_delays_a_sync_no_longer_than_sixteen_names
     for (ahead, want) in [(1_000, State::Paused), (u32::MAX / 2, State::Failed)] {
         let mut world = after(&[Action::Begin, Action::Sync]);
         world.command(Action::Sync);
-        let (mut last, mut names) = (None, 1);
+        let (mut last, mut names) = (None, 1_u32);
         for _ in 0..400 {
             if !matches!(world.record.as_ref().map(|it| it.state), Some(State::Running)) {
                 break;
             }
             let sending = world.journal().sending;
             if sending.is_some() && sending != last {
-                names = names.max(2) + ahead;
+                names = names.max(2).saturating_add(ahead);
                 world.disk(End::Source).unwrap().seen.taken = vec![(2, names)];
                 last = sending;
             }
