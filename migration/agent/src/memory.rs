@@ -210,9 +210,12 @@ impl Memory {
         self.now().kept.open.get(&migration).cloned()
     }
 
-    /// Returns what is known of the open migration of a VM.
+    /// Returns what is known of the open migration of a VM. There may be an older one whose end this agent did not hear:
+    /// the one that was heard last counts.
     pub fn of_vm(&self, vm: Uuid) -> Option<Entry> {
-        self.now().kept.open.values().find(|entry| entry.vm == vm).cloned()
+        let now = self.now();
+        let of_it = now.kept.open.iter().filter(|(_, entry)| entry.vm == vm);
+        of_it.max_by_key(|(id, _)| now.heard.get(id)).map(|(_, entry)| entry.clone())
     }
 
     /// Returns the open migrations.
@@ -330,4 +333,24 @@ impl Memory {
 fn check(about: &About, heard: u64) -> Result<(), Unheard> {
     let (migration, asked) = (about.migration, about.revision);
     if asked < heard { Err(Unheard::Old { migration, asked, heard }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)] // M110
+    async fn of_two_migrations_of_a_vm_the_one_that_was_heard_last_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::read(dir.path(), Uuid::from_u128(1)).await.unwrap();
+        let vm = Uuid::from_u128(2);
+        for (first, second) in [(3, 4), (6, 5)] {
+            for (id, end) in [(first, End::Target), (second, End::Source)] {
+                tokio::time::advance(Duration::from_millis(1)).await;
+                let about = About { migration: Uuid::from_u128(id), revision: 1, vm, end };
+                memory.hear(&about).await.unwrap();
+            }
+            assert_eq!(memory.of_vm(vm).unwrap().end, End::Source, "{first}, {second}");
+        }
+    }
 }
