@@ -148,7 +148,10 @@ impl NodeDatasets {
         let has_expired = event.action == Action::Expire;
         if has_expired {
             self.tables.remove(name);
-            self.wanted.shift_remove(name);
+            // A request that waits for it hears from the listing that it is gone.
+            if !self.asked.iter().any(|asked| asked.names.contains(name)) {
+                self.wanted.shift_remove(name);
+            }
         }
         // A listing under way that covers this name may be older than the event.
         let parent = name.rsplit_once(['/', '@']).map_or("", |(parent, _)| parent);
@@ -372,6 +375,21 @@ mod tests {
             at += GAP / 2;
         }
         assert_eq!(datasets.next(at).as_deref(), Some("z/a"));
+    }
+
+    #[test] // S135
+    fn a_request_is_answered_though_its_dataset_is_destroyed_before_it_is_listed() {
+        let now = Instant::now();
+        let mut datasets = NodeDatasets::new(GAP, now);
+        datasets.want("z/a", now);
+        let (zone, names) = (Arc::from("a"), vec!["z/a".to_owned()]);
+        datasets.asked.push(Asked { zone, at: now, names, waiters: Vec::new() });
+        datasets.event(&event("z/a", Action::Expire), false, now);
+        assert_eq!(datasets.next(now).as_deref(), Some("z/a"));
+        let began = datasets.began("z/a").unwrap();
+        datasets.listed("z/a", Vec::new(), now);
+        assert_eq!(datasets.take_asked("z/a", began, false).len(), 1);
+        assert!(datasets.asked.is_empty());
     }
 
     #[test]
