@@ -162,6 +162,9 @@ pub const NEEDS: &[Need] = needs! {
     "migration-returned" "MigrationSourceReturned" Shows:
         "a copy was replaced, and its node is back: it is stopped, hidden, and must not be used"
         => "sdc-migrate get VM";
+    "certificates-need" "CertificatesNeedSomebody" Shows:
+        "programs wait to be let in, or their certificates end within 14 days and are not renewed"
+        => "sdc-migrate trust list";
     "volapi-silent" "VolapiDown" Shows:
         "volapi does not answer: volumes cannot be made, and instances that need one wait"
         => "svcs -xv volapi";

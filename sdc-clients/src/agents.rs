@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The migration-agents of the nodes: where they are, and requests to them, signed.
+//! The migration-agents of the nodes: where they are, and requests to them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,11 @@ use uuid::Uuid;
 use crate::cnapi::Cnapi;
 use crate::error::{Class, Error};
 use crate::http::{Call, Http, Reply, Transport};
-use crate::signed::{Secret, Signed};
+use crate::identity::Identity;
 
-/// Where the agents are, and what they share with the services of the data centre.
+/// Where the agents are.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// The data centre's secret.
-    pub secret: Secret,
     /// The agents' port on the admin network.
     pub port: u16,
     /// Base addresses of agents that are elsewhere.
@@ -34,7 +32,7 @@ pub struct NodeAgents {
     known: Arc<Known>,
     /// The `user-agent` of the requests.
     sender: Arc<str>,
-    clients: Arc<Mutex<BTreeMap<Uuid, (String, Http)>>>,
+    clients: Arc<Mutex<BTreeMap<Uuid, Http>>>,
 }
 
 impl std::fmt::Debug for NodeAgents {
@@ -44,7 +42,8 @@ impl std::fmt::Debug for NodeAgents {
 }
 
 impl NodeAgents {
-    /// Returns the agents of the nodes that CNAPI knows, to be asked in the name of `sender`.
+    /// Returns the agents of the nodes that CNAPI knows, to be asked in the name of `sender`. The transport proves that
+    /// an answer is that of the node's own agent.
     pub fn new(
         known: Known,
         cnapi: Cnapi,
@@ -55,14 +54,14 @@ impl NodeAgents {
         NodeAgents { transport, cnapi, known, sender: sender.into(), clients }
     }
 
-    fn clients(&self) -> MutexGuard<'_, BTreeMap<Uuid, (String, Http)>> {
+    fn clients(&self) -> MutexGuard<'_, BTreeMap<Uuid, Http>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends a call to the agent of a node, once. Where no answer comes, the node is looked up anew the next
     /// time: it may have another address.
     pub async fn execute(&self, cn: Uuid, call: Call) -> Result<Reply, Error> {
-        let (_, http) = self.client(cn).await?;
+        let http = self.client(cn).await?;
         let answer = http.execute(call).await;
         if answer.as_ref().is_err_and(|error| error.status().is_none()) {
             self.clients().remove(&cn);
@@ -70,12 +69,7 @@ impl NodeAgents {
         answer
     }
 
-    /// Returns the base address of a node's agent.
-    pub async fn url(&self, cn: Uuid) -> Result<String, Error> {
-        Ok(self.client(cn).await?.0)
-    }
-
-    async fn client(&self, cn: Uuid) -> Result<(String, Http), Error> {
+    async fn client(&self, cn: Uuid) -> Result<Http, Error> {
         let known = self.clients().get(&cn).cloned();
         if let Some(known) = known {
             return Ok(known);
@@ -88,14 +82,13 @@ impl NodeAgents {
                     let why = "CNAPI knows no admin address of the node";
                     Error::new(Class::Protocol, &Method::GET, format!("/servers/{cn}"), why)
                 })?;
-                format!("http://{ip}:{}", self.known.port)
+                format!("https://{ip}:{}", self.known.port)
             }
         };
-        let (inner, secret) = (Arc::clone(&self.transport), self.known.secret.clone());
-        let signed = Arc::new(Signed::new(inner, secret, &cn.to_string()));
-        let http = Http::with_transport(&url, &self.sender, signed)?.without_retries();
-        let made = (url, http);
-        self.clients().insert(cn, made.clone());
-        Ok(made)
+        let transport = Arc::clone(&self.transport);
+        let http = Http::with_transport(&url, &self.sender, transport)?.without_retries();
+        let http = http.to_peer(Identity::Agent(cn));
+        self.clients().insert(cn, http.clone());
+        Ok(http)
     }
 }

@@ -61,11 +61,11 @@ pub mod schema; // schemas of the types above
 
 pub mod restify; // the dialect of Triton's HTTP services, for servers
 
-pub mod signed; // requests that prove who sends them
-
 pub mod http; // requests with deadlines, retries and request ids
 
 pub mod retry; // the one retry policy
+
+pub mod identity; // which program a certificate names
 
 mod jitter; // seedable chance
 

@@ -26,8 +26,7 @@ export function parts(status, plan, name) {
   streams.clear();
   for (const one of open(status)) if (one.order?.progress) streams.set(one.vm, one.order.progress);
   const refused = { ...status.refused_requests, ...status.refused_streams };
-  // Each connection begins with a request that is not signed yet: only the others are refusals.
-  const counted = Object.entries(refused).filter(([why, count]) => count > 0 && why !== 'unsigned');
+  const counted = Object.entries(refused).filter(([, count]) => count > 0);
   const rows = open(status).map((one) => [
     el('span', { title: one.vm }, short(name(one.vm), 40)), one.end, order(one.order), ...flow(one.order?.progress),
     words(one),

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::error::ConfigError;
 use super::file::{collect_unknown, read_capped};
-use super::values::{Window, environment, http_url, parse_span};
+use super::values::{Window, environment, http_url, https_url, parse_span};
 
 /// A configuration file. Every look-up returns a usable value, the default in place of a wrong one, and
 /// notes the fault; [`Fields::finish`] returns all faults.
@@ -170,11 +170,11 @@ impl Fields {
         };
         let mut urls = BTreeMap::new();
         for (node, url) in given {
-            let url = url.as_str().and_then(|url| http_url(url).ok());
+            let url = url.as_str().and_then(|url| https_url(url).ok());
             match (node.parse(), url) {
                 (Ok(node), Some(url)) => drop(urls.insert(node, url)),
                 _ => {
-                    let reason = "expected a uuid and an http:// address";
+                    let reason = "expected a uuid and an https:// address";
                     self.fault(&format!("{key}.{node}"), reason);
                 }
             }

@@ -29,7 +29,7 @@ mod values; // URLs, uuids, durations
 
 pub use error::ConfigError;
 pub use fields::Fields;
-pub use values::{Window, environment, http_url, lower_uuid, parse_span};
+pub use values::{Window, environment, http_url, https_url, lower_uuid, parse_span};
 
 #[cfg(test)]
 mod tests {

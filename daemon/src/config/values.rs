@@ -31,6 +31,19 @@ pub fn http_url(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
+/// Checks a base URL of a program that proves who it is, `https://host[:port]`, and returns it without a slash at its
+/// end.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn https_url(text: &str) -> Result<String, String> {
+    let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
+    if parsed.scheme() != "https" || parsed.host_str().is_none() {
+        return Err(format!("{text:?}: expected https://host"));
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
 /// Checks a uuid and returns it in lower case.
 ///
 /// # Errors

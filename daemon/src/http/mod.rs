@@ -19,7 +19,7 @@ mod limits; // caps, deadlines, counters
 
 mod pace; // a rate limit
 
-mod signed; // routes for those who know the data centre's secret
+mod openings; // connections that have proved nothing yet
 
 mod pages; // what the pages of all daemons share
 
@@ -42,10 +42,10 @@ pub use self::events::{Gone, Start};
 pub use self::first_line::FirstLine;
 pub use self::limits::{Counts, Limits};
 pub use self::listeners::{Listener, Listeners, Registered};
+pub use self::openings::Openings;
 pub use self::pages::{ok, with_ping, wrong_method};
 pub use self::port::{ListenError, listen, url_of};
 pub use self::reply::{JSON, collect, now_iso, refuse, reply, reply_json};
-pub use self::server::{Acceptor, Server, call};
-pub use self::signed::signed;
+pub use self::server::{Acceptor, Secure, Secured, Server, call};
 pub use self::takeover::Takeover;
 pub use self::unix::{UnixSocket, bind_unix, private_dir};

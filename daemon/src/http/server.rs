@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::{BoxError, Router};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::server::conn::http1;
@@ -20,6 +22,8 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt;
+use sdc_clients::http::Duplex;
+use sdc_clients::identity::Identity;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::Semaphore;
@@ -31,7 +35,7 @@ use super::guard::Guard;
 use super::limits::{Counts, Limits};
 use super::pace::Pace;
 use super::reply::refuse;
-use super::socket::{Progress, Reset, Socket};
+use super::socket::{Progress, Proved, Reset, Socket};
 use super::takeover::Afterwards;
 use super::unix::UnixSocket;
 use crate::tasks::Shutdown;
@@ -55,6 +59,28 @@ pub enum Acceptor {
     Tcp(TcpListener),
     /// A unix socket.
     Unix(UnixSocket),
+    /// A TCP port whose clients prove who they are.
+    Secure(TcpListener, Arc<dyn Secure>),
+}
+
+/// Makes the client of a connection prove who it is. What it is given back by has its bounds in number and time.
+pub trait Secure: std::fmt::Debug + Send + Sync {
+    /// Shakes hands on a connection from this address.
+    fn secure(&self, stream: TcpStream, from: IpAddr) -> BoxFuture<'static, io::Result<Secured>>;
+}
+
+/// A connection whose client is known. The routes find it as the extension `Option<Identity>`.
+pub struct Secured {
+    /// The connection. What it does not carry to its end is an error to the other end.
+    pub stream: Box<dyn Duplex>,
+    /// Who has proved to be there; none where that is not asked for.
+    pub peer: Option<Identity>,
+}
+
+impl std::fmt::Debug for Secured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secured").field("peer", &self.peer).finish_non_exhaustive()
+    }
 }
 
 impl From<TcpListener> for Acceptor {
@@ -72,6 +98,7 @@ impl From<UnixSocket> for Acceptor {
 enum Peer {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Secure(BoxFuture<'static, io::Result<Secured>>),
 }
 
 impl Acceptor {
@@ -79,13 +106,19 @@ impl Acceptor {
         match self {
             Self::Tcp(listener) => Ok(Peer::Tcp(listener.accept().await?.0)),
             Self::Unix(socket) => Ok(Peer::Unix(socket.listener.accept().await?.0)),
+            Self::Secure(listener, secure) => {
+                let (stream, from) = listener.accept().await?;
+                let _best_effort = stream.set_nodelay(true);
+                let _best_effort = keep_alive(&stream);
+                Ok(Peer::Secure(secure.secure(stream, from.ip())))
+            }
         }
     }
 
     /// Browsers cannot reach a unix socket, but the same rule there costs nothing.
     fn guard(&self) -> Guard {
         let address = match self {
-            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Tcp(listener) | Self::Secure(listener, _) => listener.local_addr().ok(),
             Self::Unix(_) => None,
         };
         address.map(Guard::at).unwrap_or_default()
@@ -183,6 +216,7 @@ impl Server {
                         server.connection(stream, guard, router, cut).await;
                     }
                     Peer::Unix(stream) => server.connection(stream, guard, router, cut).await,
+                    Peer::Secure(shaking) => server.secured(shaking, guard, router, cut).await,
                 }
                 server.counts.open.fetch_sub(1, Ordering::Relaxed);
                 drop(permit);
@@ -198,6 +232,31 @@ impl Server {
             cut.cancel();
             let _left_to_the_exit = tokio::time::timeout(CUT, connections.wait()).await;
         }
+    }
+
+    /// Serves a connection once its client is known.
+    async fn secured(
+        &self,
+        shaking: BoxFuture<'static, io::Result<Secured>>,
+        guard: Guard,
+        router: Router,
+        cut: CancellationToken,
+    ) {
+        // All arms are cancel-safe: nothing was asked yet.
+        let shaken = tokio::select! {
+            shaken = shaking => shaken,
+            () = self.shutdown.wait() => return,
+        };
+        let Secured { stream, peer } = match shaken {
+            Ok(secured) => secured,
+            Err(error) => {
+                Counts::add(&self.counts.unproved);
+                tracing::warn!(%error, "refused a connection: its client has not proved who it is");
+                return;
+            }
+        };
+        let router = router.layer(axum::Extension(peer));
+        self.connection(Proved(stream), guard, router, cut).await;
     }
 
     async fn connection<T>(&self, stream: T, guard: Guard, router: Router, cut: CancellationToken)

@@ -41,7 +41,7 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, Unheard> {
     parts.memory.hear(&about).await?;
     let is_newest = || parts.memory.is_newest(&about);
     let (work, is_new) = parts.works.join(id, what, about.revision, is_newest).await?;
-    if is_new && work.what != What::Receive {
+    if is_new && !work.what.is_receive() {
         let (of, work, stop) = (Arc::clone(parts), Arc::clone(&work), parts.shutdown.clone());
         parts.tasks.spawn("order", async move {
             // Dropping it at any await is what kill -9 does, and the journal is for that.
@@ -117,9 +117,9 @@ async fn carry(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> 
             node.set_hidden(vm, false).await?;
             Ok(memory.change(id, |entry| entry.hidden = false).await?)
         }
-        What::Send { number, to } => sync::send(parts, about, work, *number, to).await,
-        What::SendImage { image, to } => sync::send_image(parts, about, work, *image, to).await,
-        What::Receive => Ok(()),
+        What::Send { number, to } => sync::send(parts, about, work, *number, *to).await,
+        What::SendImage { image, to } => sync::send_image(parts, about, work, *image, *to).await,
+        What::Receive { .. } => Ok(()),
         What::RestoreQuota => quotas::restore(parts, id).await,
         What::Forget { keep } => forget(parts, about, work, *keep).await,
         What::Settle => settle(parts, about).await,

@@ -2,15 +2,17 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The configuration. Durations carry units and have bounds. No key switches the signatures or the fence off.
+//! The configuration. Durations carry units and have bounds. No key switches the proof of who asks or the fence
+//! off.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::agent::{Basics, Files, hub};
 use daemon::command::{Paths, Program};
-use daemon::config::{http_url, lower_uuid};
+use daemon::config::{http_url, https_url, lower_uuid};
 use daemon::{ConfigError, Fields};
 use uuid::Uuid;
 
@@ -49,11 +51,15 @@ impl Listen {
 pub struct Config {
     /// This compute node.
     pub cn: Uuid,
-    /// migration-service's base URL.
+    /// migration-service's base URL, at its port for agents.
     pub service: String,
+    /// CNAPI's, which knows where the other nodes are.
+    pub cnapi: String,
     pub vminfod: String,
-    /// The file with the data centre's secret.
-    pub secret: PathBuf,
+    /// Where the agent's key and certificate are.
+    pub trust_dir: PathBuf,
+    /// Agents that are elsewhere than CNAPI says.
+    pub agents_urls: BTreeMap<Uuid, String>,
     /// Where it listens.
     pub listen: Listen,
     /// The pool of the VMs.
@@ -83,15 +89,16 @@ impl Config {
     /// Reads the two files.
     pub fn read(mut files: Files) -> Result<Self, ConfigError> {
         let shipped = files.shipped();
-        let service = shipped.required("service_url", http_url);
+        let service = shipped.required("service_url", https_url);
+        let cnapi = shipped.required("cnapi_url", http_url);
         let cn = shipped.required("server_uuid", lower_uuid).parse().unwrap_or_default();
         let basics = files.basics("migration-agent", 5317);
-        let mut config = Self::ours(files.ours(), cn, service, basics);
+        let mut config = Self::ours(files.ours(), cn, (service, cnapi), basics);
         config.basics.unknown = files.finish()?;
         Ok(config)
     }
 
-    fn ours(f: &mut Fields, cn: Uuid, service: String, basics: Basics) -> Self {
+    fn ours(f: &mut Fields, cn: Uuid, (service, cnapi): (String, String), basics: Basics) -> Self {
         let mut port = |key: &str, default| {
             u16::try_from(f.number(key, default, 0..=65_535)).unwrap_or_default()
         };
@@ -102,8 +109,10 @@ impl Config {
         Self {
             cn,
             service,
+            cnapi,
             vminfod: hub::url(f),
-            secret: f.path("secret_file", "/opt/smartdc/agents/etc/migration.secret"),
+            trust_dir: f.path("trust_dir", "/opt/smartdc/agents/etc/migration-agent"),
+            agents_urls: f.urls_of_nodes("agents.urls"),
             listen: Listen { address, port, data_port },
             pool: f.text("pool", "zones"),
             mbps: Some(mbps).filter(|mbps| *mbps > 0),
@@ -121,14 +130,15 @@ mod tests {
     const CN: &str = "564d0b8e-6099-4c50-a1b1-0f0b30000001";
 
     #[test]
-    fn two_keys_are_enough() {
+    fn three_keys_are_enough() {
         let text = format!(
-            r#"{{"service_url": "http://migration.example/", "server_uuid": "{CN}", "odd": 1}}"#
+            r#"{{"service_url": "https://migration.example/", "cnapi_url": "http://cnapi.example",
+                "server_uuid": "{CN}", "odd": 1}}"#
         );
         let config = Config::from_json(&text).unwrap();
         assert_eq!(
             (config.service.as_str(), config.cn.to_string()),
-            ("http://migration.example", CN.to_owned())
+            ("https://migration.example", CN.to_owned())
         );
         assert_eq!(
             (config.listen.port, config.listen.data_port, config.listen.address),
@@ -143,7 +153,14 @@ mod tests {
             Config::from_json(r#"{"listen": {"address": "x", "port": 70000}, "mbps": "fast"}"#)
                 .unwrap_err()
                 .to_string();
-        for key in ["service_url:", "server_uuid:", "listen.address:", "listen.port:", "mbps:"] {
+        for key in [
+            "cnapi_url:",
+            "service_url:",
+            "server_uuid:",
+            "listen.address:",
+            "listen.port:",
+            "mbps:",
+        ] {
             assert!(text.contains(key), "{key} missing in {text}");
         }
     }

@@ -5,6 +5,7 @@
 //! What is counted since the start.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use migration_core::protocol::What;
@@ -36,18 +37,31 @@ pub type Orders = BTreeMap<(&'static str, Outcome), u64>;
 
 /// What is counted.
 #[derive(Debug, Default)]
-pub struct Counts(Mutex<Orders>);
+pub struct Counts {
+    orders: Mutex<Orders>,
+    refused: AtomicU64,
+}
 
 impl Counts {
     /// Counts an order.
     pub fn order(&self, what: &What, outcome: Outcome) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry((name(what), outcome)).or_default() += 1;
+    }
+
+    /// Counts a request of somebody who may not make it.
+    pub fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the requests that were refused, by reason.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [("not_allowed", self.refused.load(Ordering::Relaxed))].into_iter()
     }
 
     /// Returns the orders by kind and outcome.
     pub fn orders(&self) -> Orders {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -63,7 +77,7 @@ pub fn name(what: &What) -> &'static str {
         What::Show => "show",
         What::Send { .. } => "send",
         What::SendImage { .. } => "send_image",
-        What::Receive => "receive",
+        What::Receive { .. } => "receive",
         What::RestoreQuota => "restore_quota",
         What::Forget { .. } => "forget",
         What::Settle => "settle",

@@ -12,6 +12,8 @@ use super::memory::Unheard;
 use super::node::NodeError;
 use super::zfs::{Said, ZfsError};
 use migration_core::protocol::Failure;
+use uuid::Uuid;
+
 use migration_core::stream::{NoToken, StreamError};
 use migration_core::sync_plan::Refusal;
 
@@ -65,6 +67,9 @@ pub enum Failed {
     /// Another order came.
     #[error("another order came")]
     Cancelled,
+    /// The order to receive names another node.
+    #[error("this node is not to receive from {0}")]
+    NotSender(Uuid),
     /// vmadm does not delete the copy.
     #[error("the copy cannot be deleted: {0}")]
     NotDeleted(#[source] NodeError),

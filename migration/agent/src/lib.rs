@@ -6,10 +6,10 @@
 //!
 //! | task | owns | is woken by | does |
 //! | --- | --- | --- | --- |
-//! | control | – | a signed request | answers; starts and stops orders |
+//! | control | – | a request of a program that may make it | answers; starts and stops orders |
 //! | order | the order | an order that differs from the one before | carries it out, once |
 //! | data | its places | a connection | takes streams |
-//! | stream | `zfs receive` | its connection | feeds what was offered and is authentic |
+//! | stream | `zfs receive` | its connection | feeds what was offered |
 //! | holds | – | half an hour | renews net-agent's holds |
 //! | waiting | – | ten seconds, while a VM waits | asks whether it was replaced, and boots or hides it |
 //! | status, operator | – | a connection | answers |
@@ -43,8 +43,6 @@ mod carry; // orders
 mod observe; // what is true
 
 mod snapshots; // snapshots of volumes
-
-mod openings; // connections that have opened no stream yet
 
 mod receive; // the receiver of streams
 

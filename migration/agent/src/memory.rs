@@ -264,6 +264,21 @@ impl Memory {
         .await
     }
 
+    /// Refuses what another node's agent asks of a copy that it does not have to do with, or with an older revision than
+    /// was heard. Nothing is noted: only the service says how far a migration is.
+    pub fn is_known(&self, about: &About) -> Result<(), Unheard> {
+        let now = self.now();
+        let id = about.migration;
+        match now.kept.open.get(&id) {
+            Some(entry) if (entry.vm, entry.end) != (about.vm, about.end) => {
+                Err(Unheard::Other(id))
+            }
+            Some(entry) if entry.waits.is_some() => Err(Unheard::Waits),
+            Some(entry) => check(about, entry.revision),
+            None => Err(Unheard::Over(id)),
+        }
+    }
+
     /// Refuses what has become old since it was heard.
     pub fn is_newest(&self, about: &About) -> Result<(), Unheard> {
         match self.now().kept.open.get(&about.migration) {

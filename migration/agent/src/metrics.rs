@@ -12,7 +12,6 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
-use sdc_clients::signed::Verifier;
 
 use super::parts::Parts;
 use migration_core::protocol::State;
@@ -23,7 +22,7 @@ const PREFIX: &str = "migration_agent";
 /// Name and help of each counter.
 const COUNTERS: [(&str, &str); 4] = [
     ("orders", "Orders that have ended, by name and outcome"),
-    ("requests_refused", "Requests that were not signed as they have to be, by reason"),
+    ("requests_refused", "Requests of programs that may not make them, by reason"),
     ("streams_refused", "Streams that were refused or cut, by reason"),
     ("stream_bytes", "Bytes of streams that have passed, by direction"),
 ];
@@ -58,7 +57,7 @@ impl Collector for Counted {
 }
 
 /// Returns a registry with a reading of now.
-pub fn registry(parts: &Parts, verifier: &Verifier) -> Registry {
+pub fn registry(parts: &Parts) -> Registry {
     let reasons = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| {
         counts.map(|(name, count)| (vec![("reason", name)], count)).collect()
     };
@@ -74,7 +73,7 @@ pub fn registry(parts: &Parts, verifier: &Verifier) -> Registry {
     let running = parts.works.all().into_iter().filter(|(_, doing)| doing.state == State::Running);
     let counted = Counted([
         orders.collect(),
-        reasons(&mut verifier.refusals()),
+        reasons(&mut parts.counts.refusals()),
         reasons(&mut parts.streams.refusals.counts()),
         bytes.into(),
     ]);

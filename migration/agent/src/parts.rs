@@ -19,11 +19,13 @@ use super::wire::Wire;
 use super::work::{Work, Works};
 use super::zfs::{Listed, Zfs, ZfsError};
 use migration_core::protocol::{About, Properties};
-use migration_core::stream::{Meter, Rate, Refusals, TokenKey, Tokens};
+use migration_core::stream::{Meter, Rate, Refusals, Tokens};
 
 /// What a token opens a stream for.
 #[derive(Debug)]
 pub struct Expected {
+    /// The node that sends it.
+    pub from: Uuid,
     /// The receiver's copy.
     pub about: About,
     /// The dataset that is received into.
@@ -39,8 +41,6 @@ pub struct Expected {
 /// What the streams of a node share.
 pub struct Streams {
     pub wire: Arc<dyn Wire>,
-    /// Makes tokens of their ids.
-    pub key: TokenKey,
     /// What may be opened.
     pub tokens: Tokens<Expected>,
     /// The limit of all of them.

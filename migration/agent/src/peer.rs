@@ -2,54 +2,57 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The agents of other nodes.
+//! The agents of other nodes, and the service.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
+use sdc_clients::agents::NodeAgents;
 use sdc_clients::http::{Call, Transport, user_agent};
-use sdc_clients::signed::{Secret, Signed};
+use sdc_clients::identity::Identity;
 use sdc_clients::{Error, Http};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use migration_core::protocol::{Accepted, Clear, Datasets, Offer, Peer, Received};
+use migration_core::protocol::{Accepted, Clear, Datasets, Offer, Received};
 
 /// A listing may take as long as `zfs` takes.
 const PATIENCE: Duration = Duration::from_secs(16 * 60);
 
-/// Speaks to other agents.
+/// Speaks to other agents, and to the service.
 pub struct Peers {
     transport: Arc<dyn Transport>,
-    secret: Secret,
+    agents: NodeAgents,
     cn: Uuid,
 }
 
 impl Peers {
-    /// Speaks for the agent of this node.
-    pub fn new(transport: Arc<dyn Transport>, secret: Secret, cn: Uuid) -> Peers {
-        Peers { transport, secret, cn }
+    /// Speaks for the agent of this node. The transport proves who answers.
+    pub fn new(transport: Arc<dyn Transport>, agents: NodeAgents, cn: Uuid) -> Peers {
+        Peers { transport, agents, cn }
     }
 
     /// The agent of another node.
-    pub fn to(&self, peer: &Peer) -> Result<Other, Error> {
-        self.signed(&peer.url, &peer.cn.to_string()).map(Other)
+    pub fn to(&self, cn: Uuid) -> Other {
+        Other { cn, agents: self.agents.clone() }
     }
 
-    /// A server of this name at this address.
-    pub fn signed(&self, url: &str, audience: &str) -> Result<Http, Error> {
-        let (inner, secret) = (Arc::clone(&self.transport), self.secret.clone());
+    /// The service at this address.
+    pub fn service(&self, url: &str) -> Result<Http, Error> {
         let name = self.cn.to_string();
         let agent = user_agent("migration-agent", env!("CARGO_PKG_VERSION"), Some(&name));
-        let signed = Arc::new(Signed::new(inner, secret, audience));
-        Ok(Http::with_transport(url, &agent, signed)?.without_retries())
+        let http = Http::with_transport(url, &agent, Arc::clone(&self.transport))?;
+        Ok(http.without_retries().to_peer(Identity::Service))
     }
 }
 
 /// Another node's agent.
-pub struct Other(Http);
+pub struct Other {
+    pub cn: Uuid,
+    agents: NodeAgents,
+}
 
 impl Other {
     /// Asks what there is.
@@ -82,6 +85,6 @@ impl Other {
         body: &impl Serialize,
     ) -> Result<sdc_clients::http::Reply, Error> {
         let call = Call::new(Method::POST, &[route]).json(body).timeout(PATIENCE);
-        self.0.execute(call).await
+        self.agents.execute(self.cn, call).await
     }
 }

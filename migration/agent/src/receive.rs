@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::command::{Launch, Pipes, Program};
+use daemon::http::Secured;
 use futures_util::FutureExt as _;
+use sdc_clients::identity::Identity;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -20,7 +22,7 @@ use super::memory::Entry;
 use super::parts::{Expected, Parts};
 use super::quotas;
 use super::vm::{self, Run};
-use super::wire::Connection;
+use super::wire::{Connection, Incoming};
 use super::work::Work;
 use super::zfs::{args, is_of};
 use super::{mounts, settled};
@@ -40,8 +42,20 @@ const SAYS: Duration = Duration::from_secs(10);
 /// [`Failed::Cancelled`] where another order came, or none did.
 fn receiving(parts: &Parts, migration: Uuid) -> Result<Arc<Work>, Failed> {
     let work = parts.works.of(migration);
-    let work = work.filter(|work| work.what == What::Receive && !work.is_cancelled());
+    let work = work.filter(|work| work.what.is_receive() && !work.is_cancelled());
     work.ok_or(Failed::Cancelled)
+}
+
+/// The same, while its order names this node as the sender.
+///
+/// # Errors
+/// [`Failed::Cancelled`], and [`Failed::NotSender`] for another node than the order names.
+fn receiving_from(parts: &Parts, migration: Uuid, from: Uuid) -> Result<Arc<Work>, Failed> {
+    let work = receiving(parts, migration)?;
+    if work.what != (What::Receive { from }) {
+        return Err(Failed::NotSender(from));
+    }
+    Ok(work)
 }
 
 /// Checks that the datasets are the VM's own.
@@ -52,9 +66,10 @@ fn own(vm: Uuid, datasets: &[String]) -> Result<(), Failed> {
     }
 }
 
-/// Returns what there is.
-pub async fn received(parts: &Parts, asked: &Received) -> Result<Datasets, Failed> {
-    parts.memory.hear(&asked.about).await?;
+/// Returns what there is, to the node that sends.
+pub async fn received(parts: &Parts, asked: &Received, from: Uuid) -> Result<Datasets, Failed> {
+    receiving_from(parts, asked.about.migration, from)?;
+    parts.memory.is_known(&asked.about)?;
     own(asked.about.vm, &asked.datasets)?;
     let listed = parts.list(asked.about.vm, &asked.datasets, &asked.origins).await?;
     if let Some(whole) = &asked.whole {
@@ -81,11 +96,11 @@ fn is_whole(entry: &mut Entry, whole: &Whole, side: &Side) {
 }
 
 /// Removes what must go before a stream.
-pub async fn clear(parts: &Parts, clear: &Clear) -> Result<(), Failed> {
+pub async fn clear(parts: &Parts, clear: &Clear, from: Uuid) -> Result<(), Failed> {
     let (about, dataset) = (&clear.about, &clear.dataset);
-    parts.memory.hear(about).await?;
+    let work = receiving_from(parts, about.migration, from)?;
+    parts.memory.is_known(about)?;
     own(about.vm, std::slice::from_ref(dataset))?;
-    let work = receiving(parts, about.migration)?;
     if clear.gone != Gone::Partial && about.end == End::Source {
         return Err(Failed::Foreign(dataset.clone()));
     }
@@ -113,10 +128,10 @@ async fn is_off(parts: &Parts, vm: Uuid) -> Result<(), Failed> {
 }
 
 /// Takes an offer: makes room, and returns where the stream is expected.
-pub async fn accept(parts: &Parts, offer: Offer) -> Result<Accepted, Failed> {
+pub async fn accept(parts: &Parts, offer: Offer, from: Uuid) -> Result<Accepted, Failed> {
     let about = offer.about;
-    parts.memory.hear(&about).await?;
-    let work = receiving(parts, about.migration)?;
+    let work = receiving_from(parts, about.migration, from)?;
+    parts.memory.is_known(&about)?;
     // The sender has given up the stream before this one.
     work.cut_streams().await;
     let dataset = &offer.dataset;
@@ -143,7 +158,7 @@ pub async fn accept(parts: &Parts, offer: Offer) -> Result<Accepted, Failed> {
     }
     let is_image = offer.image.is_some();
     let Offer { dataset, properties, .. } = offer;
-    let expected = Expected { about, dataset, is_image, properties, work };
+    let expected = Expected { from, about, dataset, is_image, properties, work };
     let token = parts.streams.tokens.issue(expected)?;
     Ok(Accepted { address: parts.streams.wire.address(), token: token.id() })
 }
@@ -152,9 +167,17 @@ pub async fn accept(parts: &Parts, offer: Offer) -> Result<Accepted, Failed> {
 pub type Opened = (stream::Incoming<Connection>, Expected);
 
 /// Reads what opens a connection: a stream that was offered, or nothing.
-pub async fn opened(parts: &Parts, connection: Connection) -> Option<Opened> {
+pub async fn opened(parts: &Parts, incoming: Incoming) -> Option<Opened> {
     let streams = &parts.streams;
-    match stream::accept(connection, &streams.tokens, &streams.refusals).await {
+    let Secured { stream, peer } = match incoming.await {
+        Ok(secured) => secured,
+        Err(error) => {
+            tracing::warn!(%error, "refused a connection for data: its other end has not proved who it is");
+            return None;
+        }
+    };
+    let is_sender = |expected: &Expected| peer == Some(Identity::Agent(expected.from));
+    match stream::accept(stream, &streams.tokens, is_sender, &streams.refusals).await {
         Ok(opened) => Some(opened),
         Err(error) => {
             tracing::warn!(%error, cause = error_cause(&error), "refused a stream");

@@ -4,13 +4,13 @@
 
 //! The content of `/status`.
 
-use sdc_clients::signed::Verifier;
 use serde_json::{Map, Value, json};
+use trust::Keeper;
 
 use super::parts::Parts;
 
 /// Returns `/status`: the open migrations with their orders, and what was refused.
-pub fn status(parts: &Parts, verifier: &Verifier) -> Value {
+pub fn status(parts: &Parts, keeper: Option<&Keeper>) -> Value {
     let doing = parts.works.all();
     let migrations = parts.memory.open().into_iter().map(|(migration, entry)| {
         let order = doing.iter().find(|(id, _)| *id == migration).map(|(_, doing)| doing);
@@ -28,7 +28,19 @@ pub fn status(parts: &Parts, verifier: &Verifier) -> Value {
         "cn_uuid": parts.cn,
         "mbps": parts.streams.rate.mbps(),
         "migrations": migrations.collect::<Vec<_>>(),
-        "refused_requests": counted(&mut verifier.refusals()),
+        "refused_requests": counted(&mut parts.counts.refusals()),
         "refused_streams": counted(&mut parts.streams.refusals.counts()),
+        "certificate": keeper.map(certificate),
+    })
+}
+
+/// How the agent's certificate stands.
+fn certificate(keeper: &Keeper) -> Value {
+    let standing = keeper.standing();
+    json!({
+        "until": standing.until.map(trust::date),
+        "authority": standing.issuer,
+        "key": standing.key,
+        "needs": keeper.needs(),
     })
 }

@@ -2,16 +2,19 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the services and other agents may ask: all of it signed.
+//! What the services and other agents may ask. Who asks has been proved by the connection, and is the extension
+//! `Option<Identity>`; a request without one is nobody's.
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::routing::{get, post, put};
-use axum::{Json, extract::rejection::JsonRejection};
-use daemon::http::{Body, Router, ok, refuse, signed, with_ping};
+use axum::{Extension, Json};
+use daemon::http::{Body, Router, ok, refuse, with_ping};
 use http::{Response, StatusCode};
-use sdc_clients::signed::Verifier;
+use sdc_clients::identity::Identity;
 use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
@@ -29,28 +32,68 @@ const LONGEST: usize = 4 << 20;
 
 type Routes = State<Arc<Parts>>;
 type Named = Path<(Uuid, String)>;
+type Peer = Extension<Identity>;
 type Asked<T> = Result<Json<T>, JsonRejection>;
 
 /// Returns the routes of the control listener.
-pub fn control(parts: &Arc<Parts>, verifier: Arc<Verifier>) -> Router {
-    let routes = with_ping(Router::new())
+pub fn control(parts: &Arc<Parts>) -> Router {
+    let of_service = Router::new()
         .route("/observe", post(observed))
         .route("/orders", post(ordered))
-        .route("/received", post(received))
-        .route("/clear", post(cleared))
-        .route("/streams", post(offered))
         .route("/node", get(async |State(parts): Routes| answer(observe::node(&parts).await)))
         .route("/migrations", get(async |State(parts): Routes| answer(Ok(observe::open(&parts)))))
         .route("/copies", get(async |State(parts): Routes| answer(observe::copies(&parts).await)))
         .route("/vms/{uuid}", get(object))
         .route("/vms/{uuid}/size", get(size))
         .route("/vms/{uuid}/datasets", get(datasets))
+        .route("/rate", put(rate));
+    let of_volapi = Router::new()
         .route("/vms/{uuid}/snapshots", get(listed))
         .route("/vms/{uuid}/snapshots/{name}", put(taken).delete(destroyed))
-        .route("/vms/{uuid}/snapshots/{name}/rollback", post(rolled_back))
-        .route("/rate", put(rate))
-        .with_state(Arc::clone(parts));
-    signed(routes, verifier, LONGEST)
+        .route("/vms/{uuid}/snapshots/{name}/rollback", post(rolled_back));
+    let of_agents = Router::new()
+        .route("/received", post(received))
+        .route("/clear", post(cleared))
+        .route("/streams", post(offered));
+    let only = |routes: Router<Arc<Parts>>, may: May| {
+        routes.layer(from_fn_with_state((Arc::clone(parts), may), check))
+    };
+    only(of_service, |it| it == Identity::Service)
+        .merge(only(of_volapi, |it| it == Identity::Volapi))
+        .merge(only(of_agents, |it| it.cn().is_some()))
+        .merge(only(with_ping(Router::new()), |_| true))
+        .layer(DefaultBodyLimit::max(LONGEST))
+        .with_state(Arc::clone(parts))
+}
+
+/// Whether a program may make these requests.
+type May = fn(Identity) -> bool;
+
+async fn check(
+    State((parts, may)): State<(Arc<Parts>, May)>,
+    mut request: Request,
+    next: Next,
+) -> Response<Body> {
+    let peer = request.extensions().get::<Option<Identity>>().copied().flatten();
+    match peer {
+        Some(peer) if may(peer) => {
+            request.extensions_mut().insert(peer);
+            next.run(request).await
+        }
+        peer => {
+            parts.counts.refused();
+            let who = peer.map_or("nobody".to_owned(), |peer| peer.to_string());
+            let path = request.uri().path();
+            tracing::warn!(who, path, "refused a request: its sender may not make it");
+            let why = format!("{who} may not ask this");
+            refuse(StatusCode::FORBIDDEN, "NotAuthorized", &why)
+        }
+    }
+}
+
+/// The node whose agent asks; `check` has let no other program through.
+fn node(peer: Identity) -> Uuid {
+    peer.cn().unwrap_or_default()
 }
 
 async fn observed(State(parts): Routes, asked: Asked<Observe>) -> Response<Body> {
@@ -67,23 +110,37 @@ async fn ordered(State(parts): Routes, asked: Asked<Order>) -> Response<Body> {
     }
 }
 
-async fn received(State(parts): Routes, asked: Asked<Received>) -> Response<Body> {
+async fn received(
+    State(parts): Routes,
+    Extension(peer): Peer,
+    asked: Asked<Received>,
+) -> Response<Body> {
     match asked {
-        Ok(Json(asked)) => answer(receive::received(&parts, &asked).await),
+        Ok(Json(asked)) => answer(receive::received(&parts, &asked, node(peer)).await),
         Err(why) => invalid(&why),
     }
 }
 
-async fn cleared(State(parts): Routes, asked: Asked<Clear>) -> Response<Body> {
+async fn cleared(
+    State(parts): Routes,
+    Extension(peer): Peer,
+    asked: Asked<Clear>,
+) -> Response<Body> {
     match asked {
-        Ok(Json(clear)) => answer(receive::clear(&parts, &clear).await.map(|()| json!({}))),
+        Ok(Json(clear)) => {
+            answer(receive::clear(&parts, &clear, node(peer)).await.map(|()| json!({})))
+        }
         Err(why) => invalid(&why),
     }
 }
 
-async fn offered(State(parts): Routes, asked: Asked<Offer>) -> Response<Body> {
+async fn offered(
+    State(parts): Routes,
+    Extension(peer): Peer,
+    asked: Asked<Offer>,
+) -> Response<Body> {
     match asked {
-        Ok(Json(offer)) => answer(receive::accept(&parts, offer).await),
+        Ok(Json(offer)) => answer(receive::accept(&parts, offer, node(peer)).await),
         Err(why) => invalid(&why),
     }
 }
@@ -157,6 +214,7 @@ fn answer<T: Serialize>(done: Result<T, Failed>) -> Response<Body> {
         Failed::Unheard(Unheard::Other(_)) => (StatusCode::CONFLICT, "OtherCopy"),
         Failed::NotOff => (StatusCode::CONFLICT, "NotOff"),
         Failed::Cancelled => (StatusCode::CONFLICT, "NotReceiving"),
+        Failed::NotSender(_) => (StatusCode::FORBIDDEN, "NotAuthorized"),
         Failed::Foreign(_) => (StatusCode::CONFLICT, "ForeignDataset"),
         Failed::Node(NodeError::NoVm(_)) => (StatusCode::NOT_FOUND, "ResourceNotFound"),
         _ => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),

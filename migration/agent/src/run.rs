@@ -5,30 +5,30 @@
 //! One agent: makes its parts and runs its tasks.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use daemon::command::Commands;
-use daemon::http::Router;
+use daemon::http::{Openings, Router};
 use daemon::state_file::Damage;
 use daemon::{Shutdown, Tasks};
 use prometheus_client::registry::Registry;
+use sdc_clients::agents::NodeAgents;
 use sdc_clients::http::Transport;
-use sdc_clients::signed::{Secret, Verifier};
 use sdc_clients::vminfod::Vminfod;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use trust::Keeper;
 use uuid::Uuid;
 
 use super::memory::Memory;
 use super::node::Node;
-use super::openings::Openings;
 use super::parts::{Parts, Streams};
 use super::peer::Peers;
 use super::wire::Wire;
 use super::zfs::Zfs;
 use super::{boot, metrics, receive, report, routes};
-use migration_core::stream::{Meter, Rate, Refusals, TokenKey, Tokens};
+use migration_core::stream::{Meter, Rate, Refusals, Tokens};
 
 /// Between renewals of holds, and after one that failed.
 const RENEWS: Duration = Duration::from_secs(30 * 60);
@@ -42,10 +42,8 @@ pub struct Setup {
     pub pool: String,
     /// Where the journal is.
     pub state_dir: PathBuf,
-    /// The data centre's secret.
-    pub secret: Secret,
     /// Drawn for each process.
-    pub seed: [u8; 32],
+    pub seed: [u8; 8],
     /// The limit of the streams, in Mbit/s.
     pub mbps: Option<u32>,
     /// The node's programs.
@@ -54,33 +52,33 @@ pub struct Setup {
     pub vminfod: Vminfod,
     /// The connections for data.
     pub wire: Arc<dyn Wire>,
-    /// Requests to other agents and to the service.
+    /// The agents of other nodes.
+    pub agents: NodeAgents,
+    /// Requests to the service.
     pub transport: Arc<dyn Transport>,
 }
 
 pub struct Agent {
     parts: Arc<Parts>,
-    verifier: Arc<Verifier>,
+    /// Who keeps its certificate.
+    keeper: OnceLock<Arc<Keeper>>,
 }
 
 impl Agent {
     /// Makes an agent, with what it remembers. It runs until the shutdown.
     pub async fn new(setup: Setup, shutdown: &Shutdown) -> Result<Agent, Damage> {
-        let Setup { cn, pool, state_dir, secret, seed, mbps, .. } = setup;
+        let Setup { cn, pool, state_dir, seed, mbps, .. } = setup;
         let memory = Memory::read(&state_dir, cn).await?;
-        let verifier = Verifier::new(secret.clone(), &cn.to_string(), seed);
-        let key = TokenKey::of(&secret);
         let parts = Parts {
             cn,
             node: Node::new(Arc::clone(&setup.commands), setup.vminfod),
             zfs: Zfs::new(Arc::clone(&setup.commands), &pool),
             commands: setup.commands,
-            peers: Peers::new(setup.transport, secret, cn),
+            peers: Peers::new(setup.transport, setup.agents, cn),
             memory,
             streams: Streams {
                 wire: setup.wire,
-                tokens: Tokens::new(key.clone(), seed),
-                key,
+                tokens: Tokens::new(seed),
                 rate: Rate::new(mbps),
                 bytes_in: Meter::default(),
                 bytes_out: std::sync::atomic::AtomicU64::new(0),
@@ -92,7 +90,7 @@ impl Agent {
             tasks: Tasks::new(shutdown.clone()),
             shutdown: shutdown.clone(),
         };
-        Ok(Agent { parts: Arc::new(parts), verifier: Arc::new(verifier) })
+        Ok(Agent { parts: Arc::new(parts), keeper: OnceLock::new() })
     }
 
     /// Starts its tasks, which end with the shutdown.
@@ -122,17 +120,22 @@ impl Agent {
 
     /// Returns the routes of the control listener.
     pub fn control(&self) -> Router {
-        routes::control(&self.parts, Arc::clone(&self.verifier))
+        routes::control(&self.parts)
     }
 
     /// Returns `/status`.
     pub fn status(&self) -> Value {
-        report::status(&self.parts, &self.verifier)
+        report::status(&self.parts, self.keeper.get().map(|keeper| &**keeper))
     }
 
     /// Returns a registry with a reading of now.
     pub fn metrics(&self) -> Registry {
-        metrics::registry(&self.parts, &self.verifier)
+        metrics::registry(&self.parts)
+    }
+
+    /// Shows from now on how the certificate stands that this keeps.
+    pub fn keeps(&self, keeper: Arc<Keeper>) {
+        let _only_once = self.keeper.set(keeper);
     }
 
     /// Waits until all tasks have ended, at most `deadline`.
@@ -145,11 +148,11 @@ impl Agent {
 pub async fn boot(
     dir: &Path,
     commands: &dyn Commands,
-    (transport, secret): (Arc<dyn Transport>, Secret),
+    (transport, agents): (Arc<dyn Transport>, NodeAgents),
     (service, cn): (&str, Uuid),
 ) -> anyhow::Result<String> {
     let memory = Memory::read(dir, cn).await?;
-    let peers = Peers::new(transport, secret, cn);
+    let peers = Peers::new(transport, agents, cn);
     Ok(boot::before_zones(&memory, commands, &peers, (service, cn)).await?)
 }
 
@@ -159,14 +162,14 @@ async fn listen(parts: Arc<Parts>) {
     let openings = Arc::new(Mutex::new(Openings::default()));
     loop {
         match parts.streams.wire.accept().await {
-            Ok((connection, from)) => {
+            Ok((incoming, from)) => {
                 let (of, places) = (Arc::clone(&parts), Arc::clone(&places));
                 let openings = Arc::clone(&openings);
                 let entered = openings.lock().unwrap_or_else(PoisonError::into_inner).enter(from);
                 parts.tasks.spawn("stream", async move {
                     let (number, room) = entered;
                     let opened = tokio::select! {
-                        opened = receive::opened(&of, connection) => opened,
+                        opened = receive::opened(&of, incoming) => opened,
                         // It is dropped where it is: it has opened nothing.
                         _ = room => None,
                     };

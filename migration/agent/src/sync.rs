@@ -26,7 +26,7 @@ use super::work::Work;
 use super::zfs::{Listed, Said, args};
 use migration_core::journal::End;
 use migration_core::protocol::{
-    About, Accepted, Clear, Datasets, Failure, Gone, Offer, Peer, Properties, Received, Whole,
+    About, Accepted, Clear, Datasets, Failure, Gone, Offer, Properties, Received, Whole,
 };
 use migration_core::stream::{self, StreamError, Token};
 use migration_core::sync_plan::{self, Act, Base, Capabilities, Mode, Sent, Side};
@@ -69,9 +69,9 @@ pub async fn send(
     about: &About,
     work: &Work,
     number: u32,
-    to: &Peer,
+    to: Uuid,
 ) -> Result<(), Failed> {
-    let other = parts.peers.to(to).map_err(Failed::Peer)?;
+    let other = parts.peers.to(to);
     let sync = Sync { parts, about: *about, work, other };
     let id = about.vm;
     let vm = parts.node.existing(about.vm).await?;
@@ -124,9 +124,9 @@ pub async fn send_image(
     about: &About,
     work: &Work,
     image: Uuid,
-    to: &Peer,
+    to: Uuid,
 ) -> Result<(), Failed> {
-    let other = parts.peers.to(to).map_err(Failed::Peer)?;
+    let other = parts.peers.to(to);
     let sync = Sync { parts, about: *about, work, other };
     let dataset = format!("{}/{image}", parts.zfs.pool());
     let snapshot = format!("{dataset}@final");
@@ -384,8 +384,8 @@ impl Sync<'_> {
                 async move { self.other.offer(&offer).await }
             })
             .await?;
-        let token = streams.key.token(&token)?;
-        let dialed = streams.wire.dial(&address).await;
+        let token = Token::read(&token)?;
+        let dialed = streams.wire.dial(&address, self.other.cn).await;
         let connection = dialed.map_err(|source| Failed::Unreached { address, source })?;
         let words = args(&["send"]).into_iter().chain(words).collect();
         let cannot = |source: CommandError| Failed::Command {

@@ -2,24 +2,28 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The connections of data streams: a seam, and TCP behind it.
+//! The connections of data streams, whose ends have proved who they are: a seam, and TLS over TCP behind it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::http::{Secure as _, Secured};
 use futures_util::future::BoxFuture;
-use tokio::io::{AsyncRead, AsyncWrite};
+use sdc_clients::http::Duplex;
+use sdc_clients::identity::Identity;
 use tokio::net::{TcpListener, TcpStream};
+use trust::{Doors, Holder};
+use uuid::Uuid;
 
 const CONNECTS: Duration = Duration::from_secs(10);
 
 /// Both directions of a connection.
-pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
-
 pub type Connection = Box<dyn Duplex>;
+
+/// A connection that has come in, and is about to prove who made it.
+pub type Incoming = BoxFuture<'static, io::Result<Secured>>;
 
 /// How agents reach each other for data.
 pub trait Wire: Send + Sync {
@@ -27,45 +31,48 @@ pub trait Wire: Send + Sync {
     fn address(&self) -> String;
 
     /// Waits for a connection, and returns from which address it is. Cancel-safe.
-    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>>;
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Incoming, IpAddr)>>;
 
-    /// Connects to another agent.
-    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>>;
+    /// Connects to the agent of this node, which proves that it is that one.
+    fn dial<'a>(&'a self, address: &'a str, cn: Uuid) -> BoxFuture<'a, io::Result<Connection>>;
 }
 
-/// TCP on the admin network.
+/// TLS on the admin network.
 #[derive(Debug)]
-pub struct Tcp {
+pub struct Tls {
     listener: TcpListener,
     address: SocketAddr,
+    doors: Doors,
+    holder: Arc<Holder>,
 }
 
-impl Tcp {
+impl Tls {
     /// Listens at this address.
-    pub async fn bind(address: SocketAddr) -> io::Result<Tcp> {
+    pub async fn bind(address: SocketAddr, holder: &Arc<Holder>) -> io::Result<Tls> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(Tcp { listener, address })
+        Ok(Tls { listener, address, doors: Doors::new(holder), holder: Arc::clone(holder) })
     }
 }
 
-impl Wire for Tcp {
+impl Wire for Tls {
     fn address(&self) -> String {
         self.address.to_string()
     }
 
-    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>> {
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Incoming, IpAddr)>> {
         Box::pin(async move {
             let (stream, from) = self.listener.accept().await?;
-            Ok((Box::new(stream) as Connection, from.ip()))
+            Ok((self.doors.secure(stream, from.ip()), from.ip()))
         })
     }
 
-    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+    fn dial<'a>(&'a self, address: &'a str, cn: Uuid) -> BoxFuture<'a, io::Result<Connection>> {
         Box::pin(async move {
             let dialed = tokio::time::timeout(CONNECTS, TcpStream::connect(address)).await;
             let late = || io::Error::new(io::ErrorKind::TimedOut, "no connection within 10 s");
-            Ok(Box::new(dialed.map_err(|_| late())??) as Connection)
+            let stream = dialed.map_err(|_| late())??;
+            trust::connect(&self.holder, stream, Identity::Agent(cn)).await
         })
     }
 }

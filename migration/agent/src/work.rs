@@ -85,7 +85,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Work {
     fn new(what: What, revision: u64) -> Work {
-        let state = if what == What::Receive { State::Done } else { State::Running };
+        let state = if what.is_receive() { State::Done } else { State::Running };
         let cancel = CancellationToken::new();
         Work {
             what,
@@ -239,7 +239,7 @@ impl Works {
         is_newest()?;
         let running = lock(&slot.now).clone();
         if let Some(work) = running {
-            let goes_on = work.what == What::Receive || *work.state.borrow() == State::Running;
+            let goes_on = work.what.is_receive() || *work.state.borrow() == State::Running;
             let is_asked_again = *work.revision.borrow() == revision;
             if work.what == what && (goes_on || is_asked_again) {
                 *lock(&work.received.failed) = None;

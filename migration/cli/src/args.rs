@@ -420,8 +420,65 @@ Examples:
         /// The node.
         cn: String,
     },
+    /// Which agents are let in, and whether volapi is: run it where the service runs.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate trust init                        the first day: make the data centre's authority
+  sdc-migrate trust token CN                    a join token for the agent of one node, valid for a day
+  sdc-migrate trust token volapi --valid 1h
+  sdc-migrate trust list
+  sdc-migrate trust revoke CN                   a node that was lost, or is not to be trusted
+  sdc-migrate trust rotate                      a new authority; again when all have renewed
+
+The token goes into the file join-token in the program's trust directory, of mode 0600.")]
+    Trust {
+        #[command(subcommand)]
+        verb: TrustVerb,
+    },
     #[command(flatten)]
     Generated(Generated),
+}
+
+/// What is done about who is let in.
+#[derive(Subcommand, Debug, Clone)]
+pub enum TrustVerb {
+    /// Make the authority that signs certificates.
+    Init,
+    /// Print a new join token.
+    Token {
+        /// A node's uuid; `any` for the agents of all nodes, each of which has to be approved; `volapi`.
+        whom: String,
+        /// How long it may be used.
+        #[arg(long, value_name = "SPAN", default_value = "24h")]
+        valid: String,
+    },
+    /// Show the authorities, and who was let in or waits.
+    List {
+        /// JSON.
+        #[arg(short = 'j', long)]
+        json: bool,
+    },
+    /// Let in the key that waits, in place of the one that is enrolled. Without --key both fingerprints are shown.
+    Approve {
+        /// A node's uuid, or `volapi`.
+        who: String,
+        /// The whole fingerprint of the key that waits, as the program shows it.
+        #[arg(long)]
+        key: Option<String>,
+    },
+    /// Make every certificate of a program invalid.
+    Revoke {
+        /// A node's uuid, or `volapi`.
+        who: String,
+    },
+    /// Make a new authority, or end the rotation that is under way: both are valid until all have renewed.
+    Rotate {
+        /// End it though some have not renewed: they have to join again.
+        #[arg(long)]
+        without_them: bool,
+    },
+    /// Print the authorities' certificates, which are no secret.
+    Export,
 }
 
 /// A migration that begins.

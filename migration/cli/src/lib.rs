@@ -13,6 +13,8 @@
 
 mod evacuate;
 
+mod trust;
+
 mod settings;
 
 mod bulk;
@@ -109,6 +111,9 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
     if let Verb::Generated(asked) = &verb {
         return Ok(cli::print(NAME, &asked.text::<Cli>().context("the manual pages")?));
     }
+    if let Verb::Trust { verb } = verb {
+        return trust::run(verb, &services::socket(reach)?, style.screen).await;
+    }
     let services = Services::find(reach)?;
     let waits = match &verb {
         Verb::Migrate { placed } | Verb::Begin { placed } => !placed.no_wait,
@@ -200,7 +205,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         }
         Verb::AllowCn { cn } => settings::allow_cn(&services, &cn, true).await,
         Verb::DisallowCn { cn } => settings::allow_cn(&services, &cn, false).await,
-        Verb::Generated(_) => Ok(ExitCode::SUCCESS),
+        Verb::Generated(_) | Verb::Trust { .. } => Ok(ExitCode::SUCCESS),
     }
 }
 

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use daemon::Fields;
 use daemon::cli::Usage;
 use daemon::cli::names::{self, Kind};
 use daemon::cli::screen::visible;
 use daemon::cli::services::{self, Place};
+use daemon::{ConfigError, Fields};
 use sdc_clients::cnapi::{Cnapi, ServerQuery};
 use sdc_clients::migrations::{Migration, Migrations};
 use sdc_clients::uuid_value;
@@ -43,17 +43,28 @@ pub(super) struct Services {
     found: services::Services,
 }
 
+/// The keys of its own in the configuration: where an evacuation takes notes, the pause between two looks, and where the
+/// service's socket for operators is.
+fn own(file: &mut Fields) -> (PathBuf, Duration, PathBuf) {
+    let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
+    let poll = file.span("poll", Duration::from_secs(5), ms..=day);
+    let socket = file.path("control_socket", "/var/run/migration-service/control.sock");
+    (file.path("state_dir", "/var/db/sdc-migrate"), poll, socket)
+}
+
+/// Returns where the service's socket for operators is.
+pub(super) fn socket(reach: &Reach) -> Result<PathBuf, ConfigError> {
+    let (flags, config) = ([&reach.url, &reach.cnapi], reach.config.as_deref());
+    let (_, (.., socket)) =
+        services::Services::find(NAME, INSTALLED, config, &PLACES, &flags, own)?;
+    Ok(socket)
+}
+
 impl Services {
     /// Finds the services.
     pub(super) fn find(reach: &Reach) -> anyhow::Result<Services> {
-        let flags = [&reach.url, &reach.cnapi];
-        let own = |file: &mut Fields| {
-            let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
-            let poll = file.span("poll", Duration::from_secs(5), ms..=day);
-            (file.path("state_dir", "/var/db/sdc-migrate"), poll)
-        };
-        let config = reach.config.as_deref();
-        let (found, (state_dir, poll)) =
+        let (flags, config) = ([&reach.url, &reach.cnapi], reach.config.as_deref());
+        let (found, (state_dir, poll, _)) =
             services::Services::find(NAME, INSTALLED, config, &PLACES, &flags, own)?;
         let http = found.client(found.url(0)?)?;
         Ok(Services {

@@ -11,7 +11,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod stream; // a dataset's bytes from one agent to another, authenticated
+pub mod stream; // a dataset's bytes from one agent to another
 
 pub mod protocol; // what the service and the agents say to each other
 

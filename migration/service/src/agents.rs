@@ -18,15 +18,18 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use migration_core::protocol::{
-    Datasets, Doing, Node, Observe, Observed, Open, Order, Peer, Rate, Size,
-};
+use migration_core::protocol::{Datasets, Doing, Node, Observe, Observed, Open, Order, Rate, Size};
 
 /// How long an answer may take besides the wait that an order asks for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a node may take to say that it is not dead.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+
+/// Returns true if there is a machine that has answered, whatever it has said.
+pub fn is_answer(error: &Error) -> bool {
+    error.status().is_some() || trust::has_answered(error)
+}
 
 /// The agents; cheap to clone.
 #[derive(Clone, Debug)]
@@ -39,15 +42,10 @@ impl Agents {
         Agents(NodeAgents::new(known, cnapi, transport, sender))
     }
 
-    /// Returns where the agent of a node is.
-    pub async fn peer(&self, cn: Uuid) -> Result<Peer, Error> {
-        Ok(Peer { cn, url: self.0.url(cn).await? })
-    }
-
-    /// Asks for a sign of life. Any answer is one, also an error.
+    /// Asks for a sign of life. Any answer is one, also an error, and a handshake with whatever certificate.
     pub async fn is_alive(&self, cn: Uuid) -> bool {
         let answer = self.0.execute(cn, Call::get(&["ping"]).timeout(SIGN_OF_LIFE)).await;
-        !answer.is_err_and(|error| error.status().is_none())
+        !answer.is_err_and(|error| !is_answer(&error))
     }
 
     /// Asks what is true of a copy.

@@ -19,6 +19,8 @@ use super::state::Steps;
 /// The port that clients know, and that of the pages.
 const PORT: u16 = 5315;
 const STATUS_PORT: u16 = 5318;
+/// Where agents and volapi prove who they are.
+const TRUST_PORT: u16 = 5319;
 /// The agents' port.
 const AGENTS_PORT: u16 = 5314;
 
@@ -46,8 +48,12 @@ pub struct Config {
     pub metrics_listen: Option<SocketAddr>,
     /// The other services.
     pub addresses: Addresses,
-    /// The file of the data centre's secret.
-    pub secret_file: PathBuf,
+    /// Where agents and volapi reach it, and prove who they are.
+    pub trust_listen: SocketAddr,
+    /// Where operators let them in: a unix socket.
+    pub control_socket: PathBuf,
+    /// The file of the authorities, where the store is a file.
+    pub authority_file: PathBuf,
     /// The agents' port on the admin network.
     pub agents_port: u16,
     /// Agents that are elsewhere.
@@ -91,7 +97,9 @@ impl Config {
                 imgapi: f.required("imgapi_url", http_url),
                 papi: f.required("papi_url", http_url),
             },
-            secret_file: f.path("secret_file", "/opt/smartdc/migration-service/etc/secret"),
+            trust_listen: f.parse("trust.listen", &format!("0.0.0.0:{TRUST_PORT}")),
+            control_socket: f.path("control_socket", "/var/run/migration-service/control.sock"),
+            authority_file: f.path("trust.authority", "/var/db/migration-service/authority.json"),
             agents_port: u16::try_from(f.number("agents.port", AGENTS_PORT.into(), 1..=65_535))
                 .unwrap_or(AGENTS_PORT),
             agents_urls: f.urls_of_nodes("agents.urls"),

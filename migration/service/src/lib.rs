@@ -37,6 +37,8 @@ mod config; // the configuration
 
 pub mod state; // what all routes and rounds share
 
+pub mod enrol; // who is let in: authorities, tokens, certificates
+
 mod agents; // the migration-agents of the nodes
 
 mod peers; // the other services of the data centre

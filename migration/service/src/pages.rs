@@ -60,13 +60,22 @@ async fn page(service: &Service) -> Result<Value, Refused> {
     let (seen, ends) = (service.records.seen().await?, service.records.ends.all().await?);
     let strangers = service.records.strangers.all().await?;
     let alarms = all_alarms(&alive, &ends, &strangers, now);
-    let alarms: Vec<String> = alarms.into_iter().map(|it| it.1).collect();
+    let mut alarms: Vec<String> = alarms.into_iter().map(|it| it.1).collect();
+    alarms.extend(of_certificates(service).await?);
     let replaced: Vec<_> = ends.iter().map(|kept| &kept.row).collect();
     Ok(json!({
         "alarms": alarms, "migrations": migrations, "replaced": replaced, "rounds_seen": seen,
         "steps": format!("{:?}", service.steps).to_lowercase(), "url": *service.url,
         "version": env!("CARGO_PKG_VERSION"),
     }))
+}
+
+/// The same of the certificates of agents and volapi.
+async fn of_certificates(service: &Service) -> Result<Vec<String>, Refused> {
+    match &service.enrolment {
+        Some(enrolment) => enrolment.needs().await,
+        None => Ok(Vec::new()),
+    }
 }
 
 /// What a person has to do something about, of records and of ends that were replaced.
@@ -157,7 +166,7 @@ fn held(bytes: Option<u64>) -> String {
 const PREFIX: &str = "migration_service";
 
 /// Name and help of each gauge.
-const GAUGES: [(&str, &str); 18] = [
+const GAUGES: [(&str, &str); 19] = [
     ("migrations_running", "Migrations whose operation runs"),
     ("migrations_queued", "Migrations that wait for their turn"),
     ("migrations_paused", "Migrations that wait for an action"),
@@ -174,6 +183,10 @@ const GAUGES: [(&str, &str); 18] = [
     ("migrations_replaced_running", "Copies that run though they were replaced"),
     ("migrations_unknown", "Ends and records of migrations that have to be adopted"),
     ("alarms", "What a person has to do something about"),
+    (
+        "certificates_need",
+        "Programs that wait to be let in, or whose certificate ends within 14 days",
+    ),
     ("rounds_age_seconds", "Since a service that does the rounds was heard of; -1: never"),
     ("store_up", "1 if the store could be read for this page"),
 ];
@@ -222,6 +235,7 @@ async fn reading(service: &Service) -> Reading {
     let alarms = all_alarms(&alive, &ends, &strangers, now);
     let alarms: Vec<Why> = alarms.into_iter().map(|it| it.0).collect();
     let told = |why| size(alarms.iter().filter(|it| **it == why).count());
+    let certificates = of_certificates(service).await.map_or(0, |told| told.len());
     let age = seen.map_or(-1000, |seen| now.since(seen));
     Reading([
         size(running),
@@ -239,7 +253,8 @@ async fn reading(service: &Service) -> Reading {
         told(Why::Returned),
         told(Why::RunsReplaced),
         told(Why::Older) + told(Why::Stranger),
-        size(alarms.len()),
+        size(alarms.len() + certificates),
+        size(certificates),
         f64::from(i32::try_from(age / 1000).unwrap_or(i32::MAX)),
         f64::from(u8::from(is_up)),
     ])

@@ -4,19 +4,23 @@
 
 //! From the configuration to a running service.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use daemon::http::{Limits, ListenError, Server, listen, url_of};
-use daemon::{Shutdown, Tasks, disk, metrics};
+use daemon::http::{
+    Acceptor, Limits, ListenError, Server, UnixSocket, bind_unix, listen, private_dir, url_of,
+};
+use daemon::{Shutdown, Tasks, metrics};
+use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{HttpTransport, Transport};
-use sdc_clients::signed::{NoSecret, Secret, Verifier};
 use store::Store;
+use trust::{Admits, Doors, Holder};
 
 use super::agents::{Agents, Known};
 use super::clock::Clock;
 use super::config::{Config, Storage};
-use super::front::{AUDIENCE, Upstream, first_line, router, signed_routes};
+use super::enrol::{self, Enrolment, Place};
+use super::front::{Upstream, agent_routes, first_line, router};
 use super::pages;
 use super::peers::Peers;
 use super::runner::lead;
@@ -31,12 +35,13 @@ pub enum ServeError {
     /// A port cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The secret cannot be read.
-    #[error("secret_file: {0}")]
-    Secret(#[from] NoSecret),
-    /// Reading it was aborted.
-    #[error("secret_file: the reading was aborted")]
-    Aborted,
+    /// The operators' socket cannot be bound.
+    #[error("control_socket: {}: {source}", path.display())]
+    Socket {
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
     /// The folder of the store cannot be made.
     #[error("store.file: cannot make {}: {source}", path.display())]
     Folder {
@@ -68,28 +73,48 @@ pub async fn open(storage: &Storage) -> Result<Store, ServeError> {
     Ok(Store::embedded(path).await?)
 }
 
+/// Opens what lets programs in; the authorities are beside the store.
+async fn enrolment(
+    config: &Config,
+    store: &Store,
+    cnapi: Cnapi,
+    holder: &Arc<Holder>,
+) -> Result<Enrolment, ServeError> {
+    let place = match &config.storage {
+        Storage::File(_) => Place::File(config.authority_file.clone()),
+        Storage::Postgres(_) => Place::row(store).await?,
+    };
+    let enrolment = Enrolment::open(store, place, cnapi, Arc::clone(holder)).await?;
+    if let Err(refused) = enrolment.look().await {
+        tracing::error!(reason = refused.message(), "cannot look at the authorities yet");
+    }
+    Ok(enrolment)
+}
+
+/// Binds the socket, which only this user may connect to.
+fn operators_socket(path: &Path) -> Result<UnixSocket, ServeError> {
+    let bound = private_dir(path.parent().unwrap_or(path)).and_then(|()| bind_unix(path, 0o600));
+    bound.map_err(|source| ServeError::Socket { path: path.to_owned(), source })
+}
+
 /// Runs until the shutdown.
 pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeError> {
-    let path = config.secret_file.clone();
-    let secret = disk::blocking(move || Secret::read(&path)).await.ok_or(ServeError::Aborted)??;
     let store = open(&config.storage).await?;
     let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
     let peers = Peers::new(&config.addresses, &transport)?;
-    let known = Known {
-        secret: secret.clone(),
-        port: config.agents_port,
-        urls: config.agents_urls.clone(),
-    };
-    let agents = Agents::new(known, peers.cnapi.clone(), Arc::clone(&transport));
+    let known = Known { port: config.agents_port, urls: config.agents_urls.clone() };
+    let holder = Holder::new(Admits::New);
+    let proving = Arc::new(trust::Client::new(&holder));
+    let agents = Agents::new(known, peers.cnapi.clone(), proving);
+    let enrolment = enrolment(&config, &store, peers.cnapi.clone(), &holder).await?;
     let (listener, address) = listen(config.listen).await?;
     let url = config.url.clone().unwrap_or_else(|| url_of(address));
     let service = Service::open(&store, peers, agents, config.steps, Clock::System, &url).await?;
-    let service = Service { operators: config.operators, ..service };
-    let mut seed = [0; 32];
-    rand::fill(&mut seed);
-    let verifier = Arc::new(Verifier::new(secret, AUDIENCE, seed));
+    let (operators, enrolled) = (config.operators, enrolment.clone());
+    let service = Service { operators, enrolment: Some(enrolled), ..service };
     let upstream = Upstream::new(&config.addresses.vmapi, transport)?;
-    let routes = router(service.clone(), upstream).merge(signed_routes(service.clone(), verifier));
+    let routes = router(service.clone(), upstream);
+    let of_agents = agent_routes(service.clone()).merge(enrol::agents(enrolment.clone()));
     let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
     let server = Server::new(limits, shutdown.clone()).with_first_line(first_line);
     let server = match config.takes_any_name() {
@@ -98,14 +123,22 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     };
     let (status, _) = listen(config.status_listen).await?;
     let pages = Server::new(Limits::default(), shutdown.clone());
+    let socket = operators_socket(&config.control_socket)?;
+    let (trusted, trusted_at) = listen(config.trust_listen).await?;
+    let doors = Acceptor::Secure(trusted, Arc::new(Doors::new(&holder)));
+    let of_agents_server = Server::new(limits, shutdown.clone()).under_any_name();
+    let of_operators = Server::new(Limits::default(), shutdown.clone());
     let stop = shutdown.clone();
     let tasks = Tasks::new(shutdown);
     tasks.spawn_vital("http", server.serve(listener, routes));
+    tasks.spawn_vital("agents", of_agents_server.serve(doors, of_agents));
+    tasks.spawn("operators", of_operators.serve(socket, enrol::operators(enrolment.clone())));
+    tasks.spawn_dropped("enrolment", async move { enrolment.run().await });
     tasks.spawn("status", pages.serve(status, pages::router(service.clone())));
     metrics::serve(config.metrics_listen, pages::router(service.clone()), &tasks, &stop);
     if config.steps == Steps::Own {
         tasks.spawn_dropped("rounds", lead(service, store, config.lease));
     }
-    tracing::info!(%address, upstream = config.addresses.vmapi, "migration-service is listening");
+    tracing::info!(%address, agents = %trusted_at, upstream = config.addresses.vmapi, "migration-service is listening");
     Ok(tasks)
 }

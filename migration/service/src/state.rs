@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::agents::Agents;
 use super::clock::Clock;
+use super::enrol::Enrolment;
 use super::peers::Peers;
 use super::records::Records;
 use super::settings;
@@ -42,6 +43,8 @@ pub struct Service {
     pub url: Arc<str>,
     /// The account that operators act as.
     pub operators: Uuid,
+    /// Who lets the agents in; none where jobs elsewhere do the steps.
+    pub enrolment: Option<Enrolment>,
     /// Woken when a record has changed.
     pub wake: Arc<Notify>,
 }
@@ -65,6 +68,7 @@ impl Service {
             steps,
             url: url.into(),
             operators: Uuid::nil(),
+            enrolment: None,
             wake: Arc::default(),
         })
     }

@@ -151,6 +151,7 @@ impl Call {
             body,
             timeout: self.timeout,
             body_cap: self.body_cap,
+            peer: None,
         })
     }
 }

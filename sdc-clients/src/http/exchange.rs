@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use url::Url;
 
 use crate::error::{Class, Error};
+use crate::identity::Identity;
 
 /// Deadline of an ordinary request, connecting included.
 pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,6 +43,8 @@ pub struct Request {
     pub timeout: Duration,
     /// The longest body to read.
     pub body_cap: usize,
+    /// Who alone may answer. A transport that cannot prove its peer's identity refuses such a request.
+    pub peer: Option<Identity>,
 }
 
 impl Request {

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::error::{Class, Error, Phase};
+use crate::identity::Identity;
 use crate::jitter::Jitter;
 use crate::retry::{self, Budget, Policy};
 
@@ -58,6 +59,7 @@ struct Inner {
     policy: Policy,
     jitter: Mutex<Jitter>,
     budget: Budget,
+    peer: Option<Identity>,
 }
 
 impl std::fmt::Debug for Http {
@@ -97,6 +99,7 @@ impl Http {
             policy: Policy::napi(),
             jitter: Mutex::new(Jitter::from_entropy()),
             budget: Budget::new(),
+            peer: None,
         })))
     }
 
@@ -109,6 +112,20 @@ impl Http {
             policy,
             jitter: Mutex::new(jitter),
             budget: Budget::new(),
+            peer: self.0.peer,
+        }))
+    }
+
+    /// The same service, which has to prove that it is this program.
+    pub fn to_peer(&self, peer: Identity) -> Http {
+        Http(Arc::new(Inner {
+            base: self.0.base.clone(),
+            user_agent: self.0.user_agent.clone(),
+            transport: Arc::clone(&self.0.transport),
+            policy: self.0.policy.clone(),
+            jitter: Mutex::new(self.fork_jitter()),
+            budget: Budget::new(),
+            peer: Some(peer),
         }))
     }
 
@@ -224,6 +241,7 @@ impl Http {
 
     fn build(&self, call: Call, id: &str) -> Result<Request, Error> {
         let mut request = call.into_request(&self.0.base)?;
+        request.peer = self.0.peer;
         let headers = &mut request.headers;
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(header::USER_AGENT, self.0.user_agent.clone());

@@ -103,6 +103,10 @@ impl HttpTransport {
         request: Request,
         body: Option<reqwest::Body>,
     ) -> Result<(reqwest::Response, Exchange), Error> {
+        if request.peer.is_some() {
+            let what = "the answer is to be proved, and this transport proves nothing";
+            return Err(Error::new(Class::Request, &request.method, request.target(), what));
+        }
         let exchange = Exchange {
             base: request.url.origin().ascii_serialization(),
             target: request.target(),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::agent::{Basics, Files, Mode, Places};
-use daemon::config::{http_url, lower_uuid};
+use daemon::config::{http_url, https_url, lower_uuid};
 use daemon::{ConfigError, Fields};
 use uuid::Uuid;
 
@@ -38,8 +38,10 @@ pub struct Addresses {
 /// Where the migration-agents are, which make snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agents {
-    /// The file of the data centre's secret, which they have too.
-    pub secret_file: PathBuf,
+    /// migration-service's base URL at its port for agents, which lets volapi in.
+    pub trust_url: Option<String>,
+    /// Where volapi's key and certificate are.
+    pub trust_dir: PathBuf,
     /// Their port on the admin network.
     pub port: u16,
     /// Base addresses of those that are elsewhere.
@@ -104,7 +106,11 @@ impl Config {
             max_snapshots: usize::try_from(f.number("max_snapshots", 16, 1..=1000)).unwrap_or(16),
         };
         let agents = Agents {
-            secret_file: f.path("secret_file", "/opt/smartdc/volapi/etc/secret"),
+            trust_url: match f.get("trust.url").is_some() {
+                true => Some(f.required("trust.url", https_url)),
+                false => None,
+            },
+            trust_dir: f.path("trust.dir", "/opt/smartdc/volapi/etc/trust"),
             port: u16::try_from(f.number("agents.port", AGENTS_PORT.into(), 1..=65_535))
                 .unwrap_or(AGENTS_PORT),
             urls: f.urls_of_nodes("agents.urls"),

@@ -10,27 +10,30 @@ use std::time::Duration;
 
 use daemon::agent::{ServeError, Verbs as _};
 use daemon::command::Spawned;
-use daemon::http::{Limits, Server, listen};
+use daemon::http::{Acceptor, Limits, Server, listen};
 use daemon::timing::Retry;
-use daemon::{Lock, Shutdown, Tasks, Window, disk};
+use daemon::{Lock, Shutdown, Tasks, Window};
 use rand::TryRng as _;
 use rand::rngs::SysRng;
-use sdc_clients::Jitter;
-use sdc_clients::http::{HttpTransport, Transport, user_agent};
-use sdc_clients::signed::Secret;
+use sdc_clients::agents::{Known, NodeAgents};
+use sdc_clients::cnapi::Cnapi;
+use sdc_clients::http::{Transport, user_agent};
+use sdc_clients::identity::Identity;
 use sdc_clients::vminfod::Vminfod;
+use sdc_clients::{Http, Jitter};
 use serde_json::Value;
+use trust::{Admits, Doors, Holder, Keeper};
 
 use super::args::Verb;
 use crate::config::Config;
 use crate::pages;
 use crate::run::{self, Agent, Setup};
-use crate::wire::Tcp;
+use crate::wire::Tls;
 
 /// The waits while vminfod does not say what the admin address is.
 const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(10) };
-/// Connections with requests at once, and requests per second.
-const CONNECTIONS: usize = 64;
+/// Connections with requests at once, far more than may be in their handshakes, and requests per second.
+const CONNECTIONS: usize = 256;
 const REQUESTS: u32 = 200;
 
 pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
@@ -39,7 +42,6 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
         shutdown.wait().await;
         return Ok(());
     }
-    let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
     let cn = config.cn.to_string();
     let name = user_agent(Verb::NAME, env!("CARGO_PKG_VERSION"), Some(&cn));
     let vminfod = Vminfod::new(&config.vminfod, &name)?;
@@ -55,20 +57,22 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
     let [requests, data] = config.listen.at(address);
     let (status, status_at) = listen(places.status_listen).await?;
     let (control, control_at) = listen(requests).await?;
-    let wire = Tcp::bind(data).await.map_err(ServeError::failed)?;
-    let mut seed = [0; 32];
+    let (holder, keeper, peers) = trusted(&config, &name)?;
+    keeper.load().await.map_err(ServeError::failed)?;
+    let wire = Tls::bind(data, &holder).await.map_err(ServeError::failed)?;
+    let mut seed = [0; 8];
     SysRng.try_fill_bytes(&mut seed).map_err(ServeError::failed)?;
     let setup = Setup {
         cn: config.cn,
         pool: config.pool.clone(),
         state_dir: places.state_dir.clone(),
-        secret: secret(&config).await?,
         seed,
         mbps: config.mbps,
         commands: Arc::new(Spawned::new(config.commands.clone())),
         vminfod,
         wire: Arc::new(wire),
-        transport,
+        agents: peers.agents,
+        transport: peers.transport,
     };
     let agent = Arc::new(Agent::new(setup, &shutdown).await.map_err(ServeError::failed)?);
     tracing::info!(
@@ -82,10 +86,12 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
     let tasks = Tasks::new(shutdown.clone());
     let limits =
         Limits { connections: CONNECTIONS, requests_per_second: REQUESTS, ..Limits::default() };
-    tasks.spawn_vital(
-        "control",
-        Server::new(limits, shutdown.clone()).serve(control, agent.control()),
-    );
+    let doors = Acceptor::Secure(control, Arc::new(Doors::new(&holder)));
+    let server = Server::new(limits, shutdown.clone()).under_any_name();
+    tasks.spawn_vital("control", server.serve(doors, agent.control()));
+    let kept = Arc::clone(&keeper);
+    tasks.spawn_dropped("trust", async move { kept.run().await });
+    agent.keeps(keeper);
     pages::listen(&agent, places, status, &tasks, &shutdown);
     agent.start();
     agent.ask_replaced(config.service.clone(), config.ask_after);
@@ -96,11 +102,25 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
     Ok(())
 }
 
-async fn secret(config: &Config) -> Result<Secret, ServeError> {
-    let path = config.secret.clone();
-    let read = disk::blocking(move || Secret::read(&path)).await;
-    let aborted = || ServeError::failed(std::io::Error::other("the attempt was aborted"));
-    read.ok_or_else(aborted)?.map_err(ServeError::failed)
+/// How the agent speaks to others.
+struct Ways {
+    agents: NodeAgents,
+    transport: Arc<dyn Transport>,
+}
+
+/// Returns what the agent proves itself with, who keeps that, and how it speaks to those who prove themselves.
+fn trusted(
+    config: &Config,
+    name: &str,
+) -> Result<(Arc<Holder>, Arc<Keeper>, Ways), sdc_clients::Error> {
+    let holder = Holder::new(Admits::Known);
+    let who = (Identity::Agent(config.cn), name);
+    let keeper = Arc::new(Keeper::new(&holder, &config.service, who, &config.trust_dir));
+    let transport: Arc<dyn Transport> = Arc::new(trust::Client::new(&holder));
+    let cnapi = Cnapi::new(Http::new(&config.cnapi, name)?.without_retries());
+    let known = Known { port: config.listen.port, urls: config.agents_urls.clone() };
+    let agents = NodeAgents::new(known, cnapi, Arc::clone(&transport), name);
+    Ok((holder, keeper, Ways { agents, transport }))
 }
 
 /// Waits until vminfod says what the admin address is.
@@ -135,7 +155,13 @@ pub(super) async fn boot(config: &Config) -> anyhow::Result<String> {
     std::fs::create_dir_all(&dir)?;
     let _only_one = Lock::take(&dir.join("lock"))?;
     let commands = Spawned::new(config.commands.clone());
-    let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
+    let cn = config.cn.to_string();
+    let name = user_agent(Verb::NAME, env!("CARGO_PKG_VERSION"), Some(&cn));
+    let (_, keeper, ways) = trusted(config, &name)?;
+    if let Err(error) = keeper.load().await {
+        // The service cannot be asked then, and what nobody answers for waits.
+        tracing::error!(%error, "cannot use this agent's certificate");
+    }
     let about = (config.service.as_str(), config.cn);
-    run::boot(&dir, &commands, (transport, secret(config).await?), about).await
+    run::boot(&dir, &commands, (ways.transport, ways.agents), about).await
 }

@@ -48,13 +48,19 @@ pub(super) fn status_lines(page: &Value, _screen: Screen) -> String {
         [("refused_requests", "requests refused"), ("refused_streams", "streams refused")]
     {
         let counts = page[key].as_object().into_iter().flatten();
-        // Each connection begins with a request that is not signed yet: only the others are refusals.
-        let counts = counts.filter(|(why, count)| count.as_u64() != Some(0) && *why != "unsigned");
+        let counts = counts.filter(|(_, count)| count.as_u64() != Some(0));
         let counts: Vec<String> =
             counts.map(|(reason, count)| format!("{count} {reason}")).collect();
         if !counts.is_empty() {
             lines.push((name, counts.join(", ")));
         }
+    }
+    let certificate = &page["certificate"];
+    if let Some(until) = certificate["until"].as_str() {
+        lines.push(("certificate", format!("valid until {until}")));
+    }
+    if let Some(needs) = certificate["needs"].as_str() {
+        lines.push(("", needs.to_owned()));
     }
     facts(&lines)
 }

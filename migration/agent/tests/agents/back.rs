@@ -12,12 +12,12 @@ use axum::Router;
 use axum::routing::get;
 use migration_core::journal::End;
 use migration_core::machine::Copy;
-use sdc_clients::signed::Verifier;
+use sdc_clients::identity::Identity;
 use serde_json::json;
 use simnode::node::Zfs;
 use tokio::time::sleep;
 
-use crate::world::{MIGRATION, VM, World, secret};
+use crate::world::{MIGRATION, VM, World};
 
 const SERVICE: &str = "service.example";
 
@@ -31,8 +31,7 @@ fn service(world: &World, replaced: bool) -> Arc<AtomicUsize> {
         axum::Json(json!({ "replaced": replaced, "known": [MIGRATION] }))
     };
     let routes = Router::new().route("/agents/{cn}/replaced", get(answer));
-    let verifier = Arc::new(Verifier::new(secret(), "migration-service", [9; 32]));
-    world.net.connect(SERVICE, Some(daemon::http::signed(routes, verifier, 4096)));
+    world.net.connect(SERVICE, Identity::Service, Some(routes));
     asked
 }
 

@@ -15,16 +15,16 @@ use crate::world::{VM, World};
 /// A sync while the VM runs, the switch's orders, and the restoration of quotas: what the service orders, given again
 /// until it is done.
 async fn story(world: &mut World, dies: End) -> bool {
-    let target = world.target.peer();
+    let (source, target) = (world.source.uuid, world.target.uuid);
     let orders = [
         (End::Target, What::Hold),
-        (End::Target, What::Receive),
-        (End::Source, What::Send { number: 1, to: target.clone() }),
+        (End::Target, What::Receive { from: source }),
+        (End::Source, What::Send { number: 1, to: target }),
         (End::Source, What::RestoreQuota),
         (End::Target, What::RestoreQuota),
         (End::Source, What::Autoboot { on: false }),
         (End::Source, What::Stop),
-        (End::Target, What::Receive),
+        (End::Target, What::Receive { from: source }),
         (End::Source, What::Send { number: 2, to: target }),
         (End::Source, What::RestoreQuota),
         (End::Target, What::RestoreQuota),
@@ -65,7 +65,7 @@ async fn story(world: &mut World, dies: End) -> bool {
                 }
             }
             if matches!(order, What::Send { .. }) {
-                world.done(End::Target, What::Receive).await;
+                world.done(End::Target, What::Receive { from: world.source.uuid }).await;
             }
         }
     }

@@ -4,19 +4,14 @@
 
 //! Old, repeated and foreign requests.
 
-use std::sync::{Arc, Mutex};
-
-use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use http::Method;
 use migration_core::journal::End;
-use migration_core::protocol::{About, Observe, Observed, Order, State, What};
-use sdc_clients::http::{Call, Request, Response, Transport};
-use sdc_clients::signed::{Secret, Signed};
-use sdc_clients::{Class, Error, Http};
+use migration_core::protocol::{About, Observe, Order, State, What};
+use sdc_clients::http::Call;
+use sdc_clients::identity::Identity;
 use simnode::node::Zfs;
 
-use crate::net::ToAgents;
-use crate::world::{MIGRATION, VM, World, secret};
+use crate::world::{MIGRATION, VM, World};
 
 async fn give(world: &World, about: About, order: What) -> Result<State, (u16, String)> {
     let given = Order { about, wait_ms: 10_000, order };
@@ -91,42 +86,83 @@ async fn a_migration_that_is_over_takes_no_order_also_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)] // M40
-async fn what_was_recorded_or_signed_with_another_secret_is_refused_and_counted() {
-    let mut world = World::new(Zfs::Illumos).await;
+async fn orders_are_the_services_alone_and_what_anybody_else_asks_is_refused_and_counted() {
+    let world = World::new(Zfs::Illumos).await;
     let at = |revision| About { migration: MIGRATION, revision, vm: VM, end: End::Target };
-    assert_eq!(give(&world, at(1), What::Show).await, Ok(State::Done));
     assert_eq!(give(&world, at(1), What::Hide).await, Ok(State::Done));
-    let shows = |request: &sdc_clients::http::Request| {
-        request.body.as_ref().is_some_and(|body| body.windows(6).any(|it| it == b"\"show\""))
-            && request.headers.contains_key("x-signed-mac")
-    };
-    let recorded = world.net.heard().into_iter().find(shows).unwrap();
-    assert_eq!(world.net.replay(recorded.clone()).await.status, 401);
-    assert_eq!(world.target.status()["refused_requests"]["used_nonce"], 1);
-    let net = world.net.clone();
-    world.target.kill(&net).await;
-    world.target.start(&net).await;
-    assert_eq!(world.net.replay(recorded).await.status, 401);
-    assert_eq!(world.target.status()["refused_requests"]["unknown_nonce"], 1);
-
-    let foreign = Secret::of(b"the secret of another data centre, as long").unwrap();
-    let call = Call::new(http::Method::POST, &["orders"]);
-    let call = call.json(&Order { about: at(2), wait_ms: 1, order: What::Show });
-    let error = world.target.client(&net, foreign).execute(call).await.unwrap_err();
-    assert_eq!(error.status(), Some(401));
-    assert_eq!(world.target.status()["refused_requests"]["wrong_mac"], 1);
+    let show = Order { about: at(2), wait_ms: 1, order: What::Show };
+    let others = [
+        None,
+        Some(Identity::Volapi),
+        Some(world.source.name()),
+        Some(world.target.name()),
+        Some(Identity::Agent(uuid::Uuid::from_u128(7))),
+    ];
+    let mut refused = 0;
+    for from in others {
+        let http = world.target.client(&world.net, from);
+        for call in [
+            Call::new(Method::POST, &["orders"]).json(&show),
+            Call::new(Method::POST, &["observe"]).json(&Observe { about: at(9) }),
+            Call::new(Method::PUT, &["rate"])
+                .json(&migration_core::protocol::Rate { mbps: Some(1) }),
+            Call::get(&["node"]),
+            Call::get(&["copies"]),
+            Call::get(&["migrations"]),
+            Call::get(&["vms", &VM.to_string()]),
+        ] {
+            let error = http.execute(call).await.unwrap_err();
+            assert_eq!((error.status(), error.code()), (Some(403), Some("NotAuthorized")));
+            refused += 1;
+        }
+    }
+    assert_eq!(world.target.status()["refused_requests"]["not_allowed"], refused);
+    assert_eq!(world.target.status()["mbps"], serde_json::Value::Null);
+    // Nothing was heard of the revisions either.
     assert!(world.observe_at(End::Target, 2).await.copy.unwrap().hidden);
-    // What is signed for one agent is of no use at another.
-    let http = world.target.client(&net, secret());
-    assert!(
-        http.execute(Call::get(&["copies"])).await.is_err_and(|error| error.status() != Some(401))
-    );
+}
+
+#[tokio::test(start_paused = true)] // M40
+async fn what_is_asked_of_one_agent_is_not_answered_by_another() {
+    let world = World::new(Zfs::Illumos).await;
+    let http = world.target.client(&world.net, Some(Identity::Service));
+    let error =
+        http.to_peer(world.source.name()).execute(Call::get(&["migrations"])).await.unwrap_err();
+    assert_eq!(error.status(), None);
+    assert!(http.execute(Call::get(&["migrations"])).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)] // M41
+async fn only_the_node_that_the_order_names_sends_and_it_moves_no_revision() {
+    let world = World::new(Zfs::Illumos).await;
+    let source = world.source.uuid;
+    world.done(End::Target, What::Receive { from: source }).await;
+    let about = world.about(End::Target, u64::MAX);
+    let asked = migration_core::protocol::Received {
+        about,
+        datasets: vec![format!("zones/{VM}")],
+        origins: vec![],
+        whole: None,
+    };
+    let stranger = Identity::Agent(uuid::Uuid::from_u128(7));
+    let ask = async |from| {
+        let done =
+            world.post_as::<serde_json::Value>(from, &world.target, "received", &asked).await;
+        done.map(drop).map_err(|error| error.code().unwrap_or_default().to_owned())
+    };
+    assert_eq!(ask(stranger).await, Err("NotAuthorized".to_owned()));
+    assert_eq!(ask(world.target.name()).await, Err("NotAuthorized".to_owned()));
+    assert_eq!(ask(world.source.name()).await, Ok(()));
+    // Whatever revision it said, the service is heard.
+    world.done(End::Target, What::Receive { from: source }).await;
+    world.done(End::Target, What::Hide).await;
+    assert_eq!(ask(world.source.name()).await, Err("NotReceiving".to_owned()));
 }
 
 #[tokio::test(start_paused = true)] // M46
 async fn nothing_of_another_vm_is_touched() {
     let world = World::new(Zfs::Illumos).await;
-    world.done(End::Target, What::Receive).await;
+    world.done(End::Target, What::Receive { from: world.source.uuid }).await;
     let about = world.about(End::Target, world.next());
     let foreign = "zones/archive".to_owned();
     let clear = migration_core::protocol::Clear {
@@ -146,56 +182,13 @@ async fn nothing_of_another_vm_is_touched() {
         origins: vec![],
         whole: None,
     };
-    let target = &world.target;
+    let (target, from) = (&world.target, world.source.name());
     for done in [
-        world.post::<serde_json::Value>(target, "clear", &clear).await,
-        world.post::<serde_json::Value>(target, "streams", &offer).await,
-        world.post::<serde_json::Value>(target, "received", &asked).await,
+        world.post_as::<serde_json::Value>(from, target, "clear", &clear).await,
+        world.post_as::<serde_json::Value>(from, target, "streams", &offer).await,
+        world.post_as::<serde_json::Value>(from, target, "received", &asked).await,
     ] {
         assert_eq!(done.unwrap_err().code(), Some("ForeignDataset"));
     }
     assert_eq!(target.get("type", &foreign), "filesystem");
-}
-
-/// Between the service and an agent: records the first exchange, and answers with it from then on.
-struct Between(ToAgents, Mutex<Option<(Request, Response)>>);
-
-impl Transport for Between {
-    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        Box::pin(async move {
-            let recorded = self.1.lock().unwrap().clone();
-            if let Some((heard, answer)) = recorded {
-                let nonce = heard.headers["x-signed-nonce"].clone();
-                if request.headers.get("x-signed-nonce") == Some(&nonce) {
-                    return Ok(answer);
-                }
-                let next = (HeaderName::from_static("x-signed-next"), nonce);
-                let headers = HeaderMap::from_iter([next]);
-                return Ok(Response { status: StatusCode::UNAUTHORIZED, headers, body: "".into() });
-            }
-            let answer = self.0.send(request.clone()).await?;
-            if answer.status.is_success() {
-                *self.1.lock().unwrap() = Some((request, answer.clone()));
-            }
-            Ok(answer)
-        })
-    }
-}
-
-#[tokio::test(start_paused = true)] // M122
-async fn an_observation_that_was_recorded_is_not_taken_for_what_is_true_now() {
-    let world = World::new(Zfs::Illumos).await;
-    let between = Arc::new(Between(ToAgents(Arc::clone(&world.net)), Mutex::default()));
-    let ask = async || {
-        // Each time a service that has just started: it has no nonce yet.
-        let signed = Signed::new(between.clone(), secret(), &world.source.uuid.to_string());
-        let url = world.source.peer().url;
-        let http = Http::with_transport(&url, "test", Arc::new(signed)).unwrap().without_retries();
-        let asked = Observe { about: world.about(End::Source, 1) };
-        let call = Call::new(Method::POST, &["observe"]).json(&asked);
-        http.execute(call).await?.json::<Observed>("an observation")
-    };
-    assert!(ask().await.unwrap().node.copy.unwrap().running);
-    let error = ask().await.expect_err("the recorded observation was taken");
-    assert_eq!(error.class(), Class::Protocol);
 }

@@ -4,25 +4,25 @@
 
 //! Connections to the data port that say nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use migration_agent::wire::Wire as _;
 use migration_core::journal::End;
 use migration_core::protocol::State;
 use simnode::node::Zfs;
 use tokio::time::{Instant, sleep};
 
-use crate::net::Port;
+use crate::net::knock;
 use crate::world::World;
 
 #[tokio::test(start_paused = true)] // M126
 async fn connections_that_open_nothing_keep_no_stream_waiting() {
     let world = World::new(Zfs::Illumos).await;
-    let stranger = Port::new(&world.net, "stranger.example");
+    let net = Arc::clone(&world.net);
     let dials = tokio::spawn(async move {
         let mut held = Vec::new();
         for _ in 0..2000 {
-            held.push(stranger.dial("target.example").await.unwrap());
+            held.push(knock(&net, "target.example").await.unwrap());
         }
         held
     });

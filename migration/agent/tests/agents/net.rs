@@ -5,7 +5,7 @@
 //! What is between the nodes: requests to agents and vminfods, and connections for data, which can be cut or changed
 //! at any byte.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
@@ -14,15 +14,20 @@ use daemon::http::{Body, Router};
 use futures_util::future::BoxFuture;
 use http::StatusCode;
 use http::header::HeaderMap;
-use migration_agent::wire::{Connection, Wire};
+use migration_agent::wire::{Connection, Incoming, Wire};
 use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, Transport};
+use sdc_clients::identity::Identity;
 use sdc_clients::vminfod::SYNCED;
 use serde_json::json;
 use simnode::Node;
 use simnode::in_process::InProcess;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex,
+};
 use tokio::sync::mpsc;
+use trust::{Admits, Authority, Doors, Holder};
+use uuid::Uuid;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
@@ -33,25 +38,66 @@ pub enum Fault {
     Flip(usize),
 }
 
+/// An authority, and what it lets in.
+pub struct Signs(Authority, Mutex<HashMap<Identity, Arc<Holder>>>);
+
+impl Default for Signs {
+    fn default() -> Signs {
+        Signs(Authority::new(now()).unwrap(), Mutex::default())
+    }
+}
+
+fn now() -> i64 {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    i64::try_from(now.as_secs()).unwrap()
+}
+
+impl Signs {
+    fn holder(&self, name: Identity) -> Arc<Holder> {
+        let mut held = self.1.lock().unwrap();
+        if let Some(holder) = held.get(&name) {
+            return Arc::clone(holder);
+        }
+        let holder = Holder::new(Admits::Known);
+        let known = trust::exchange::Known {
+            roots: vec![self.0.certificate.clone()],
+            revoked: vec![self.0.list(&[], now()).unwrap()],
+        };
+        holder.hold(self.0.equip(name, known, now()).unwrap()).unwrap();
+        held.insert(name, Arc::clone(&holder));
+        holder
+    }
+}
+
 /// The network.
 #[derive(Default)]
 pub struct Net {
+    /// Who signs the certificates of those who carry data over it.
+    authority: Signs,
     agents: Mutex<HashMap<String, Router>>,
+    /// Who is at a host.
+    names: Mutex<HashMap<String, Identity>>,
     listeners: Mutex<HashMap<String, mpsc::Sender<Connection>>>,
     faults: Mutex<Vec<Fault>>,
-    heard: Mutex<Vec<Request>>,
     /// Bytes that senders have sent.
     pub carried: Mutex<usize>,
 }
 
 impl Net {
     /// The agent of this host answers from now on, or none.
-    pub fn connect(&self, host: &str, agent: Option<Router>) {
+    pub fn connect(&self, host: &str, name: Identity, agent: Option<Router>) {
+        self.names.lock().unwrap().insert(host.to_owned(), name);
         let mut agents = self.agents.lock().unwrap();
         match agent {
             Some(agent) => drop(agents.insert(host.to_owned(), agent)),
             None => drop(agents.remove(host)),
         }
+    }
+
+    /// The hosts of all nodes.
+    pub fn hosts(&self) -> BTreeMap<Uuid, String> {
+        let names = self.names.lock().unwrap();
+        names.iter().filter_map(|(host, name)| Some((name.cn()?, host.clone()))).collect()
     }
 
     /// The next connection meets this.
@@ -63,31 +109,21 @@ impl Net {
     fn next_fault(&self) -> Option<Fault> {
         self.faults.lock().unwrap().pop()
     }
-
-    /// The requests that were sent.
-    pub fn heard(&self) -> Vec<Request> {
-        self.heard.lock().unwrap().clone()
-    }
-
-    /// Sends a request as it is, as somebody would who has recorded it.
-    pub async fn replay(&self, request: Request) -> Response {
-        let router = self.agents.lock().unwrap()[request.url.host_str().unwrap()].clone();
-        answer(router, request).await
-    }
 }
 
-async fn answer(router: Router, request: Request) -> Response {
+async fn answer(router: Router, request: Request, from: Option<Identity>) -> Response {
     let mut asked = http::Request::new(Body::from(request.body.clone().unwrap_or_default()));
     *asked.uri_mut() = request.target().parse().unwrap();
     *asked.method_mut() = request.method;
     *asked.headers_mut() = request.headers;
+    asked.extensions_mut().insert(from);
     let (head, body) = daemon::http::call(router, asked).await.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     Response { status: head.status, headers: head.headers, body }
 }
 
-/// Requests to agents.
-pub struct ToAgents(pub Arc<Net>);
+/// Requests to agents, of somebody who has proved to be this program.
+pub struct ToAgents(pub Arc<Net>, pub Option<Identity>);
 
 impl Transport for ToAgents {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
@@ -97,8 +133,15 @@ impl Transport for ToAgents {
             let Some(router) = router else {
                 return Err(Error::connect(&request.method, request.target(), "nobody listens"));
             };
-            self.0.heard.lock().unwrap().push(request.clone());
-            Ok(answer(router, request).await)
+            // The connection proves who is at its other end.
+            if self.0.names.lock().unwrap().get(&host).copied() != request.peer {
+                return Err(Error::connect(
+                    &request.method,
+                    request.target(),
+                    "another one answers",
+                ));
+            }
+            Ok(answer(router, request, self.1).await)
         })
     }
 }
@@ -143,14 +186,18 @@ pub struct Port {
     net: Arc<Net>,
     host: String,
     incoming: tokio::sync::Mutex<mpsc::Receiver<Connection>>,
+    doors: Doors,
+    holder: Arc<Holder>,
 }
 
 impl Port {
-    /// Listens at this host.
-    pub fn new(net: &Arc<Net>, host: &str) -> Port {
+    /// Listens at this host, with a certificate of this program.
+    pub fn new(net: &Arc<Net>, host: &str, name: Identity) -> Port {
         let (send, incoming) = mpsc::channel(8);
         net.listeners.lock().unwrap().insert(host.to_owned(), send);
-        Port { net: Arc::clone(net), host: host.to_owned(), incoming: incoming.into() }
+        let holder = net.authority.holder(name);
+        let (net, doors) = (Arc::clone(net), Doors::new(&holder));
+        Port { net, host: host.to_owned(), incoming: incoming.into(), doors, holder }
     }
 }
 
@@ -159,26 +206,33 @@ impl Wire for Port {
         self.host.clone()
     }
 
-    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>> {
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Incoming, IpAddr)>> {
         Box::pin(async move {
             let gone = || io::Error::other("closed");
             let accepted = self.incoming.lock().await.recv().await.ok_or_else(gone)?;
-            Ok((accepted, Ipv4Addr::LOCALHOST.into()))
+            let from = Ipv4Addr::LOCALHOST.into();
+            Ok((self.doors.open(accepted, from), from))
         })
     }
 
-    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+    fn dial<'a>(&'a self, address: &'a str, cn: Uuid) -> BoxFuture<'a, io::Result<Connection>> {
         Box::pin(async move {
-            let listener = self.net.listeners.lock().unwrap().get(address).cloned();
-            let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
-            let (ours, near) = duplex(16 << 10);
-            let (far, theirs) = duplex(16 << 10);
-            listener.ok_or_else(refused)?.send(Box::new(theirs)).await.map_err(|_| refused())?;
-            let fault = self.net.next_fault();
-            tokio::spawn(carry(Arc::clone(&self.net), near, far, fault));
-            Ok(Box::new(ours) as Connection)
+            let ours = knock(&self.net, address).await?;
+            trust::connect(&self.holder, ours, Identity::Agent(cn)).await
         })
     }
+}
+
+/// Makes a connection, and proves nothing.
+pub async fn knock(net: &Arc<Net>, address: &str) -> io::Result<DuplexStream> {
+    let listener = net.listeners.lock().unwrap().get(address).cloned();
+    let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+    let (ours, near) = duplex(16 << 10);
+    let (far, theirs) = duplex(16 << 10);
+    listener.ok_or_else(refused)?.send(Box::new(theirs)).await.map_err(|_| refused())?;
+    let fault = net.next_fault();
+    tokio::spawn(carry(Arc::clone(net), near, far, fault));
+    Ok(ours)
 }
 
 /// Carries both directions of a connection; the sender's meets the fault.

@@ -3,32 +3,27 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 //! What the volumes service asks for: snapshots of what is delegated to a VM.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sdc_clients::agents::{Known, NodeAgents};
-use sdc_clients::cnapi::Cnapi;
-use sdc_clients::http::{Call, Transport};
-use sdc_clients::signed::Secret;
+use sdc_clients::Error;
+use sdc_clients::identity::Identity;
 use sdc_clients::snapshots::Snapshots;
-use sdc_clients::{Error, Http};
 use simnode::node::Zfs;
 use uuid::Uuid;
 
 use migration_core::journal::End;
 use migration_core::protocol::{State, What};
 
-use crate::net::ToAgents;
-use crate::world::{Cn, VM, World, secret};
+use crate::world::{Cn, VM, World, agents};
 
 /// The volumes service's client.
-fn snapshots(world: &World, secret: Secret) -> Snapshots {
-    let transport: Arc<dyn Transport> = Arc::new(ToAgents(Arc::clone(&world.net)));
-    let urls = [&world.source, &world.target].map(|cn| (cn.peer().cn, cn.peer().url));
-    let known = Known { secret, port: 5314, urls: BTreeMap::from(urls) };
-    let cnapi = Http::with_transport("http://cnapi.example", "test", Arc::clone(&transport));
-    let cnapi = Cnapi::new(cnapi.unwrap());
-    Snapshots::new(NodeAgents::new(known, cnapi, transport, "volapi/test"))
+fn snapshots(world: &World) -> Snapshots {
+    snapshots_as(world, Some(Identity::Volapi))
+}
+
+/// The same of somebody else.
+fn snapshots_as(world: &World, from: Option<Identity>) -> Snapshots {
+    Snapshots::new(agents(&world.net, from, &world.net.hosts()))
 }
 
 fn write(world: &World, text: &[u8]) {
@@ -66,7 +61,7 @@ async fn snapshots_of_what_is_delegated_are_made_listed_and_destroyed_as_often_a
  {
     for zfs in [Zfs::Illumos, Zfs::Fuse] {
         let world = World::new(zfs).await;
-        let (client, cn) = (snapshots(&world, secret()), world.source.uuid);
+        let (client, cn) = (snapshots(&world), world.source.uuid);
         let before = on_node(&world);
         for name in ["volsnap-a", "volsnap-b", "volsnap-a"] {
             let made = client.create(cn, VM, name).await.unwrap();
@@ -87,7 +82,7 @@ async fn snapshots_of_what_is_delegated_are_made_listed_and_destroyed_as_often_a
 async fn a_roll_back_drops_later_snapshots_of_the_volume_and_says_which() {
     for zfs in [Zfs::Illumos, Zfs::Fuse] {
         let world = World::new(zfs).await;
-        let (client, cn) = (snapshots(&world, secret()), world.source.uuid);
+        let (client, cn) = (snapshots(&world), world.source.uuid);
         for name in ["volsnap-a", "volsnap-b", "volsnap-c", "volsnap-d"] {
             write(&world, name.as_bytes());
             client.create(cn, VM, name).await.unwrap();
@@ -111,7 +106,7 @@ async fn a_roll_back_drops_later_snapshots_of_the_volume_and_says_which() {
 #[tokio::test(start_paused = true)] // M72
 async fn nothing_else_can_be_touched() {
     let world = World::new(Zfs::Illumos).await;
-    let (client, cn) = (snapshots(&world, secret()), world.source.uuid);
+    let (client, cn) = (snapshots(&world), world.source.uuid);
     client.create(cn, VM, "volsnap-a").await.unwrap();
     let data = format!("zones/{VM}/data");
     for name in [format!("{data}@mine"), format!("zones/{VM}@volsnap-root")] {
@@ -164,7 +159,7 @@ fn image(world: &World) -> String {
 async fn none_is_made_or_destroyed_that_would_not_go_with_the_vm() {
     for zfs in [Zfs::Illumos, Zfs::Fuse] {
         let world = World::new(zfs).await;
-        let (client, cn) = (snapshots(&world, secret()), world.source.uuid);
+        let (client, cn) = (snapshots(&world), world.source.uuid);
         for name in ["volsnap-a", "volsnap-b"] {
             client.create(cn, VM, name).await.unwrap();
         }
@@ -194,7 +189,7 @@ async fn none_is_made_or_destroyed_that_would_not_go_with_the_vm() {
 #[tokio::test(start_paused = true)] // M73
 async fn a_snapshot_that_finds_no_room_says_so() {
     let world = World::new(Zfs::Illumos).await;
-    let (client, cn) = (snapshots(&world, secret()), world.source.uuid);
+    let (client, cn) = (snapshots(&world), world.source.uuid);
     let (root, data) = (format!("zones/{VM}"), format!("zones/{VM}/data"));
     world.source.programs.zfs(&format!("set refreservation=10000000 {data}"));
     let used: u64 = world.source.get("used", &root).parse().unwrap();
@@ -208,25 +203,21 @@ async fn a_snapshot_that_finds_no_room_says_so() {
 }
 
 #[tokio::test(start_paused = true)] // M40
-async fn snapshots_are_for_those_who_know_the_secret() {
+async fn snapshots_are_for_volapi_alone() {
     let world = World::new(Zfs::Illumos).await;
-    let (client, cn) = (snapshots(&world, secret()), world.source.uuid);
+    let (client, cn) = (snapshots(&world), world.source.uuid);
     client.create(cn, VM, "volsnap-a").await.unwrap();
     stop(&world.source).await;
     let before = on_node(&world);
-    let other = Secret::of(b"another secret, long enough to be one").unwrap();
-    let stranger = snapshots(&world, other.clone());
-    // Its answers are not signed either: the stranger cannot even read the refusal.
-    assert!(stranger.list(cn, VM).await.is_err());
-    assert!(stranger.create(cn, VM, "volsnap-b").await.is_err());
-    assert!(stranger.destroy(cn, VM, "volsnap-a").await.is_err());
-    assert!(stranger.roll_back(cn, VM, "volsnap-a").await.is_err());
-    let plain: Arc<dyn Transport> = Arc::new(ToAgents(Arc::clone(&world.net)));
-    let plain = Http::with_transport(&world.source.peer().url, "test", plain).unwrap();
-    let vm = VM.to_string();
-    let call = Call::new(http::Method::DELETE, &["vms", &vm, "snapshots", "volsnap-a"]);
-    let refused = plain.without_retries().execute(call).await.unwrap_err();
-    assert_eq!(refused.status(), Some(401));
+    for who in [None, Some(Identity::Service), Some(world.target.name()), Some(world.source.name())]
+    {
+        let stranger = snapshots_as(&world, who);
+        let refused = (403, "NotAuthorized".to_owned());
+        assert_eq!(refusal(stranger.list(cn, VM).await), refused, "{who:?}");
+        assert_eq!(refusal(stranger.create(cn, VM, "volsnap-b").await), refused, "{who:?}");
+        assert_eq!(refusal(stranger.destroy(cn, VM, "volsnap-a").await), refused, "{who:?}");
+        assert_eq!(refusal(stranger.roll_back(cn, VM, "volsnap-a").await), refused, "{who:?}");
+    }
     assert_eq!(on_node(&world), before);
 }
 
@@ -234,7 +225,7 @@ async fn snapshots_are_for_those_who_know_the_secret() {
 async fn a_roll_back_that_an_agent_died_in_is_done_when_it_is_asked_for_again() {
     for half in 0.. {
         let mut world = World::new(Zfs::Illumos).await;
-        let (client, cn) = (snapshots(&world, secret()), world.source.uuid);
+        let (client, cn) = (snapshots(&world), world.source.uuid);
         for name in ["volsnap-a", "volsnap-b", "volsnap-c"] {
             write(&world, name.as_bytes());
             client.create(cn, VM, name).await.unwrap();

@@ -10,12 +10,12 @@ use daemon::command::{Commands as _, Launch, Pipes, Program};
 use migration_agent::wire::Wire as _;
 use migration_core::journal::End;
 use migration_core::protocol::{Accepted, Doing, Offer, Properties, State, What};
-use migration_core::stream::{self, Meter, Rate, Refusals, TokenKey};
+use migration_core::stream::{self, Meter, Rate, Refusals, Token};
 use sdc_clients::Error;
 use simnode::node::Zfs;
 
 use crate::net::Port;
-use crate::world::{VM, World, finish, secret};
+use crate::world::{VM, World, finish};
 
 fn data() -> String {
     format!("zones/{VM}/data")
@@ -23,8 +23,8 @@ fn data() -> String {
 
 /// The sender's order and what it says.
 async fn sends(world: &World, number: u32) -> Doing {
-    world.done(End::Target, What::Receive).await;
-    world.doing(End::Source, What::Send { number, to: world.target.peer() }).await.unwrap()
+    world.done(End::Target, What::Receive { from: world.source.uuid }).await;
+    world.doing(End::Source, What::Send { number, to: world.target.uuid }).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)] // M90
@@ -63,9 +63,11 @@ async fn a_text_that_looks_like_rows_changes_no_other_property_and_stops_nothing
 async fn offer_and_send(world: &World, dataset: &str, properties: Properties) {
     let about = world.about(End::Target, world.next());
     let offer = Offer { about, dataset: dataset.to_owned(), image: None, properties };
-    let accepted: Accepted = world.post(&world.target, "streams", &offer).await.unwrap();
-    let token = TokenKey::of(&secret()).token(&accepted.token).unwrap();
-    let connection = Port::new(&world.net, "nobody").dial(&accepted.address).await.unwrap();
+    let (from, to) = (world.source.name(), world.target.uuid);
+    let accepted: Accepted = world.post_as(from, &world.target, "streams", &offer).await.unwrap();
+    let token = Token::read(&accepted.token).unwrap();
+    let port = Port::new(&world.net, "nobody", from);
+    let connection = port.dial(&accepted.address, to).await.unwrap();
     let words = ["send", "-p", "-I", "@vm-migration-1", &format!("{dataset}@2")];
     let started = world.source.programs.start(Launch::new(
         Program::Zfs,
@@ -96,7 +98,7 @@ async fn the_receiver_sets_nothing_that_it_would_not_carry_itself() {
     .into();
     let root = BTreeMap::from([("mountpoint".to_owned(), "/etc".to_owned())]);
     world.source.programs.zfs(&format!("snapshot {at}@2"));
-    world.done(End::Target, What::Receive).await;
+    world.done(End::Target, What::Receive { from: world.source.uuid }).await;
     offer_and_send(
         &world,
         &at,
@@ -116,7 +118,9 @@ async fn the_receiver_sets_nothing_that_it_would_not_carry_itself() {
     let foreign = Properties::from([("zones/other".to_owned(), BTreeMap::new())]);
     let about = world.about(End::Target, world.next());
     let offer = Offer { about, dataset: at, image: None, properties: foreign };
-    let refused: Result<Accepted, Error> = world.post(&world.target, "streams", &offer).await;
+    let from = world.source.name();
+    let refused: Result<Accepted, Error> =
+        world.post_as(from, &world.target, "streams", &offer).await;
     assert!(refused.unwrap_err().told().unwrap().contains("zones/other"));
 }
 

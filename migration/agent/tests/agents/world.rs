@@ -13,9 +13,11 @@ use daemon::Shutdown;
 use migration_agent::config::QUIET;
 use migration_agent::{Agent, Setup};
 use migration_core::journal::End;
-use migration_core::protocol::{About, Doing, Observe, Observed, Order, Peer, State, What};
+use migration_core::protocol::{About, Doing, Observe, Observed, Order, State, What};
+use sdc_clients::agents::{Known, NodeAgents};
+use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Call, Transport};
-use sdc_clients::signed::{Secret, Signed};
+use sdc_clients::identity::Identity;
 use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Error, Http};
 use serde_json::{Value, json};
@@ -30,10 +32,6 @@ use crate::net::{Net, Port, ToAgents, ToVminfod};
 
 pub const VM: Uuid = Uuid::from_u128(0x0b4a4a3e_8b7c_4a09_9c3e_2a5d8f5e0c11);
 pub const MIGRATION: Uuid = Uuid::from_u128(0x5e0c_11aa);
-
-pub fn secret() -> Secret {
-    Secret::of(b"the secret of the data centre, long enough").unwrap()
-}
 
 pub struct Cn {
     pub programs: Programs,
@@ -80,48 +78,48 @@ impl Cn {
             cn: self.uuid,
             pool: "zones".to_owned(),
             state_dir: self.dir.path().join("state"),
-            secret: secret(),
-            seed: [self.starts; 32],
+            seed: [self.starts; 8],
             mbps: None,
             commands: Arc::new(self.programs.clone()),
             vminfod: Vminfod::with_http(vminfod.without_retries()),
-            wire: Arc::new(Port::new(net, &self.host)),
-            transport: Arc::new(ToAgents(Arc::clone(net))),
+            wire: Arc::new(Port::new(net, &self.host, self.name())),
+            agents: agents(net, Some(self.name()), &net.hosts()),
+            transport: Arc::new(ToAgents(Arc::clone(net), Some(self.name()))),
         };
         let agent = Agent::new(setup, &shutdown).await.unwrap();
         agent.start();
-        net.connect(&self.host, Some(agent.control()));
+        net.connect(&self.host, self.name(), Some(agent.control()));
         self.running = Some((agent, shutdown));
     }
 
     /// Lets the agent ask the service at this host.
     pub fn asks(&self, service: &str) {
-        let (agent, _) = self.running.as_ref().unwrap();
-        agent.ask_replaced(format!("http://{service}"), QUIET);
+        self.running.as_ref().unwrap().0.ask_replaced(format!("https://{service}"), QUIET);
     }
 
     /// Kills the agent: nothing that it does goes on.
     pub async fn kill(&mut self, net: &Net) {
-        net.connect(&self.host, None);
+        net.connect(&self.host, self.name(), None);
         let (agent, shutdown) = self.running.take().unwrap();
         shutdown.trigger();
         agent.drain(Duration::from_secs(3600)).await;
     }
 
-    pub fn peer(&self) -> Peer {
-        Peer { cn: self.uuid, url: format!("http://{}:5314", self.host) }
+    /// Who its agent is.
+    pub fn name(&self) -> Identity {
+        Identity::Agent(self.uuid)
     }
 
     pub fn status(&self) -> Value {
         self.running.as_ref().unwrap().0.status()
     }
 
-    /// A client that signs for this agent.
-    pub fn client(&self, net: &Arc<Net>, secret: Secret) -> Http {
-        let inner: Arc<dyn Transport> = Arc::new(ToAgents(Arc::clone(net)));
-        let signed = Signed::new(inner, secret, &self.uuid.to_string());
-        let url = format!("http://{}:5314", self.host);
-        Http::with_transport(&url, "test", Arc::new(signed)).unwrap().without_retries()
+    /// A client of this agent, for a program that has proved to be this one.
+    pub fn client(&self, net: &Arc<Net>, from: Option<Identity>) -> Http {
+        let inner: Arc<dyn Transport> = Arc::new(ToAgents(Arc::clone(net), from));
+        let url = format!("https://{}:5314", self.host);
+        let http = Http::with_transport(&url, "test", inner).unwrap();
+        http.without_retries().to_peer(self.name())
     }
 
     pub fn verbs(&self) -> Verbs {
@@ -167,12 +165,28 @@ pub type Snapshots = BTreeMap<String, (u64, Tree)>;
 /// Of each dataset: contents, snapshots, properties.
 pub type Contents = BTreeMap<String, (Tree, Snapshots, BTreeMap<String, String>)>;
 
+/// The agents at these hosts, asked by a program that has proved to be this one.
+pub fn agents(
+    net: &Arc<Net>,
+    from: Option<Identity>,
+    hosts: &BTreeMap<Uuid, String>,
+) -> NodeAgents {
+    let transport: Arc<dyn Transport> = Arc::new(ToAgents(Arc::clone(net), from));
+    let urls = hosts.iter().map(|(cn, host)| (*cn, format!("https://{host}:5314"))).collect();
+    let cnapi = Http::with_transport("http://cnapi.example", "test", Arc::clone(&transport));
+    NodeAgents::new(Known { port: 5314, urls }, Cnapi::new(cnapi.unwrap()), transport, "test")
+}
+
 impl World {
     /// A VM that runs on the source, and its hidden target.
     pub async fn new(zfs: Zfs) -> World {
         let source = Cn::new("source", 0x50_0a, zfs);
         let target = Cn::new("target", 0x50_0b, zfs);
-        let mut world = World { source, target, net: Arc::default(), revision: AtomicU64::new(0) };
+        let net: Arc<Net> = Arc::default();
+        for cn in [&source, &target] {
+            net.connect(&cn.host, cn.name(), None);
+        }
+        let mut world = World { source, target, net, revision: AtomicU64::new(0) };
         let images = world.source.programs.zfs("list -H -o name -t snapshot -r zones");
         let is_root =
             |image: &&str| world.source.get("type", &image.replace("@final", "")) == "filesystem";
@@ -238,9 +252,20 @@ impl World {
         route: &str,
         body: &impl serde::Serialize,
     ) -> Result<T, Error> {
+        self.post_as(Identity::Service, cn, route, body).await
+    }
+
+    /// The same, by another program.
+    pub async fn post_as<T: serde::de::DeserializeOwned>(
+        &self,
+        from: Identity,
+        cn: &Cn,
+        route: &str,
+        body: &impl serde::Serialize,
+    ) -> Result<T, Error> {
         let call = Call::new(http::Method::POST, &[route]).json(body);
         let call = call.timeout(Duration::from_secs(3600));
-        cn.client(&self.net, secret()).execute(call).await?.json("an answer")
+        cn.client(&self.net, Some(from)).execute(call).await?.json("an answer")
     }
 
     pub async fn observe(&self, end: End) -> Result<Observed, Error> {
@@ -279,8 +304,8 @@ impl World {
 
     /// Sends the snapshot of this number to the other copy.
     pub async fn send(&self, from: End, number: u32) -> Result<State, Error> {
-        self.done(from.other(), What::Receive).await;
-        self.order(from, What::Send { number, to: self.cn(from.other()).peer() }).await
+        self.done(from.other(), What::Receive { from: self.cn(from).uuid }).await;
+        self.order(from, What::Send { number, to: self.cn(from.other()).uuid }).await
     }
 
     /// Checks that both copies are the same, but for what only one of them has: later writes, other snapshots.

@@ -17,7 +17,6 @@ use migration_service::{Addresses, Agents, Known, Peers, Service, Steps};
 use pretty_assertions::assert_eq;
 use sdc_clients::Http;
 use sdc_clients::http::{Call, HttpTransport, Transport};
-use sdc_clients::signed::Secret;
 use serde_json::{Value, json};
 
 use super::program::{config, run, start};
@@ -44,7 +43,7 @@ async fn service() -> String {
     let store = store::Store::in_memory().unwrap();
     let (listener, address) = listen((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
     let url = format!("http://{address}");
-    let known = Known { secret: Secret::of(&[0; 32]).unwrap(), port: 0, urls: BTreeMap::new() };
+    let known = Known { port: 0, urls: BTreeMap::new() };
     let agents = Agents::new(known, peers.cnapi.clone(), Arc::clone(&transport));
     let opened = Service::open(&store, peers, agents, Steps::External, Clock::System, &url);
     let opened = opened.await.unwrap();

@@ -20,14 +20,15 @@
 //! | `PUT /rate` | [`Rate`] | |
 //! | `/vms/UUID/snapshots` | | from the volumes service: [`sdc_clients::snapshots`] |
 //!
-//! Every request is signed with the data centre's secret for the agent of this node
-//! ([`sdc_clients::signed`]; the audience is the node's uuid). An order, an observation and an offer carry the
+//! All of it goes over TLS, and both ends prove who they are (the crate `trust`): an agent is ordered by
+//! migration-service alone, by volapi as to snapshots, and takes offers only from the node that its order names; an
+//! answer is a node's own. An order, an observation and an offer carry the
 //! record's id and revision; an agent that has heard a higher revision of that record answers 409 `OldOrder`,
 //! also after its restart; to anything but an observation and `Over` of a migration that is over, it answers 409
 //! `MigrationOver`; of a copy that waits for the service's word whether it was replaced, 409 `CopyWaits`.
 //!
-//! An agent asks the service for [`Replaced`] by `GET /agents/CN/replaced`, signed for the audience
-//! `migration-service`, before the zones of a node boot that has open migrations.
+//! An agent asks the service for [`Replaced`] by `GET /agents/CN/replaced`, for its own node alone, before the zones of
+//! a node boot that has open migrations.
 //!
 //! An agent does one order of a migration at a time. The same order again joins the one that runs, and at the same
 //! revision is told how it ended; another one stops it first. An agent that receives does the same with its streams:
@@ -44,6 +45,5 @@ pub use answers::{
     Datasets, Doing, Failure, Node, Observed, Open, Progress, Replaced, Rest, Size, State,
 };
 pub use orders::{
-    About, Accepted, Clear, Gone, Observe, Offer, Order, Peer, Properties, Rate, Received, What,
-    Whole,
+    About, Accepted, Clear, Gone, Observe, Offer, Order, Properties, Rate, Received, What, Whole,
 };

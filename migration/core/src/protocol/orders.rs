@@ -69,15 +69,19 @@ pub enum What {
     Send {
         /// N of `vm-migration-N`.
         number: u32,
-        to: Peer,
+        /// The node that has it.
+        to: Uuid,
     },
     /// Send an image that the other node lacks, its snapshot with the same GUID.
     SendImage {
         image: Uuid,
-        to: Peer,
+        to: Uuid,
     },
-    /// Receive what the other agent offers. Given before `Send` and `SendImage`; it ends with another order.
-    Receive,
+    /// Receive what the agent of this node offers, and nobody else. Given before `Send` and `SendImage`; it ends with
+    /// another order.
+    Receive {
+        from: Uuid,
+    },
     /// Set quota and reservation as they were.
     RestoreQuota,
     /// Destroy the sync snapshots other than this one.
@@ -110,12 +114,11 @@ pub enum What {
     Over,
 }
 
-/// Another node's agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peer {
-    pub cn: Uuid,
-    /// Its agent's base address, such as `http://10.99.99.7:5314`.
-    pub url: String,
+impl What {
+    /// Returns true for the order that lasts until another one comes.
+    pub fn is_receive(&self) -> bool {
+        matches!(self, What::Receive { .. })
+    }
 }
 
 /// Properties of datasets: dataset → name → value.
@@ -188,8 +191,7 @@ pub struct Offer {
 pub struct Accepted {
     /// Where it listens, such as `10.99.99.7:40312`.
     pub address: String,
-    /// The id of a token that opens one stream. Its secret is made of the id and the data centre's secret, and
-    /// crosses no network.
+    /// The name of the stream, which opens it once. Only the agent that has offered it does so.
     pub token: String,
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use super::frame::{Checker, HEAD, LONGEST, MAC, OPENING};
+use super::frame::{Checker, HEAD, LONGEST, OPENING};
 use super::meter::Meter;
 use super::rate::Rate;
 use super::refused::{Refusals, Refused, StreamError};
@@ -27,13 +27,15 @@ pub struct Incoming<C> {
     checker: Checker,
 }
 
-/// Reads the opening of a stream, and returns the stream and what its token was issued for.
+/// Reads the opening of a stream, and returns the stream and what its token was issued for. `is_for` says whether that
+/// is meant for whoever is at the other end of the connection.
 ///
 /// # Errors
 /// [`StreamError::Refused`], [`StreamError::Connection`], and [`StreamError::Idle`] after 10 s.
 pub async fn accept<C: AsyncRead + AsyncWrite + Unpin, T>(
     mut connection: C,
     tokens: &Tokens<T>,
+    is_for: impl Fn(&T) -> bool,
     refusals: &Refusals,
 ) -> Result<(Incoming<C>, T), StreamError> {
     let mut opening = [0; OPENING];
@@ -45,8 +47,9 @@ pub async fn accept<C: AsyncRead + AsyncWrite + Unpin, T>(
         }
         Err(error) => return Err(StreamError::Connection(error)),
     }
-    let (keys, purpose) = tokens.redeem(&opening).map_err(|refused| refusals.count(refused))?;
-    Ok((Incoming { connection, checker: Checker::new(keys) }, purpose))
+    let redeemed = tokens.redeem(&opening, is_for);
+    let purpose = redeemed.map_err(|refused| refusals.count(refused))?;
+    Ok((Incoming { connection, checker: Checker::default() }, purpose))
 }
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Incoming<C> {
@@ -63,18 +66,17 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Incoming<C> {
         taken: impl Future<Output = io::Result<()>>,
         (rate, meter, refusals): (&Rate, &Meter, &Refusals),
     ) -> Result<u64, StreamError> {
-        let mut frame = vec![0; LONGEST + MAC];
+        let mut frame = vec![0; LONGEST];
         let mut bytes = 0;
         let mut is_last = false;
         while !is_last {
             let mut head = [0; HEAD];
             self.read(&mut head, refusals).await?;
             let head = self.checker.head(head).map_err(|refused| refusals.count(refused))?;
-            rate.pass(HEAD + head.length + MAC).await;
-            let rest = &mut frame[..head.length + MAC];
-            self.read(rest, refusals).await?;
-            let (content, mac) = rest.split_at(head.length);
-            let checked = self.checker.check(&head, content, mac);
+            rate.pass(HEAD + head.length).await;
+            let content = &mut frame[..head.length];
+            self.read(content, refusals).await?;
+            let checked = self.checker.check(&head, content);
             let piece = checked.map_err(|refused| refusals.count(refused))?;
             is_last = piece.is_last;
             if is_last {

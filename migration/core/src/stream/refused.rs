@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Something on the connection is not what the holder of the token would send.
+/// Something on the connection is not what an agent would send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The first bytes are no opening of this version.
@@ -20,8 +20,8 @@ pub enum Refused {
     /// The token has opened a stream before.
     #[error("its token was used before")]
     UsedToken,
-    /// The opening was not made with the token.
-    #[error("its opening was not made with the token")]
+    /// The token was issued for another node.
+    #[error("its token was issued for another node")]
     WrongToken,
     /// A frame of no known kind.
     #[error("frame {number} is of no known kind")]
@@ -45,12 +45,6 @@ pub enum Refused {
         /// Its length in bytes.
         length: u32,
     },
-    /// A frame that was changed on its way.
-    #[error("frame {number} was changed on its way")]
-    Changed {
-        /// The number of the frame.
-        number: u64,
-    },
     /// The connection ended within a frame or before the last one.
     #[error("it ends in or before frame {number}")]
     Cut {
@@ -68,14 +62,14 @@ pub enum Refused {
     /// Something follows the last frame.
     #[error("something follows its last frame")]
     AfterTheEnd,
-    /// The receipt was not made by the holder of the token, or is cut.
+    /// The receipt is not for what was sent, or is cut.
     #[error("its receipt is not the target's")]
     Receipt,
 }
 
 impl Refused {
     /// All reasons by the names that metrics have.
-    const NAMES: [&'static str; 12] = [
+    const NAMES: [&'static str; 11] = [
         "opening",
         "unknown_token",
         "used_token",
@@ -83,7 +77,6 @@ impl Refused {
         "kind",
         "order",
         "length",
-        "changed",
         "cut",
         "total",
         "after_the_end",
@@ -99,18 +92,17 @@ impl Refused {
             Refused::Kind { .. } => 4,
             Refused::Order { .. } => 5,
             Refused::Length { .. } => 6,
-            Refused::Changed { .. } => 7,
-            Refused::Cut { .. } => 8,
-            Refused::Total { .. } => 9,
-            Refused::AfterTheEnd => 10,
-            Refused::Receipt => 11,
+            Refused::Cut { .. } => 7,
+            Refused::Total { .. } => 8,
+            Refused::AfterTheEnd => 9,
+            Refused::Receipt => 10,
         }
     }
 }
 
 /// How often each reason was seen since the start.
 #[derive(Debug, Default)]
-pub struct Refusals([AtomicU64; 12]);
+pub struct Refusals([AtomicU64; 11]);
 
 impl Refusals {
     /// Each reason's name and count.

@@ -11,7 +11,7 @@ use bytes::Buf;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use super::frame::{FRAME, MAC, Sealed, Sealer};
+use super::frame::{FRAME, Framer, TOTALS, opening, receipt};
 use super::meter::Meter;
 use super::rate::Rate;
 use super::refused::{Refusals, Refused, StreamError};
@@ -33,9 +33,8 @@ pub async fn send(
     token: &Token,
     (rate, meter, refusals): (&Rate, &Meter, &Refusals),
 ) -> Result<u64, StreamError> {
-    let keys = token.keys();
-    let mut sealer = Sealer::new(keys.clone());
-    put(&mut connection, &keys.opening(&token.id)[..]).await?;
+    let mut framer = Framer::default();
+    put(&mut connection, &opening(&token.id)[..]).await?;
     // The frame that may be the last one is held back until something follows it.
     let (mut held, mut next) = (Vec::new(), Vec::with_capacity(FRAME));
     let mut ended = Some(ended);
@@ -49,19 +48,19 @@ pub async fn send(
             ended.await.map_err(StreamError::Source)?;
         }
         if is_last || !held.is_empty() {
-            let Sealed { head, mac } = sealer.seal(&held, is_last);
-            rate.pass(head.len() + held.len() + mac.len()).await;
-            put(&mut connection, Buf::chain(&head[..], &held[..]).chain(&mac[..])).await?;
+            let head = framer.frame(&held, is_last);
+            rate.pass(head.len() + held.len()).await;
+            put(&mut connection, Buf::chain(&head[..], &held[..])).await?;
             meter.add(held.len());
         }
         std::mem::swap(&mut held, &mut next);
     }
     connection.shutdown().await.map_err(StreamError::Connection)?;
-    let mut receipt = [0; MAC];
-    let read = timeout(IDLE, connection.read_exact(&mut receipt)).await;
-    let (frames, bytes) = sealer.totals();
+    let mut word = [0; TOTALS];
+    let read = timeout(IDLE, connection.read_exact(&mut word)).await;
+    let (frames, bytes) = framer.totals();
     match read.map_err(|_| StreamError::Idle(IDLE))? {
-        Ok(_) if keys.is_receipt(&receipt, frames, bytes) => Ok(bytes),
+        Ok(_) if word == receipt(frames, bytes) => Ok(bytes),
         Ok(_) => Err(refusals.count(Refused::Receipt)),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             Err(refusals.count(Refused::Receipt))

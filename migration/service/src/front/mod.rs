@@ -52,7 +52,7 @@ use endpoints::Route;
 use shared::Front;
 
 pub use endpoints::{ENDPOINTS, document};
-pub use replaced::{AUDIENCE, routes as signed_routes};
+pub use replaced::routes as agent_routes;
 pub use upstream::Upstream;
 
 /// Returns the routes.

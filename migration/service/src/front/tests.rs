@@ -24,7 +24,6 @@ use pretty_assertions::assert_eq;
 use sdc_clients::Jitter;
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Http, HttpTransport, Transport};
-use sdc_clients::signed::Secret;
 use sdc_clients::vmapi::{FeedEvent, Subscription, Vmapi};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -63,7 +62,7 @@ async fn world(steps: Steps) -> World {
     let peers = Peers::new(&addresses, &transport).unwrap();
     let store = store::Store::in_memory().unwrap();
     let clock = Clock::simulated(Time::parse("2026-03-01T00:00:00Z").unwrap());
-    let known = Known { secret: Secret::of(&[1; 32]).unwrap(), port: 1, urls: Default::default() };
+    let known = Known { port: 1, urls: Default::default() };
     let http = Http::with_transport("http://cnapi.sim", "test", transport.clone()).unwrap();
     let agents = Agents::new(known, Cnapi::new(http), transport.clone());
     let service =

@@ -121,7 +121,7 @@ impl Upstream {
         headers.remove(CONTENT_LENGTH);
         let body = Some(body).filter(|body| !body.is_empty());
         let (method, timeout, body_cap) = (parts.method, PATIENCE, usize::MAX);
-        Ok(Request { method, url, headers, body, timeout, body_cap })
+        Ok(Request { method, url, headers, body, timeout, body_cap, peer: None })
     }
 }
 

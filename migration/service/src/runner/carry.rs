@@ -90,9 +90,9 @@ async fn send(
     fence: &Fence,
 ) -> Result<Carried, Failed> {
     let cn = node_of(&kept.record, from.other()).ok_or_else(create::unread)?;
-    let to = service.agents.peer(cn).await?;
-    order(service, &kept.record, from.other(), What::Receive).await?;
-    order_and_tell(service, kept, from, What::Send { number, to }, fence).await
+    let sender = node_of(&kept.record, from).ok_or_else(create::unread)?;
+    order(service, &kept.record, from.other(), What::Receive { from: sender }).await?;
+    order_and_tell(service, kept, from, What::Send { number, to: cn }, fence).await
 }
 
 /// Puts the object that the node's agent has just read into VMAPI, whole, and reads it back.

@@ -81,9 +81,10 @@ pub async fn create(
     if service.peers.image(source).await?.is_none()
         && let Some(image) = image_of(source)
     {
-        order(service, record, End::Target, What::Receive).await?;
-        let to = service.agents.peer(target).await?;
-        let sent = order(service, record, End::Source, What::SendImage { image, to }).await?;
+        let from = record.source_server_uuid;
+        order(service, record, End::Target, What::Receive { from }).await?;
+        let order_to_send = What::SendImage { image, to: target };
+        let sent = order(service, record, End::Source, order_to_send).await?;
         if let Carried::Running(_) = sent {
             return Ok(sent);
         }

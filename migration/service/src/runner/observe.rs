@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use tokio::join;
 use uuid::Uuid;
 
+use crate::agents::is_answer;
 use crate::state::Service;
 use migration_core::bring_over::settings;
 use migration_core::journal::End;
@@ -125,7 +126,7 @@ async fn ask(service: &Service, record: &Record, end: End) -> Answer {
     match service.agents.observe(cn, &Observe { about: about(record, end) }).await {
         Ok(observed) => Answer::Said(Box::new(observed)),
         Err(error) => {
-            let is_alive = is_declared || error.status().is_some();
+            let is_alive = is_declared || is_answer(&error);
             Answer::Failed { error, is_alive }
         }
     }

@@ -20,7 +20,7 @@ pub enum Bug {
     /// Two services do the rounds.
     LeaseIgnored,
     /// What was changed on its way is taken.
-    MacIgnored,
+    ChangeIgnored,
     /// A stream is taken that no token was issued for: one that was recorded before.
     NoTokenCheck,
     /// The target boots before VMAPI's record has moved.
@@ -38,7 +38,7 @@ pub const BUGS: [(&str, Bug); 10] = [
     ("quota-not-restored", Bug::QuotaNotRestored),
     ("snapshot-destroyed-too-early", Bug::SnapshotDestroyedTooEarly),
     ("lease-ignored", Bug::LeaseIgnored),
-    ("mac-ignored", Bug::MacIgnored),
+    ("change-ignored", Bug::ChangeIgnored),
     ("no-token-check", Bug::NoTokenCheck),
     ("booted-before-move", Bug::BootedBeforeMove),
     ("nobody-watches", Bug::NobodyWatches),

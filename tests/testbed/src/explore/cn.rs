@@ -15,6 +15,8 @@ use migration_agent::config::QUIET;
 use migration_agent::wire::Wire;
 use migration_agent::{Agent, Setup, before_zones};
 use migration_core::journal::End;
+use sdc_clients::agents::{Known, NodeAgents};
+use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::Transport;
 use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Http, Jitter};
@@ -30,13 +32,13 @@ use vminfod::config::Config;
 use super::bugs::Bug;
 use super::data::{Cable, Port};
 use super::disk::Disk;
-use super::names::{secret, uuid};
+use super::names::uuid;
 use super::net::{Line, Net};
 use super::points::{Party, Seat};
 use super::programs::Programs;
 
 /// Where the service is.
-const SERVICE: &str = "http://service-1";
+const SERVICE: &str = "https://service-1";
 /// SMF starts the method that comes before the zones again after this.
 const METHOD: Duration = Duration::from_secs(600);
 /// A program is drained within this.
@@ -181,19 +183,19 @@ impl Cn {
         let vminfod = Http::with_transport(&vminfod, "migration-agent", Arc::clone(&line))?;
         let programs = self.programs(net, &seat);
         let wire: Arc<dyn Wire> = match &self.disk {
-            Some(disk) => Arc::new(Cable::new(disk, &seat).await?),
+            Some(disk) => Arc::new(Cable::new(disk, self.end, &seat).await?),
             None => Arc::new(Port::new(net, self.end, &seat)),
         };
         let setup = Setup {
             cn: self.uuid,
             pool: "zones".to_owned(),
             state_dir: self.state_dir(),
-            secret: secret()?,
-            seed: [running.starts; 32],
+            seed: [running.starts; 8],
             mbps: None,
             commands: Arc::new(programs),
             vminfod: Vminfod::with_http(vminfod.without_retries()),
             wire,
+            agents: agents(&line)?,
             transport: line,
         };
         let agent = Agent::new(setup, &shutdown).await?;
@@ -298,7 +300,8 @@ impl Cn {
             let programs = self.programs(net, &seat);
             let line: Arc<dyn Transport> = Line::new(net, Some(&seat));
             let (dir, about) = (self.state_dir(), (SERVICE, self.uuid));
-            let looks = before_zones(&dir, &programs, (line, secret()?), about);
+            let ways = (Arc::clone(&line), agents(&line)?);
+            let looks = before_zones(&dir, &programs, ways, about);
             match tokio::time::timeout(METHOD, looks).await {
                 Ok(said) => break said?,
                 Err(_) => net.judge.note("-- the start method is started again".to_owned()),
@@ -314,6 +317,14 @@ impl Cn {
         }
         Ok(())
     }
+}
+
+/// The migration-agents of all nodes.
+fn agents(line: &Arc<dyn Transport>) -> anyhow::Result<NodeAgents> {
+    let at = |end: End| (uuid(end), format!("https://agent-{end}"));
+    let known = Known { port: 5314, urls: [End::Source, End::Target].map(at).into() };
+    let cnapi = Http::with_transport("http://cnapi.sim", "migration-agent", Arc::clone(line))?;
+    Ok(NodeAgents::new(known, Cnapi::new(cnapi), Arc::clone(line), "migration-agent"))
 }
 
 impl Drop for Cn {

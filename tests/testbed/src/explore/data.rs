@@ -5,75 +5,87 @@
 //! Connections for data between the agents, which can be refused and cut.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use daemon::http::Secured;
 use futures_util::future::BoxFuture;
-use migration_agent::wire::{Connection, Tcp, Wire};
+use migration_agent::wire::{Connection, Incoming, Wire};
 use migration_core::journal::End;
+use sdc_clients::identity::Identity;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, duplex};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use trust::exchange::Known;
+use trust::{Admits, Authority, Doors, Holder};
+use uuid::Uuid;
 
 use super::bugs::Bug;
 use super::disk::{Damage, Disk};
 use super::forger::Forger;
+use super::names::{Calls, uuid};
 use super::net::Net;
 use super::points::{Fate, Seat};
 
 /// A lost connection is cut here.
 const HALFWAY: usize = 20_000;
 
-/// The connections for data of one life of an agent.
+/// The connections for data of one life of an agent. Who is at their ends is known without a handshake.
 pub struct Port {
     net: Arc<Net>,
-    name: String,
+    end: End,
     seat: Seat,
-    incoming: tokio::sync::Mutex<mpsc::Receiver<Connection>>,
+    incoming: tokio::sync::Mutex<mpsc::Receiver<Calls>>,
+}
+
+fn name(end: End) -> String {
+    format!("data-{end}")
 }
 
 impl Port {
     /// Listens for the agent of this node.
     pub fn new(net: &Arc<Net>, end: End, seat: &Seat) -> Port {
         let (send, incoming) = mpsc::channel(8);
-        let name = format!("data-{end}");
-        net.ports.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), send);
-        Port { net: Arc::clone(net), name, seat: seat.clone(), incoming: incoming.into() }
+        net.ports.lock().unwrap_or_else(PoisonError::into_inner).insert(name(end), send);
+        Port { net: Arc::clone(net), end, seat: seat.clone(), incoming: incoming.into() }
     }
 }
 
 impl Wire for Port {
     fn address(&self) -> String {
-        self.name.clone()
+        name(self.end)
     }
 
-    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>> {
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Incoming, IpAddr)>> {
         Box::pin(async move {
             let accepted = self.incoming.lock().await.recv().await;
             self.seat.pass().await;
-            let accepted = accepted.ok_or_else(|| io::Error::other("closed"))?;
-            Ok((accepted, Ipv4Addr::LOCALHOST.into()))
+            let (stream, peer) = accepted.ok_or_else(|| io::Error::other("closed"))?;
+            let secured = Secured { stream, peer: Some(peer) };
+            let incoming: Incoming = Box::pin(std::future::ready(Ok(secured)));
+            Ok((incoming, Ipv4Addr::LOCALHOST.into()))
         })
     }
 
-    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+    fn dial<'a>(&'a self, address: &'a str, cn: Uuid) -> BoxFuture<'a, io::Result<Connection>> {
         Box::pin(async move {
             let (at, fate) = self.seat.begin(|| format!("connects to {address}")).await;
             let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
-            let to = [End::Source, End::Target]
-                .into_iter()
-                .find(|end| address.contains(&end.to_string()));
+            let to = [End::Source, End::Target].into_iter().find(|end| address == name(*end));
             let is_cut = self.net.points.is_cut(self.seat.party.end(), to);
-            if fate != Fate::Goes || is_cut {
+            if fate != Fate::Goes || is_cut || to.map(uuid) != Some(cn) {
                 return Err(refused());
             }
             let port =
                 self.net.ports.lock().unwrap_or_else(PoisonError::into_inner).get(address).cloned();
             let (ours, near) = duplex(16 << 10);
             let (far, theirs) = duplex(16 << 10);
-            port.ok_or_else(refused)?.send(Box::new(theirs)).await.map_err(|_| refused())?;
+            let calls: Calls = (Box::new(theirs), Identity::Agent(uuid(self.end)));
+            port.ok_or_else(refused)?.send(calls).await.map_err(|_| refused())?;
             let lost = self.seat.end(at).await != Fate::Goes;
             let damage = lost.then_some(Damage::Cut(HALFWAY));
-            let forges = [Some(Bug::MacIgnored), Some(Bug::NoTokenCheck)].contains(&self.net.bug);
+            let forges =
+                [Some(Bug::ChangeIgnored), Some(Bug::NoTokenCheck)].contains(&self.net.bug);
             let forger = forges.then(|| Forger::new(self.net.bug, Arc::clone(&self.net.recorded)));
             tokio::spawn(carry(near, far, self.seat.clone(), Trouble { damage, forger }));
             Ok(Box::new(ours) as Connection)
@@ -81,40 +93,63 @@ impl Wire for Port {
     }
 }
 
-/// The connections for data of one life of an agent on real ZFS: TCP, through what its disk says of the network.
+/// The connections for data of one life of an agent on real ZFS: TLS over TCP, through what its disk says of the
+/// network.
 pub struct Cable {
-    tcp: Tcp,
+    listener: TcpListener,
+    address: SocketAddr,
+    doors: Doors,
+    holder: Arc<Holder>,
     disk: Arc<Disk>,
     seat: Seat,
 }
 
+/// Who lets the agents in that speak over real sockets.
+static AUTHORITY: OnceLock<Result<Authority, String>> = OnceLock::new();
+
+fn holder(end: End) -> anyhow::Result<Arc<Holder>> {
+    let now = i64::try_from(std::time::UNIX_EPOCH.elapsed()?.as_secs())?;
+    let made = || Authority::new(now).map_err(|error| error.to_string());
+    let authority = AUTHORITY.get_or_init(made).as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
+    let roots = vec![authority.certificate.clone()];
+    let known = Known { roots, revoked: vec![authority.list(&[], now)?] };
+    let holder = Holder::new(Admits::Known);
+    holder.hold(authority.equip(Identity::Agent(uuid(end)), known, now)?)?;
+    Ok(holder)
+}
+
 impl Cable {
-    /// Listens for the agent of this disk.
-    pub async fn new(disk: &Arc<Disk>, seat: &Seat) -> io::Result<Cable> {
-        let tcp = Tcp::bind((Ipv4Addr::LOCALHOST, 0).into()).await?;
-        Ok(Cable { tcp, disk: Arc::clone(disk), seat: seat.clone() })
+    /// Listens for the agent of this node and disk.
+    pub async fn new(disk: &Arc<Disk>, end: End, seat: &Seat) -> anyhow::Result<Cable> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let (address, holder) = (listener.local_addr()?, holder(end)?);
+        let (doors, disk, seat) = (Doors::new(&holder), Arc::clone(disk), seat.clone());
+        Ok(Cable { listener, address, doors, holder, disk, seat })
     }
 }
 
 impl Wire for Cable {
     fn address(&self) -> String {
-        self.tcp.address()
+        self.address.to_string()
     }
 
-    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>> {
-        self.tcp.accept()
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Incoming, IpAddr)>> {
+        Box::pin(async move {
+            let (stream, from) = self.listener.accept().await?;
+            Ok((self.doors.open(stream, from.ip()), from.ip()))
+        })
     }
 
-    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+    fn dial<'a>(&'a self, address: &'a str, cn: Uuid) -> BoxFuture<'a, io::Result<Connection>> {
         Box::pin(async move {
             let damage = self.disk.damage();
-            let far = self.tcp.dial(address).await?;
+            let far = TcpStream::connect(address).await?;
             if damage.is_none() {
-                return Ok(far);
+                return trust::connect(&self.holder, far, Identity::Agent(cn)).await;
             }
             let (ours, near) = duplex(64 << 10);
             tokio::spawn(carry(near, far, self.seat.clone(), Trouble { damage, forger: None }));
-            Ok(Box::new(ours) as Connection)
+            trust::connect(&self.holder, ours, Identity::Agent(cn)).await
         })
     }
 }
@@ -167,12 +202,17 @@ where
         false
     };
     let answer = async {
-        let mut receipt = Vec::new();
-        let _ = answers.read_to_end(&mut receipt).await;
-        if let Some(forger) = forger.as_ref().filter(|_| !receipt.is_empty()) {
-            receipt = forger().receipt();
+        match forger.as_ref() {
+            Some(forger) => {
+                let mut receipt = Vec::new();
+                let _ = answers.read_to_end(&mut receipt).await;
+                if !receipt.is_empty() {
+                    receipt = forger().receipt();
+                }
+                let _ = back.write_all(&receipt).await;
+            }
+            None => drop(tokio::io::copy(&mut answers, &mut back).await),
         }
-        let _ = back.write_all(&receipt).await;
         let _ = back.shutdown().await;
     };
     tokio::pin!(there, answer);

@@ -2,31 +2,24 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! For deliberate bugs: a stream is taken apart on its way and sealed again, as if the receiver did not ask whether
-//! it is what was sent (`mac-ignored`), or whose token opened it (`no-token-check`).
+//! For deliberate bugs: a stream is taken apart on its way and put together again, as if the connection did not prove
+//! that it is what was sent (`change-ignored`), or nobody asked whose token opened it (`no-token-check`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use polyval::Polyval;
-use polyval::universal_hash::{KeyInit as _, UniversalHash as _};
 use simnode::stream::{Decoder, Encoder, Record};
 use simnode::trees::Change;
 
 use super::bugs::Bug;
-use super::names::secret;
 
-/// The parts of the format: magic, id and MAC of an opening; kind, number and length of a frame.
-const ID: std::ops::Range<usize> = 8..24;
-const OPENING: usize = 56;
+/// The parts of the format: magic and token of an opening; kind, number and length of a frame.
+const OPENING: usize = 24;
 const HEAD: usize = 13;
-const MAC: usize = 32;
-/// Bytes of POLYVAL's key.
-const POINT: usize = 16;
 /// The last frame begins with the number of frames and of bytes.
 const TOTALS: usize = 16;
 const LAST: u8 = 2;
 /// The most bytes in a frame.
-const FRAME: usize = 64 << 10;
+const FRAME: usize = (64 << 10) - HEAD;
 
 /// One stream on its way.
 pub struct Forger {
@@ -35,8 +28,8 @@ pub struct Forger {
     recorded: Arc<Mutex<Option<Vec<u8>>>>,
     /// What has come and is not gone on yet.
     come: Vec<u8>,
-    /// The keys of contents, frames and the receipt, once the opening has come.
-    keys: Option<[[u8; 32]; 3]>,
+    /// The opening has come.
+    is_open: bool,
     /// The data of all frames.
     data: Vec<u8>,
     frames: u64,
@@ -46,24 +39,16 @@ impl Forger {
     /// A stream that this bug changes.
     pub fn new(bug: Option<Bug>, recorded: Arc<Mutex<Option<Vec<u8>>>>) -> Forger {
         let (come, data) = (Vec::new(), Vec::new());
-        Forger { bug, recorded, come, keys: None, data, frames: 0 }
+        Forger { bug, recorded, come, is_open: false, data, frames: 0 }
     }
 
     /// Takes what has come, and returns what goes on.
     pub fn pass(&mut self, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
         self.come.extend_from_slice(bytes);
         let mut gone = Vec::new();
-        if self.keys.is_none() && self.come.len() >= OPENING {
-            let opening: Vec<u8> = self.come.drain(..OPENING).collect();
-            let tokens = secret()?.key("vm migration 2026 tokens", b"");
-            let token = blake3::keyed_hash(&tokens, &opening[ID]);
-            let key = |purpose| blake3::derive_key(purpose, token.as_bytes());
-            self.keys = Some([
-                key("vm migration 2026 stream contents"),
-                key("vm migration 2026 stream frames"),
-                key("vm migration 2026 stream receipt"),
-            ]);
-            gone = opening;
+        if !self.is_open && self.come.len() >= OPENING {
+            gone = self.come.drain(..OPENING).collect();
+            self.is_open = true;
         }
         while let Some((kind, content)) = self.frame() {
             let is_last = kind == LAST;
@@ -71,7 +56,7 @@ impl Forger {
             self.data.extend_from_slice(data);
             self.frames += 1;
             if is_last {
-                gone.extend(self.sealed());
+                gone.extend(self.framed());
             }
         }
         Ok(gone)
@@ -79,29 +64,27 @@ impl Forger {
 
     /// Returns the receipt for what was sent, whatever was received.
     pub fn receipt(&self) -> Vec<u8> {
-        let Some([.., key]) = &self.keys else { return Vec::new() };
         let sent = u64::try_from(self.data.len()).unwrap_or(u64::MAX);
-        let totals = [self.frames.to_be_bytes(), sent.to_be_bytes()].concat();
-        blake3::keyed_hash(key, &totals).as_bytes().to_vec()
+        [self.frames.to_be_bytes(), sent.to_be_bytes()].concat()
     }
 
     /// Takes a whole frame that has come.
     fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
-        self.keys?;
+        self.is_open.then_some(())?;
         let length = self.come.get(HEAD - 4..HEAD)?;
         let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
-        if self.come.len() < HEAD + length + MAC {
+        if self.come.len() < HEAD + length {
             return None;
         }
-        let frame: Vec<u8> = self.come.drain(..HEAD + length + MAC).collect();
+        let frame: Vec<u8> = self.come.drain(..HEAD + length).collect();
         Some((frame[0], frame[HEAD..HEAD + length].to_vec()))
     }
 
     /// Returns all frames of what the receiver gets instead.
-    fn sealed(&self) -> Vec<u8> {
+    fn framed(&self) -> Vec<u8> {
         let mut data = self.data.clone();
         match self.bug {
-            Some(Bug::MacIgnored) => data = changed(&data),
+            Some(Bug::ChangeIgnored) => data = changed(&data),
             Some(Bug::NoTokenCheck) => {
                 let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
                 data = recorded.get_or_insert(data).clone();
@@ -112,24 +95,19 @@ impl Forger {
         let last = pieces.pop().unwrap_or_default();
         let mut frames = Vec::new();
         for (number, piece) in pieces.iter().enumerate() {
-            frames.extend(self.seal(1, number, piece));
+            frames.extend(frame(1, number, piece));
         }
         let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX).to_be_bytes();
         let totals = [number(pieces.len() + 1), number(data.len())].concat();
-        frames.extend(self.seal(LAST, pieces.len(), &[&totals, last].concat()));
+        frames.extend(frame(LAST, pieces.len(), &[&totals, last].concat()));
         frames
     }
+}
 
-    fn seal(&self, kind: u8, number: usize, content: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
-        let number = u64::try_from(number).unwrap_or(u64::MAX);
-        let head = [&[kind][..], &number.to_be_bytes(), &length.to_be_bytes()].concat();
-        let [contents, frames, _] = self.keys.unwrap_or_default();
-        let mut hash = Polyval::new_from_slice(&contents[..POINT]).expect("invariant: 16 bytes");
-        hash.update_padded(content);
-        let mac = blake3::keyed_hash(&frames, &[&hash.finalize()[..], &head].concat());
-        [&head[..], content, mac.as_bytes()].concat()
-    }
+fn frame(kind: u8, number: usize, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
+    let number = u64::try_from(number).unwrap_or(u64::MAX);
+    [&[kind][..], &number.to_be_bytes(), &length.to_be_bytes(), content].concat()
 }
 
 /// Returns a stream of `zfs send` with other contents of the files that nobody writes. Its own checksums fit.
@@ -150,7 +128,7 @@ fn changed(stream: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use migration_core::stream::{Meter, Rate, Refusals, TokenKey, Tokens, accept, send};
+    use migration_core::stream::{Meter, Rate, Refusals, Tokens, accept, send};
     use simnode::stream::Begin;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
@@ -162,8 +140,7 @@ mod tests {
         recorded: &Arc<Mutex<Option<Vec<u8>>>>,
         bytes: Vec<u8>,
     ) -> Vec<u8> {
-        let key = TokenKey::of(&secret().unwrap());
-        let tokens = Tokens::new(key, [1; 32]);
+        let tokens = Tokens::new([1; 8]);
         let token = tokens.issue(()).unwrap();
         let (ours, mut near) = duplex(1 << 20);
         let (mut far, theirs) = duplex(1 << 20);
@@ -178,13 +155,13 @@ mod tests {
             }
             far.shutdown().await.unwrap();
             far.read_to_end(&mut gone).await.unwrap();
-            assert_eq!(gone.len(), MAC);
+            assert_eq!(gone.len(), TOTALS);
             near.write_all(&forger.receipt()).await.unwrap();
             near.shutdown().await.unwrap();
         };
         let mut fed = Vec::new();
         let receiving = async {
-            let (incoming, ()) = accept(theirs, &tokens, &refusals).await.unwrap();
+            let (incoming, ()) = accept(theirs, &tokens, |()| true, &refusals).await.unwrap();
             incoming.feed(&mut fed, async { Ok(()) }, all).await.unwrap();
         };
         let (done, (), ()) = tokio::join!(sending, carrying, receiving);
@@ -205,7 +182,7 @@ mod tests {
             ];
             records.iter().flat_map(|record| encoder.frame(record)).collect::<Vec<u8>>()
         };
-        let forged = sent(Some(Bug::MacIgnored), &recorded, file(b'A')).await;
+        let forged = sent(Some(Bug::ChangeIgnored), &recorded, file(b'A')).await;
         assert_eq!(forged, file(b'A' ^ 1));
         let bytes =
             |first: u8| (0..200_000_u32).map(|n| (n % 251) as u8 ^ first).collect::<Vec<u8>>();

@@ -2,16 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What all parties know: the nodes, the secret.
+//! What all parties know: the nodes, and who they are.
 
+use migration_agent::wire::Connection;
 use migration_core::journal::End;
-use sdc_clients::signed::Secret;
+use sdc_clients::identity::Identity;
 use uuid::Uuid;
 
-/// The data centre's secret.
-pub fn secret() -> anyhow::Result<Secret> {
-    Secret::of(b"the secret of the data centre, long enough").map_err(anyhow::Error::new)
-}
+/// A connection for data that comes in, and who has made it.
+pub type Calls = (Connection, Identity);
 
 /// The node of a copy.
 pub fn uuid(end: End) -> Uuid {
@@ -25,4 +24,10 @@ pub fn uuid(end: End) -> Uuid {
 pub fn uuid_of(host: &str) -> Option<Uuid> {
     let end = [End::Source, End::Target].into_iter().find(|end| host == format!("agent-{end}"));
     end.map(uuid)
+}
+
+/// Who answers under this name, of those who prove it.
+pub fn identity_of(host: &str) -> Option<Identity> {
+    let is_service = host.starts_with("service-");
+    uuid_of(host).map(Identity::Agent).or(is_service.then_some(Identity::Service))
 }

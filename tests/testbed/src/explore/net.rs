@@ -16,10 +16,10 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use http::Method;
-use migration_agent::wire::Connection;
 use migration_core::journal::End;
 use mocks::transport::InProcess;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
+use sdc_clients::identity::Identity;
 use sdc_clients::{Error, Phase};
 use simnode::Node;
 use store::{Call, Fault as StoreFault, Faults};
@@ -28,6 +28,7 @@ use tokio::time::{sleep, timeout};
 use vminfod::http::Api;
 
 use super::bugs::Bug;
+use super::names::{Calls, identity_of, uuid};
 use super::points::{Fate, Party, Points, Seat};
 use super::vault::Vault;
 use crate::moving::judge::Judge;
@@ -51,7 +52,7 @@ pub struct Net {
     pub judge: Arc<Judge>,
     hosts: Mutex<BTreeMap<String, Host>>,
     /// Who takes connections for data, by name.
-    pub ports: Mutex<BTreeMap<String, mpsc::Sender<Connection>>>,
+    pub ports: Mutex<BTreeMap<String, mpsc::Sender<Calls>>>,
     /// A deliberate bug.
     pub bug: Option<Bug>,
     /// For a bug: the first stream that went over the network.
@@ -81,7 +82,7 @@ impl Net {
     }
 
     /// Does later what was asked.
-    fn keep(self: &Arc<Self>, request: Request) {
+    fn keep(self: &Arc<Self>, request: Request, from: Option<Identity>) {
         if self.bug == Some(Bug::OldOrderObeyed) {
             self.kept().push(request);
             return;
@@ -89,7 +90,7 @@ impl Net {
         let net = Arc::clone(self);
         tokio::spawn(async move {
             sleep(LATE).await;
-            drop(net.exchange(request).await);
+            drop(net.exchange(request, from).await);
             net.judge.look("late");
         });
     }
@@ -123,11 +124,10 @@ impl Net {
         // The agent obeys it and has heard no later one: those that follow are obeyed as before.
         body["revision"] = serde_json::json!(self.newest.load(Ordering::SeqCst));
         let Some(cn) = super::names::uuid_of(host) else { return };
-        let Ok(secret) = super::names::secret() else { return };
         let line: Arc<dyn Transport> = Line::new(self, None);
-        let signed = Arc::new(sdc_clients::signed::Signed::new(line, secret, &cn.to_string()));
-        let url = format!("http://{host}");
-        if let Ok(http) = sdc_clients::Http::with_transport(&url, "late", signed) {
+        let url = format!("https://{host}");
+        if let Ok(http) = sdc_clients::Http::with_transport(&url, "late", line) {
+            let http = http.to_peer(Identity::Agent(cn));
             let call = sdc_clients::http::Call::new(Method::POST, &["orders"]).json(&body);
             drop(http.without_retries().execute(call).await);
         }
@@ -166,11 +166,19 @@ impl Net {
         self.hosts().insert(name.to_owned(), Host::Vminfod(api, seat.clone()));
     }
 
-    async fn deliver(&self, request: Request) -> Result<StreamResponse, Error> {
+    /// Carries a request of somebody who has proved to be this program. A host that has to prove who it is does so.
+    async fn deliver(
+        &self,
+        request: Request,
+        from: Option<Identity>,
+    ) -> Result<StreamResponse, Error> {
         let (method, target) = (request.method.clone(), request.target());
         let name = request.url.host_str().unwrap_or_default().to_owned();
         let refused =
             || Error::connect(&method, target.as_str(), format!("{name} does not listen"));
+        if request.peer.is_some() && request.peer != identity_of(&name) {
+            return Err(refused());
+        }
         let host = self.hosts().get(&name).cloned();
         let (routes, seat) = match host.ok_or_else(refused)? {
             Host::Mock(mock) => {
@@ -187,7 +195,11 @@ impl Net {
         let answered = async {
             seat.pass().await;
             let answer = match routes {
-                Ok(routes) => daemon::http::call(routes, forwarded(request, Body::from)?).await,
+                Ok(routes) => {
+                    let mut request = forwarded(request, Body::from)?;
+                    request.extensions_mut().insert(from);
+                    daemon::http::call(routes, request).await
+                }
                 Err(api) => {
                     let text = |body: Bytes| String::from_utf8_lossy(&body).into_owned();
                     api.answer(forwarded(request, text)?).await
@@ -212,10 +224,10 @@ impl Net {
         Ok(StreamResponse { status: parts.status, headers: parts.headers, body: body.boxed() })
     }
 
-    async fn exchange(&self, request: Request) -> Result<Response, Error> {
+    async fn exchange(&self, request: Request, from: Option<Identity>) -> Result<Response, Error> {
         let (method, target, after) = (request.method.clone(), request.target(), request.timeout);
         let whole = async {
-            let StreamResponse { status, headers, mut body } = self.deliver(request).await?;
+            let StreamResponse { status, headers, mut body } = self.deliver(request, from).await?;
             let mut bytes = Vec::new();
             while let Some(piece) = body.next().await {
                 bytes.extend_from_slice(&piece?);
@@ -245,7 +257,7 @@ fn forwarded<B>(
 #[derive(Clone)]
 pub struct Line {
     net: Arc<Net>,
-    /// Nobody: the operator, whose requests are no points.
+    /// Nobody: the operator, whose requests are no points, and what a bug does in the service's name.
     seat: Option<Seat>,
 }
 
@@ -254,12 +266,22 @@ impl Line {
     pub fn new(net: &Arc<Net>, seat: Option<&Seat>) -> Arc<Line> {
         Arc::new(Line { net: Arc::clone(net), seat: seat.cloned() })
     }
+
+    /// Who it is, for those who ask for a proof.
+    fn identity(&self) -> Option<Identity> {
+        match self.seat.as_ref().map(|seat| seat.party) {
+            Some(Party::Agent(end)) => Some(Identity::Agent(uuid(end))),
+            Some(Party::Service(_)) | None => Some(Identity::Service),
+            Some(_) => None,
+        }
+    }
 }
 
 impl Transport for Line {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
-            let Some(seat) = &self.seat else { return self.net.exchange(request).await };
+            let from = self.identity();
+            let Some(seat) = &self.seat else { return self.net.exchange(request, from).await };
             let host = request.url.host_str().unwrap_or_default().to_owned();
             let (method, target, after) =
                 (request.method.clone(), request.target(), request.timeout);
@@ -272,7 +294,7 @@ impl Transport for Line {
                     sleep(after).await;
                     return Err(late(&method, &target, after));
                 }
-                let mut answer = self.net.exchange(request).await;
+                let mut answer = self.net.exchange(request, from).await;
                 seat.pass().await;
                 if self.net.bug == Some(Bug::NoFence) && seat.party == Party::Agent(End::Source) {
                     answer = answer.map(off);
@@ -285,7 +307,7 @@ impl Transport for Line {
             let late = || late(&method, &target, after);
             if fate != Fate::Goes {
                 if fate == Fate::Late {
-                    self.net.keep(request.clone());
+                    self.net.keep(request.clone(), from);
                 }
                 sleep(after).await;
                 seat.pass().await;
@@ -298,7 +320,7 @@ impl Transport for Line {
             }
             self.net.misbehave(&request);
             let revision = order_of(&request)["revision"].as_u64();
-            let answer = self.net.exchange(request).await;
+            let answer = self.net.exchange(request, from).await;
             if let (Some(revision), Party::Service(nth)) = (revision, seat.party)
                 && answer.as_ref().is_ok_and(|answer| answer.status.is_success())
             {
@@ -329,7 +351,7 @@ impl Transport for Line {
             if let Some(seat) = &self.seat {
                 seat.pass().await;
             }
-            self.net.deliver(request).await
+            self.net.deliver(request, self.identity()).await
         })
     }
 }

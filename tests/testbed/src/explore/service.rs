@@ -8,15 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use migration_service::clock::Clock;
-use migration_service::front::{AUDIENCE, Upstream, router, signed_routes};
+use migration_service::front::{Upstream, agent_routes, router};
 use migration_service::runner::{TERM, lead};
 use migration_service::{Addresses, Agents, Known, Peers, Service, Steps};
 use sdc_clients::http::Transport;
-use sdc_clients::signed::Verifier;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use super::names::secret;
 use super::net::{Gated, Line, Net};
 use super::points::Party;
 use super::vault::Vault;
@@ -59,7 +57,7 @@ impl Instance {
             papi: at("papi"),
         };
         let peers = Peers::new(&addresses, &line)?;
-        let known = Known { secret: secret()?, port: 5314, urls: self.agents.clone() };
+        let known = Known { port: 5314, urls: self.agents.clone() };
         let agents = Agents::new(known, peers.cnapi.clone(), Arc::clone(&line));
         let gated = Gated::new(&seat, &net.judge, &self.vault);
         let store = self.vault.store().with_faults(gated.clone());
@@ -67,9 +65,8 @@ impl Instance {
         let (clock, url) = (Clock::System, format!("http://{}", self.host()));
         let service = Service::open(&store, peers, agents, Steps::Own, clock, &url).await?;
         let upstream = Upstream::new(&addresses.vmapi, Arc::clone(&line))?;
-        let verifier = Arc::new(Verifier::new(secret()?, AUDIENCE, [self.nth; 32]));
         let routes = router(service.clone(), upstream);
-        let routes = signed_routes(service.clone(), verifier).merge(routes);
+        let routes = agent_routes(service.clone()).merge(routes);
         net.serve(&self.host(), routes, &seat);
         let rounds = tokio::spawn(lead(service, leases, TERM));
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(rounds);

@@ -132,7 +132,7 @@ impl World {
             })
         }));
         let agents: BTreeMap<_, _> =
-            nodes.iter().map(|cn| (cn.uuid, format!("http://{}", cn.host()))).collect();
+            nodes.iter().map(|cn| (cn.uuid, format!("https://{}", cn.host()))).collect();
         let vault = Vault::new(points.restores())?;
         let leases = match shape.bug {
             Some(Bug::LeaseIgnored) => Vault::new(false)?,

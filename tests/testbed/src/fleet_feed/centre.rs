@@ -73,6 +73,7 @@ async fn try_answer(hubs: &Hubs, request: http::request::Parts) -> Option<Respon
         body: None,
         timeout: std::time::Duration::from_secs(30),
         body_cap: 64 << 20,
+        peer: None,
     };
     let hub = hubs.get(cn)?;
     let (status, headers, body) = match path {

@@ -4,17 +4,28 @@
 
 //! Between the programs: passes each request on, and makes a point of each that changes something.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::body::Body;
 use bytes::Bytes;
+use daemon::Shutdown;
+use daemon::http::{Acceptor, Limits, Server};
 use futures_util::future::BoxFuture;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{Method, Request, Response};
+use migration_service::enrol::Authorities;
 use mocks::faults::{Listening, Mock, Reply, listen};
 use sdc_clients::http::{HttpTransport, Transport};
+use sdc_clients::identity::Identity;
 use serde_json::Value;
+use trust::exchange::Known;
+use trust::{Admits, Doors, Holder};
+use uuid::Uuid;
 
 use super::points::{Points, normal};
 use crate::explore::points::Moment;
@@ -36,14 +47,90 @@ struct Relay {
     to: To,
     base: String,
     points: Arc<Points>,
-    transport: HttpTransport,
+    transport: Arc<dyn Transport>,
+    /// Who is asked, where that is proved.
+    peer: Option<Identity>,
 }
 
-/// Starts a relay in front of the program at `base`.
-pub async fn relay(to: To, base: &str, points: &Arc<Points>) -> anyhow::Result<Listening> {
+/// Starts a relay in front of the service at `base`.
+pub async fn relay(name: &'static str, base: &str, points: &Arc<Points>) -> Result<Listening> {
     let (base, points) = (base.to_owned(), Arc::clone(points));
-    let relay = Relay { to, base, points, transport: HttpTransport::new()? };
+    let transport = Arc::new(HttpTransport::new()?);
+    let relay = Relay { to: To::Service(name), base, points, transport, peer: None };
     Ok(listen((Ipv4Addr::LOCALHOST, 0).into(), Arc::new(relay)).await?)
+}
+
+/// A relay in front of an agent, which has certificates of the agent and of the service: with nothing less could anybody
+/// stand between them.
+pub struct Between {
+    /// Where it listens.
+    pub at: SocketAddr,
+    cn: Uuid,
+    front: Arc<Holder>,
+    back: Arc<Holder>,
+    shutdown: Shutdown,
+}
+
+impl Between {
+    /// Starts the relay in front of the agent of this node. It carries nothing before [`Between::hold`].
+    pub async fn start(
+        (number, cn): (usize, Uuid),
+        base: &str,
+        points: &Arc<Points>,
+    ) -> Result<Between> {
+        let (front, back) = (Holder::new(Admits::Known), Holder::new(Admits::Known));
+        let relay = Arc::new(Relay {
+            to: To::Agent(number),
+            base: base.to_owned(),
+            points: Arc::clone(points),
+            transport: Arc::new(trust::Client::new(&back)),
+            peer: Some(Identity::Agent(cn)),
+        });
+        let carry = move |request: Request<Body>| {
+            let relay = Arc::clone(&relay);
+            async move { carried(&relay, request).await }
+        };
+        let (listener, at) = daemon::http::listen((Ipv4Addr::LOCALHOST, 0).into()).await?;
+        let shutdown = Shutdown::new();
+        let doors = Acceptor::Secure(listener, Arc::new(Doors::new(&front)));
+        let server = Server::new(Limits::default(), shutdown.clone()).under_any_name();
+        tokio::spawn(server.serve(doors, Router::new().fallback(carry)));
+        Ok(Between { at, cn, front, back, shutdown })
+    }
+
+    /// Takes certificates of both from the authority in this file.
+    pub fn hold(&self, file: &Path) -> Result<()> {
+        let kept: Option<Authorities> = trust::read_private(file)?;
+        let kept = kept.context("there is no authority yet")?;
+        let authority = kept.all.first().context("there is no authority yet")?;
+        let now = self.front.now();
+        let roots = vec![authority.certificate.clone()];
+        let known = Known { roots, revoked: vec![authority.list(&[], now)?] };
+        self.front.hold(authority.equip(Identity::Agent(self.cn), known.clone(), now)?)?;
+        Ok(self.back.hold(authority.equip(Identity::Service, known, now)?)?)
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        self.shutdown.trigger();
+    }
+}
+
+/// The answer of the agent; a connection that breaks off where it has none.
+async fn carried(relay: &Relay, request: Request<Body>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let reply = match axum::body::to_bytes(body, CAP).await {
+        Ok(body) => relay.handle(Request::from_parts(head, body)).await,
+        Err(_) => Reply::Cut,
+    };
+    match reply {
+        Reply::Full(answer) => answer.map(Body::from),
+        _ => {
+            let broken = Err::<Bytes, _>(std::io::Error::other("cut"));
+            Response::new(Body::from_stream(futures_util::stream::iter([broken])))
+        }
+    }
 }
 
 impl Relay {
@@ -78,6 +165,7 @@ impl Relay {
             body,
             timeout: PATIENCE,
             body_cap: CAP,
+            peer: self.peer,
         };
         let answer = self.transport.send(asked).await.ok()?;
         let mut response = Response::new(answer.body);

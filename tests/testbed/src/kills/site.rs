@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::choice::Choice;
 use super::gate;
 use super::points::{Due, Points};
-use super::relay::{To, relay};
+use super::relay::{Between, relay};
 use crate::explore::points::Party;
 use crate::held::{Process, processes};
 use crate::lab::asking::OWN_AGENT;
@@ -68,6 +68,7 @@ pub struct Site {
     /// The VM's NICs as NAPI had them at first.
     nics: Vec<Value>,
     _relays: Vec<Listening>,
+    _between: Vec<Between>,
 }
 
 impl Site {
@@ -80,7 +81,7 @@ impl Site {
         let mut worlds = [first, second];
         let (send, due) = mpsc::channel(DUE);
         let points = Points::new(Arc::new(Judge::new(VM)), send);
-        let relays = lay(&mut worlds, &points).await?;
+        let (relays, between) = lay(&mut worlds, &points).await?;
         for world in &mut worlds {
             world.start_vminfod().await?;
             let vms = world.hub()?.vms(true).await?.vms;
@@ -90,8 +91,10 @@ impl Site {
             world.start_migration_agent().await?;
         }
         worlds[0].start_migration_service().await?;
+        let authority = worlds[0].authority_file();
+        between.iter().try_for_each(|it| it.hold(&authority))?;
         let nics = worlds[0].provision().await?;
-        Ok(Site { worlds, at: 0, points, due, nics, _relays: relays })
+        Ok(Site { worlds, at: 0, points, due, nics, _relays: relays, _between: between })
     }
 
     /// Stops all of it.
@@ -228,17 +231,21 @@ impl Site {
 }
 
 /// Lays relays and gates between the programs, all of which are still to be started.
-async fn lay(worlds: &mut [World; 2], points: &Arc<Points>) -> Result<Vec<Listening>> {
+async fn lay(
+    worlds: &mut [World; 2],
+    points: &Arc<Points>,
+) -> Result<(Vec<Listening>, Vec<Between>)> {
     let gate = gate::open(Arc::clone(points)).await?;
-    let mut relays = Vec::new();
+    let (mut relays, mut between) = (Vec::new(), Vec::new());
     let mut agents = Map::new();
     for (number, world) in worlds.iter_mut().enumerate() {
         let commands = gate::scripts(world.node().dir(), number, gate)?;
         world.options().migration_agent.insert("commands".to_owned(), commands);
-        let laid = relay(To::Agent(number), &world.migration_agent_url(), points).await?;
-        let url = format!("http://{}", laid.addr());
-        agents.insert(world.node().cn_uuid().to_owned(), json!(url));
-        relays.push(laid);
+        let cn = world.node().cn_uuid().to_owned();
+        let agent = (number, cn.parse()?);
+        let laid = Between::start(agent, &world.migration_agent_url(), points).await?;
+        agents.insert(cn, json!(format!("https://{}", laid.at)));
+        between.push(laid);
     }
     let services = [
         ("upstream_vmapi", "VMAPI", worlds[0].vmapi.url()),
@@ -246,14 +253,14 @@ async fn lay(worlds: &mut [World; 2], points: &Arc<Points>) -> Result<Vec<Listen
         ("napi_url", "NAPI", worlds[0].napi.url()),
     ];
     for (key, name, url) in services {
-        let laid = relay(To::Service(name), &url, points).await?;
+        let laid = relay(name, &url, points).await?;
         let url = json!(format!("http://{}", laid.addr()));
         worlds[0].options().migration_service.insert(key.to_owned(), url);
         relays.push(laid);
     }
     let agents = json!({ "urls": agents });
     worlds[0].options().migration_service.insert("agents".to_owned(), agents);
-    Ok(relays)
+    Ok((relays, between))
 }
 
 /// All processes that a process started, and those that they started.

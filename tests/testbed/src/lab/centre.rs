@@ -5,10 +5,8 @@
 //! The services of the data centre, which all its nodes share. CNAPI's tasks act on the simulated nodes.
 
 use std::collections::HashMap;
-use std::fs::Permissions;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -24,12 +22,10 @@ use simnode::{Node, NodeError, Verbs, Wait};
 use super::error::LabError;
 use super::options::WorldOptions;
 use super::ports::{self, local};
+use super::trust::Trust;
 
 /// The user that owns the data centre.
 pub(super) const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
-
-/// The file of the data centre's secret, beside each node.
-pub(super) const SECRET: &str = "migration.secret";
 
 /// Where migration-service is, once it runs.
 #[derive(Clone, Copy, Debug)]
@@ -37,12 +33,19 @@ pub struct Migrations {
     /// Where it stands in front of VMAPI.
     pub listen: SocketAddr,
     pub status: SocketAddr,
+    /// Where agents and volapi reach it.
+    pub trust: SocketAddr,
 }
 
 impl Migrations {
     /// The base URL of VMAPI's and its own routes.
     pub fn url(&self) -> String {
         format!("http://{}", self.listen)
+    }
+
+    /// The base URL for agents and volapi.
+    pub(super) fn trust_url(&self) -> String {
+        format!("https://{}", self.trust)
     }
 
     /// The base URL of its pages.
@@ -70,8 +73,8 @@ pub struct Centre {
     pub(super) agents: [u16; 2],
     /// Keeps these ports.
     _held: Arc<[Port]>,
-    /// What it shares with the agents.
-    secret: Arc<str>,
+    /// Who is to be let in.
+    pub(super) trust: Trust,
     nodes: Arc<Nodes>,
 }
 
@@ -123,11 +126,12 @@ impl Centre {
         let papi = papi::Server::start(local(0)).await;
         let papi = Arc::new(papi.map_err(LabError::io("listening on a free port as PAPI"))?);
         let (napi, vmapi, cnapi) = (Arc::new(napi), Arc::new(vmapi), Arc::new(cnapi));
-        let migrations = Migrations { listen: local(free(0)?), status: local(free(0)?) };
+        let [listen, status, trust] = [free(0)?, free(0)?, free(0)?].map(local);
+        let migrations = Migrations { listen, status, trust };
         let agents = [free(0)?, free(0)?];
-        let secret = format!("the secret of the lab's data centre, seed {}", options.seed).into();
         let _held = held.into();
-        Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, agents, _held, secret, nodes })
+        let trust = Trust::default();
+        Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, agents, _held, trust, nodes })
     }
 
     /// Makes PAPI and IMGAPI know what these VMs were made of.
@@ -161,15 +165,6 @@ impl Centre {
                 self.imgapi.store().put(image);
             }
         }
-    }
-
-    /// Writes the secret that migration-service shares with the agents into this directory.
-    pub(super) fn put_secret(&self, dir: &Path) -> Result<(), LabError> {
-        let file = dir.join(SECRET);
-        let written = std::fs::write(&file, self.secret.as_bytes());
-        let kept =
-            written.and_then(|()| std::fs::set_permissions(&file, Permissions::from_mode(0o600)));
-        kept.map_err(LabError::io(format!("writing {}", file.display())))
     }
 
     /// Makes a node known to CNAPI, with its admin address.

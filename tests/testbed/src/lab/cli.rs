@@ -222,7 +222,7 @@ async fn begin(
     if args.nodes > 1 {
         say(&format!("CNAPI     {}  (mock, {} nodes)", world.cnapi_url(), args.nodes));
     }
-    if args.nodes > 1 && is_in(Part::MigrationService) {
+    if (args.nodes > 1 || has_volumes) && is_in(Part::MigrationService) {
         world.start_migration_service().await?;
         say(&format!("migration-service {}  (in front of VMAPI)", world.migrations_url()));
     }

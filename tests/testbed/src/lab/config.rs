@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 use rig::nfs;
 use serde_json::{Value, json};
 
-use super::centre::{ADMIN, Centre, SECRET};
+use super::centre::{ADMIN, Centre};
 use super::daemons::Daemons;
 use super::options::WorldOptions;
 use super::ports::{Ports, local, url};
@@ -161,7 +161,8 @@ impl Configs<'_> {
         });
         if self.daemons.pid("migration-agent").is_some() {
             config["rfd26"] = json!(true); // the agents make its snapshots
-            config["secret_file"] = json!(self.options.dir.join(SECRET));
+            let dir = self.options.dir.join("volapi/trust");
+            config["trust"] = json!({ "url": centre.migrations.trust_url(), "dir": dir });
             config["agents"] = json!({ "port": centre.agents[0] });
         }
         config
@@ -172,10 +173,11 @@ impl Configs<'_> {
         let bin = |name: &str| self.node.tool(name);
         let ([port, data_port], status) = (self.centre.agents, self.ports.migration_agent);
         let mut config = json!({
-            "service_url": self.centre.migrations.url(),
+            "service_url": self.centre.migrations.trust_url(),
+            "cnapi_url": self.centre.cnapi.url(),
             "server_uuid": self.node.cn_uuid(),
             "no_rabbit": true,
-            "secret_file": self.options.dir.join(SECRET),
+            "trust_dir": self.options.dir.join("migration-agent/trust"),
             "vminfod": { "url": self.hub() },
             "listen": { "port": port, "data_port": data_port },
             "commands": {
@@ -203,7 +205,11 @@ impl Configs<'_> {
             "napi_url": self.centre.napi.url(),
             "imgapi_url": self.centre.imgapi.url(),
             "papi_url": self.centre.papi.url(),
-            "secret_file": self.options.dir.join(SECRET),
+            "trust": {
+                "listen": self.centre.migrations.trust.to_string(),
+                "authority": self.options.dir.join("migration-service/authority.json"),
+            },
+            "control_socket": self.options.dir.join("migration-service/control.sock"),
             "agents": { "port": self.centre.agents[0] },
             "store": { "file": self.options.dir.join("migration-service/store.redb") },
             "lease": "3s",

@@ -34,6 +34,8 @@ mod daemons; // processes and their logs
 
 mod centre; // the services that all nodes share
 
+mod trust; // who is let in
+
 mod ports; // where the daemons listen
 
 mod options; // how a world is made

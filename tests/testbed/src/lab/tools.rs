@@ -101,6 +101,7 @@ pub fn write_migration(places: &Places<'_>) -> io::Result<()> {
     let state_dir = places.node.join("sdc-migrate");
     let services = json!({
         "vmapi_url": places.migrations, "cnapi_url": places.cnapi, "state_dir": state_dir, "poll": "250ms",
+        "control_socket": places.node.join("migration-service/control.sock"),
     });
     std::fs::write(config("sdc-migrate"), format!("{services:#}\n"))?;
     let daemon = |name: &str| {

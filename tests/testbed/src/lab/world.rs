@@ -187,12 +187,17 @@ impl World {
 
     /// Where this node's migration-agent takes orders.
     pub fn migration_agent_url(&self) -> String {
-        format!("http://{}:{}", self.admin, self.centre.agents[0])
+        format!("https://{}:{}", self.admin, self.centre.agents[0])
     }
 
     /// Where migration-agent prints its status and metrics.
     pub fn migration_agent_status_url(&self) -> String {
         ports::url(self.ports.migration_agent)
+    }
+
+    /// Where migration-service of this world has its authority.
+    pub fn authority_file(&self) -> PathBuf {
+        self.options.dir.join("migration-service/authority.json")
     }
 
     /// migration-service and this node's migration-agent run.
@@ -273,20 +278,22 @@ impl World {
 
     /// Starts migration-agent.
     pub async fn start_migration_agent(&mut self) -> Result<(), LabError> {
-        self.centre.put_secret(&self.options.dir)?;
         tools::write_migration(&self.places())
             .map_err(LabError::io("writing the commands of migrations"))?;
         let config = self.configs().migration_agent();
         let url = ports::url(self.ports.migration_agent);
-        self.daemons.start("migration-agent", "serve", &config, &url).await
+        self.daemons.start("migration-agent", "serve", &config, &url).await?;
+        self.centre.trust.asks(self.node.cn_uuid(), self.options.dir.join("migration-agent/trust"));
+        self.centre.trust.let_in().await
     }
 
     /// Starts migration-service, which knows the agents of all nodes that there are.
     pub async fn start_migration_service(&mut self) -> Result<(), LabError> {
-        self.centre.put_secret(&self.options.dir)?;
         let config = self.configs().migration_service();
         let url = self.centre.migrations.status_url();
-        self.daemons.start("migration-service", "serve", &config, &url).await
+        self.daemons.start("migration-service", "serve", &config, &url).await?;
+        self.centre.trust.serves(self.options.dir.join("migration-service/control.sock"));
+        self.centre.trust.let_in().await
     }
 
     /// Starts fleet-agent, which publishes the node to the feed at these servers.
@@ -312,7 +319,11 @@ impl World {
         tools::write_volumes(&self.places(), &vmapi)
             .map_err(LabError::io("writing the commands of volumes"))?;
         let (config, url) = (self.configs().volapi(workflow, &vmapi), self.volapi_status_url());
-        self.daemons.start("volapi", "serve", &config, &url).await
+        self.daemons.start("volapi", "serve", &config, &url).await?;
+        if self.daemons.pid("migration-agent").is_some() {
+            self.centre.trust.asks("volapi", self.options.dir.join("volapi/trust"));
+        }
+        self.centre.trust.let_in().await
     }
 
     /// Kills vminfod as a crash would, or stops it as SMF does.

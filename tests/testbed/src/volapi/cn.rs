@@ -15,10 +15,12 @@ use daemon::command::Program;
 use daemon::http::Router;
 use futures_util::future::BoxFuture;
 use http::StatusCode;
-use migration_agent::wire::{Connection, Wire};
+use migration_agent::wire::{Connection, Incoming, Wire};
 use migration_agent::{Agent, Setup};
+use sdc_clients::agents::{Known, NodeAgents};
+use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Request, Response, Transport};
-use sdc_clients::signed::Secret;
+use sdc_clients::identity::Identity;
 use sdc_clients::vminfod::SYNCED;
 use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Error, Http};
@@ -32,11 +34,6 @@ use vminfod::node::{Ctx, load};
 
 /// Where its agent listens on the admin network.
 pub const ADDRESS: &str = "10.99.99.7";
-
-/// The data centre's secret.
-pub fn secret() -> anyhow::Result<Secret> {
-    Secret::of(b"the secret of the data centre, long enough").map_err(anyhow::Error::new)
-}
 
 pub struct Cn {
     pub uuid: Uuid,
@@ -73,13 +70,17 @@ impl Cn {
         json!({"uuid": self.uuid, "status": "running", "sysinfo": {"Network Interfaces": {"e0": nic}}})
     }
 
-    /// Its agent answers.
+    /// Its agent answers volapi, which has asked it and nobody else.
     pub async fn answer(&self, request: &Request) -> Result<Response, Error> {
         let mut asked = http::Request::new(Body::from(request.body.clone().unwrap_or_default()));
         let odd = || Error::connect(&request.method, request.target(), "an odd request");
         *asked.uri_mut() = request.target().parse().map_err(|_| odd())?;
         *asked.method_mut() = request.method.clone();
         *asked.headers_mut() = request.headers.clone();
+        if request.peer != Some(Identity::Agent(self.uuid)) {
+            return Err(odd());
+        }
+        asked.extensions_mut().insert(Some(Identity::Volapi));
         let (head, body) = daemon::http::call(self.control.clone(), asked).await.into_parts();
         let body = axum::body::to_bytes(body, usize::MAX).await.map_err(|_| odd())?;
         Ok(Response { status: head.status, headers: head.headers, body })
@@ -148,17 +149,19 @@ impl Cn {
 async fn agent(node: &Node, cn: Uuid, dir: &Path) -> anyhow::Result<Agent> {
     let vminfod: Arc<dyn Transport> = Arc::new(ToVminfod(node.clone()));
     let http = Http::with_transport("http://127.0.0.1:9090", "test", Arc::clone(&vminfod))?;
+    // No other agent is asked.
+    let nobody = Known { port: 0, urls: Default::default() };
     let setup = Setup {
         cn,
         pool: "zones".to_owned(),
         state_dir: dir.to_owned(),
-        secret: secret()?,
-        seed: [7; 32],
+        seed: [7; 8],
         mbps: None,
         // Snapshots need no other program than `zfs`.
         commands: Arc::new(InProcess::new(node)),
-        vminfod: Vminfod::with_http(http.without_retries()),
+        vminfod: Vminfod::with_http(http.clone().without_retries()),
         wire: Arc::new(NoWire),
+        agents: NodeAgents::new(nobody, Cnapi::new(http), Arc::clone(&vminfod), "test"),
         transport: vminfod,
     };
     Ok(Agent::new(setup, &Shutdown::new()).await?)
@@ -172,11 +175,11 @@ impl Wire for NoWire {
         "nowhere".to_owned()
     }
 
-    fn accept(&self) -> BoxFuture<'_, io::Result<(Connection, IpAddr)>> {
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Incoming, IpAddr)>> {
         Box::pin(std::future::pending())
     }
 
-    fn dial<'a>(&'a self, _address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+    fn dial<'a>(&'a self, _address: &'a str, _cn: Uuid) -> BoxFuture<'a, io::Result<Connection>> {
         Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) })
     }
 }

@@ -19,7 +19,7 @@ use sdc_clients::{Error, Http};
 use serde_json::{Map, Value, json};
 use volapi::peers::Peers;
 
-use super::cn::{ADDRESS, Cn, secret};
+use super::cn::{ADDRESS, Cn};
 use super::fuse::{Blow, Callee, Fuse};
 use super::services::{Asked, Services};
 
@@ -86,7 +86,7 @@ impl DataCentre {
         };
         let snapshots = match &self.cn {
             Some(_) => {
-                let known = Known { secret: secret()?, port: 5314, urls: BTreeMap::new() };
+                let known = Known { port: 5314, urls: BTreeMap::new() };
                 let cnapi = Cnapi::new(http("cnapi")?);
                 let agents = NodeAgents::new(known, cnapi, Arc::clone(&transport), "volapi");
                 Some(Snapshots::new(agents))

@@ -51,6 +51,7 @@ mod statements;
 mod storm;
 mod swarm;
 mod tenants;
+mod trust;
 mod vm_agent;
 mod volapi;
 mod waits;

@@ -13,7 +13,6 @@ use daemon::timing::Clock;
 use futures_util::future::BoxFuture;
 use migration_service::{Addresses, Agents, Known, Peers, Service, Steps};
 use sdc_clients::http::{HttpTransport, Transport};
-use sdc_clients::signed::Secret;
 use serde_json::json;
 use store::Store;
 use testbed::process;
@@ -157,8 +156,7 @@ async fn migrations() -> String {
         papi: nowhere(),
     };
     let peers = Peers::new(&addresses, &transport).unwrap();
-    let secret = Secret::of(&[7; 32]).unwrap();
-    let known = Known { secret, port: 1, urls: BTreeMap::new() };
+    let known = Known { port: 1, urls: BTreeMap::new() };
     let agents = Agents::new(known, peers.cnapi.clone(), transport);
     let (store, clock) = (Store::in_memory().unwrap(), migration_service::clock::Clock::System);
     let service =

@@ -125,6 +125,7 @@ async fn send(cli: &Cli) -> anyhow::Result<Response> {
         body: body.map(Into::into),
         timeout: LIST_TIMEOUT,
         body_cap: BODY_CAP,
+        peer: None,
     };
     Ok(HttpTransport::new()?.send(request).await?)
 }

@@ -10,14 +10,15 @@ use std::time::Duration;
 use daemon::agent::ServeError;
 use daemon::http::{Limits, Server, listen};
 use daemon::timing::{Clock, Random};
-use daemon::{Shutdown, Tasks, disk, metrics};
+use daemon::{Shutdown, Tasks, metrics};
 use sdc_clients::Http;
 use sdc_clients::agents::{Known, NodeAgents};
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{HttpTransport, Transport, user_agent};
-use sdc_clients::signed::Secret;
+use sdc_clients::identity::Identity;
 use sdc_clients::snapshots::Snapshots;
 use store::Store;
+use trust::{Admits, Holder, Keeper};
 
 use crate::config::{Agents, Config};
 use crate::http::router;
@@ -40,13 +41,16 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
         () = shutdown.wait() => return Ok(()),
         records = open(&config) => records?,
     };
-    let peers = peers(&config).await?;
+    let (peers, keeper) = peers(&config).await?;
     let service = Arc::new(Service::new(records, peers, config.settings.clone()));
     let (listener, address) = listen(config.listen).await?;
     let places = &config.basics.places;
     let (status, _) = listen(places.status_listen).await?;
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
     let tasks = Tasks::new(shutdown.clone());
+    if let Some(keeper) = keeper {
+        tasks.spawn_dropped("trust", async move { keeper.run().await });
+    }
     let updater = Arc::new(State::default());
     let clock = Clock::start();
     let probes = Arc::new(probes::State::default());
@@ -110,7 +114,7 @@ pub(super) async fn open(config: &Config) -> Result<Records, ServeError> {
     }
 }
 
-async fn peers(config: &Config) -> Result<Peers, ServeError> {
+async fn peers(config: &Config) -> Result<(Peers, Option<Keeper>), ServeError> {
     let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
     let agent = user_agent("volapi", env!("CARGO_PKG_VERSION"), None);
     let http = |url: &str| {
@@ -119,17 +123,21 @@ async fn peers(config: &Config) -> Result<Peers, ServeError> {
     };
     let addresses = &config.services;
     let cnapi = http(&addresses.cnapi)?;
-    let snapshots = match config.settings.rfd26 {
-        true => {
-            let Agents { port, urls, .. } = config.agents.clone();
-            let known = Known { secret: secret(config).await?, port, urls };
-            let cnapi = Cnapi::new(cnapi.clone());
-            let agents = NodeAgents::new(known, cnapi, Arc::clone(&transport), &agent);
-            Some(Snapshots::new(agents))
+    let (snapshots, keeper) = match (config.settings.rfd26, config.agents.clone()) {
+        (true, Agents { port, urls, trust_url, trust_dir }) => {
+            let none = || std::io::Error::other("rfd26 needs trust.url, where volapi is let in");
+            let service = trust_url.ok_or_else(|| ServeError::failed(none()))?;
+            let holder = Holder::new(Admits::Known);
+            let keeper = Keeper::new(&holder, &service, (Identity::Volapi, &agent), &trust_dir);
+            keeper.load().await.map_err(ServeError::failed)?;
+            let (known, cnapi) = (Known { port, urls }, Cnapi::new(cnapi.clone()));
+            let proving = Arc::new(trust::Client::new(&holder));
+            let agents = NodeAgents::new(known, cnapi, proving, &agent);
+            (Some(Snapshots::new(agents)), Some(keeper))
         }
-        false => None,
+        (false, _) => (None, None),
     };
-    Ok(Peers {
+    let peers = Peers {
         vmapi: http(&addresses.vmapi)?,
         papi: http(&addresses.papi)?,
         napi: http(&addresses.napi)?,
@@ -137,12 +145,6 @@ async fn peers(config: &Config) -> Result<Peers, ServeError> {
         workflow: http(&addresses.workflow)?,
         cnapi,
         snapshots,
-    })
-}
-
-async fn secret(config: &Config) -> Result<Secret, ServeError> {
-    let path = config.agents.secret_file.clone();
-    let read = disk::blocking(move || Secret::read(&path)).await;
-    let aborted = || ServeError::failed(std::io::Error::other("the attempt was aborted"));
-    read.ok_or_else(aborted)?.map_err(ServeError::failed)
+    };
+    Ok((peers, keeper))
 }

@@ -7,27 +7,27 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sdc_clients::signed::Secret;
 
-use super::super::frame::{Keys, Sealer};
-use super::super::{FRAME, NoToken, Refused, StreamError, Token, TokenKey, Tokens};
-use super::{issuer, key, received, recorded};
+use super::super::frame::{Framer, opening};
+use super::super::{FRAME, NoToken, Refused, StreamError, Token, Tokens};
+use super::{issuer, received, recorded};
 
 /// Bytes of an opening, and of a frame around its content.
-const OPENING: usize = 56;
-const AROUND: usize = 13 + 32;
+const OPENING: usize = 24;
+const AROUND: usize = 13;
 
 /// A stream of three pieces, each a frame, and the last frame, which is empty but for its numbers; with it the
 /// ends of the frames.
 async fn stream(token: &Token) -> (Vec<u8>, Vec<u8>, Vec<usize>) {
     // The loop fills its frames, so the frames are made by hand.
-    let mut sealer = Sealer::new(token.keys());
-    let mut bytes = token.keys().opening(&token.id);
+    let mut framer = Framer::default();
+    let mut bytes = opening(&token.id).to_vec();
     let mut ends = vec![bytes.len()];
     for (piece, is_last) in
         [(&b"first piece"[..], false), (b"2", false), (b"the third", false), (b"last", true)]
     {
-        bytes.extend(sealer.seal(piece, is_last).with(piece));
+        bytes.extend(framer.frame(piece, is_last));
+        bytes.extend(piece);
         ends.push(bytes.len());
     }
     (bytes, b"first piece2the thirdlast".to_vec(), ends)
@@ -66,21 +66,6 @@ async fn the_unchanged_stream_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flipped_bit_at_every_place_is_noticed() {
-    let tokens = issuer(1);
-    let len = stream(&tokens.issue("zones/x").unwrap()).await.0.len();
-    for at in 0..len {
-        for bit in 0..8 {
-            let tokens = issuer(1);
-            let (mut bytes, _, ends) = stream(&tokens.issue("zones/x").unwrap()).await;
-            bytes[at] ^= 1 << bit;
-            is_refused(&bytes, &tokens, good_before(at, &ends), &format!("byte {at} bit {bit}"))
-                .await;
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_cut_at_every_place_is_noticed() {
     let tokens = issuer(1);
     let len = stream(&tokens.issue("zones/x").unwrap()).await.0.len();
@@ -97,7 +82,7 @@ async fn a_cut_at_every_place_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_repeated_left_out_reordered_or_foreign_are_refused() {
+async fn frames_repeated_left_out_or_reordered_are_refused() {
     let tokens = issuer(1);
     let issue = || tokens.issue("zones/x").unwrap();
     for (order, good, want) in [
@@ -115,12 +100,6 @@ async fn frames_repeated_left_out_reordered_or_foreign_are_refused() {
         let good = good_before(ends[good], &ends);
         assert_eq!(is_refused(&changed, &tokens, good, &format!("{order:?}")).await, want);
     }
-    // A frame of another stream, with the right number.
-    let ((one, _, ends), (two, _, _)) = (stream(&issue()).await, stream(&issue()).await);
-    let changed = [&one[..ends[1]], &two[ends[1]..]].concat();
-    let good = good_before(ends[1], &ends);
-    let refused = is_refused(&changed, &tokens, good, "foreign").await;
-    assert_eq!(refused, Refused::Changed { number: 1 });
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,7 +117,7 @@ async fn lengths_and_kinds_that_do_not_fit_are_refused_before_anything_is_read()
         (3, 5, Refused::Kind { number: 0 }),
     ] {
         let token = tokens.issue("zones/x").unwrap();
-        let bytes = [token.keys().opening(&token.id), head(kind, length)].concat();
+        let bytes = [&opening(&token.id)[..], &head(kind, length)].concat();
         assert_eq!(is_refused(&bytes, &tokens, b"", "length").await, want);
     }
 }
@@ -152,9 +131,12 @@ async fn a_token_opens_one_stream_once_and_in_time() {
     assert_eq!(is_refused(&bytes, &other, b"", "of another agent").await, Refused::UnknownToken);
     assert_eq!(is_refused(&[b'x'; 99], &tokens, b"", "noise").await, Refused::Opening);
 
-    // The right id and another secret: refused, and the token still opens its stream.
-    let wrong = Keys::of(&[7; 32]).opening(&token.id);
-    assert_eq!(is_refused(&wrong, &tokens, b"", "wrong").await, Refused::WrongToken);
+    // The token of another node's stream: refused, and it still opens that one.
+    let foreign = tokens.issue("zones/y").unwrap();
+    let wrong = opening(&foreign.id);
+    for _ in 0..2 {
+        assert_eq!(is_refused(&wrong, &tokens, b"", "wrong").await, Refused::WrongToken);
+    }
     let (done, sink, _) = received(&bytes, &tokens).await;
     assert_eq!((done.unwrap(), sink.got()), (5, (b"bytes".to_vec(), true)));
     assert_eq!(is_refused(&bytes, &tokens, b"", "replayed").await, Refused::UsedToken);
@@ -165,17 +147,14 @@ async fn a_token_opens_one_stream_once_and_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_are_bounded_secret_and_different() {
+async fn tokens_are_bounded_and_different() {
     let tokens = issuer(1);
     let token = tokens.issue("zones/x").unwrap();
     let text = token.id();
-    assert_eq!(key().token(&text), Ok(token.clone()));
-    assert_eq!(format!("{token:?} {:?}", key()), format!("Token({text}) TokenKey"));
-    let other = TokenKey::of(&Secret::of(&[b'o'; 32]).unwrap());
-    assert_ne!(other.token(&text), Ok(token));
+    assert_eq!(Token::read(&text), Ok(token));
     assert_ne!(tokens.issue("zones/x").unwrap().id(), text);
     for text in ["", "é", &text[1..], &format!("{text}00"), &text.replace(|_: char| true, "g")] {
-        assert_eq!(key().token(text), Err(NoToken::Text));
+        assert_eq!(Token::read(text), Err(NoToken::Text));
     }
     for _ in 2..1024 {
         tokens.issue("zones/x").unwrap();
@@ -188,8 +167,8 @@ async fn tokens_are_bounded_secret_and_different() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn any_change_of_any_stream_is_noticed(
-        size in 1usize..200_000, at in any::<prop::sample::Index>(), flip in 1u8.., cut in any::<bool>(),
+    fn any_cut_of_any_stream_is_noticed(
+        size in 1usize..200_000, at in any::<prop::sample::Index>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
@@ -197,11 +176,7 @@ proptest! {
             let content: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
             let mut bytes = recorded(&tokens.issue("zones/x").unwrap(), &[&content]).await;
             let at = at.index(bytes.len());
-            if cut {
-                bytes.truncate(at);
-            } else {
-                bytes[at] ^= flip;
-            }
+            bytes.truncate(at);
             let whole_frames = at.saturating_sub(OPENING) / (FRAME + AROUND);
             let good = &content[..(whole_frames * FRAME).min(size)];
             is_refused(&bytes, &tokens, good, &format!("{size} bytes, {at}")).await;

@@ -79,7 +79,7 @@ async fn a_receiver_that_did_not_end_well_gives_no_receipt() {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (source_end, target_end) = (End::free(), End::free());
     let receiving = async {
-        let (incoming, _) = accept(theirs, &tokens, &target_end.refusals).await?;
+        let (incoming, _) = accept(theirs, &tokens, |_| true, &target_end.refusals).await?;
         let full = async { Err(io::Error::other("out of space")) };
         incoming.feed(Sink::default(), full, target_end.all()).await
     };
@@ -91,13 +91,13 @@ async fn a_receiver_that_did_not_end_well_gives_no_receipt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_receipt_of_another_hand_is_refused() {
+async fn a_receipt_for_something_else_is_refused() {
     let token = issuer(1).issue("zones/x").unwrap();
     let (ours, mut theirs) = tokio::io::duplex(1 << 20);
     let end = End::free();
     let forging = async {
-        theirs.read_exact(&mut [0; 56]).await.unwrap();
-        theirs.write_all(&[7; 32]).await.unwrap();
+        theirs.read_exact(&mut [0; 24]).await.unwrap();
+        theirs.write_all(&[7; 16]).await.unwrap();
     };
     let sending = send(Pieces(vec![vec![1; 9]]), async { Ok(()) }, ours, &token, end.all());
     let (sent, ()) = tokio::join!(sending, forging);
@@ -118,7 +118,7 @@ async fn an_end_that_is_silent_is_given_up() {
     assert!(matches!(sent, Err(StreamError::Idle(after)) if after == Duration::from_secs(300)));
 
     let token = tokens.issue("zones/x").unwrap();
-    let opening = super::recorded(&token, &[]).await[..56].to_vec();
+    let opening = super::recorded(&token, &[]).await[..24].to_vec();
     let (mut ours, theirs) = tokio::io::duplex(100);
     ours.write_all(&opening).await.unwrap();
     let fed = receive(theirs, &tokens, Sink::default(), &end).await;

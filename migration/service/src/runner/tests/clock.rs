@@ -208,7 +208,8 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
     let old = Service { steps: Steps::External, ..world.plain().await.clone() };
     let upstream = Upstream::new("http://vmapi.sim", world.clone()).unwrap();
     let routes: Router = router(old.clone(), upstream);
-    let from = Http::with_transport("http://old.sim", "import", Arc::new(Routed(routes))).unwrap();
+    let from =
+        Http::with_transport("http://old.sim", "import", Arc::new(Routed(routes, None))).unwrap();
     let mut paused = record(json!({"vm_uuid": VM, "phase": "sync", "num_sync_phases": 2}));
     old.records.overwrite(&paused).await.unwrap();
     let empty = World::new(true);

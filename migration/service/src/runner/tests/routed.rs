@@ -10,15 +10,17 @@ use daemon::http::{call, collect};
 use futures_util::future::BoxFuture;
 use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, Transport};
+use sdc_clients::identity::Identity;
 
-/// Sends requests to these routes.
-pub struct Routed(pub Router);
+/// Sends requests to these routes, as this program.
+pub struct Routed(pub Router, pub Option<Identity>);
 
 impl Transport for Routed {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
             let mut asked = http::Request::builder().method(&request.method).uri(request.target());
             *asked.headers_mut().unwrap() = request.headers.clone();
+            asked = asked.extension(self.1);
             let body = request.body.clone().unwrap_or_default();
             let answer = call(self.0.clone(), asked.body(Body::from(body)).unwrap()).await;
             let (parts, body) = answer.into_parts();

@@ -12,7 +12,7 @@ use daemon::http::call;
 use http::Request;
 use pretty_assertions::assert_eq;
 use sdc_clients::http::{Call, Http};
-use sdc_clients::signed::{Signed, Verifier};
+use sdc_clients::identity::Identity;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -20,8 +20,8 @@ use uuid::Uuid;
 use super::node::{Fails, ONE, TWO, VM};
 use super::routed::Routed;
 use super::story::{AUTOMATIC, beside};
-use super::world::{World, secret};
-use crate::front::{AUDIENCE, signed_routes};
+use super::world::World;
+use crate::front::agent_routes;
 use crate::pages;
 use migration_core::protocol;
 use migration_core::record::{Phase, State};
@@ -33,13 +33,17 @@ async fn replaced(world: &Arc<World>, cn: Uuid) -> Value {
 
 /// What the agent of a node is told that has these migrations open.
 pub async fn told(world: &Arc<World>, cn: Uuid, open: &str) -> Value {
-    let verifier = Arc::new(Verifier::new(secret(), AUDIENCE, [3; 32]));
-    let routes = signed_routes(world.plain().await.clone(), verifier);
+    let routes = agent_routes(world.plain().await.clone());
     let path = format!("/agents/{cn}/replaced");
-    let unsigned = Request::get(&path).body(Body::empty()).unwrap();
-    assert_eq!(call(routes.clone(), unsigned).await.status(), 401);
-    let signed = Arc::new(Signed::new(Arc::new(Routed(routes)), secret(), AUDIENCE));
-    let http = Http::with_transport("http://m.sim", "agent", signed).unwrap();
+    let another = Identity::Agent(Uuid::from_u128(99));
+    for other in [None, Some(Identity::Service), Some(Identity::Volapi), Some(another)] {
+        let request = Request::get(&path).extension(other).body(Body::empty()).unwrap();
+        assert_eq!(call(routes.clone(), request).await.status(), 403, "{other:?}");
+    }
+    let request = Request::get(&path).body(Body::empty()).unwrap();
+    assert_eq!(call(routes.clone(), request).await.status(), 403);
+    let routed = Arc::new(Routed(routes, Some(Identity::Agent(cn))));
+    let http = Http::with_transport("https://m.sim", "agent", routed).unwrap();
     let call = Call::get(&["agents", &cn.to_string(), "replaced"]).query("open", open);
     let answer = http.execute(call).await.unwrap();
     answer.json("the copies that were replaced").unwrap()

@@ -17,7 +17,7 @@ use mocks::transport::InProcess;
 use sdc_clients::Error;
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Http, Request, Response, Transport};
-use sdc_clients::signed::{Secret, Verifier};
+use sdc_clients::identity::Identity;
 use serde_json::{Map, Value, json};
 use store::{Call, Fault, Faults, Store};
 use tokio::sync::{Notify, OnceCell};
@@ -61,7 +61,6 @@ pub struct Centre {
     pub unknown: Option<Uuid>,
     /// A node without an agent that CNAPI likes best.
     pub preferred: Option<Uuid>,
-    verifiers: BTreeMap<Uuid, Arc<Verifier>>,
 }
 
 /// The data centre, which carries the service's requests.
@@ -73,16 +72,6 @@ pub struct World {
     pub store: Store,
     /// A service for commands and for looking at the record.
     plain: OnceCell<Service>,
-}
-
-/// The data centre's secret.
-pub fn secret() -> Secret {
-    Secret::of(&[7; 32]).unwrap()
-}
-
-/// Returns what takes the signed requests to a node's agent.
-pub fn verifiers() -> BTreeMap<Uuid, Arc<Verifier>> {
-    [ONE, TWO].map(|cn| (cn, Arc::new(Verifier::new(secret(), &cn.to_string(), [1; 32])))).into()
 }
 
 /// Returns a service that asks through `transport`.
@@ -98,7 +87,7 @@ pub async fn service(transport: Arc<dyn Transport>, store: &Store, clock: Clock)
     let peers = Peers::new(&addresses, &transport).unwrap();
     let http = Http::with_transport("http://cnapi.sim", "t", transport.clone()).unwrap();
     let urls = [ONE, TWO].map(|cn| (cn, format!("http://{cn}.sim"))).into();
-    let known = Known { secret: secret(), port: 5314, urls };
+    let known = Known { port: 5314, urls };
     let agents = Agents::new(known, Cnapi::new(http), transport);
     Service::open(store, peers, agents, Steps::Own, clock, "http://m.sim").await.unwrap()
 }
@@ -272,7 +261,6 @@ impl Centre {
             unknown: None,
             preferred: None,
             clock: Clock::simulated(Time::parse("2026-03-01T00:00:00Z").unwrap()),
-            verifiers: verifiers(),
         }
     }
 
@@ -352,7 +340,7 @@ impl Centre {
                     (&order.order, &doing.state)
                 {
                     let from = host.clone();
-                    self.hosts.get_mut(&to.cn).unwrap().receive(&from);
+                    self.hosts.get_mut(to).unwrap().receive(&from);
                 }
                 (200, json!(doing))
             }
@@ -384,11 +372,11 @@ impl Centre {
     fn is_stuck(&self, request: &Request) -> bool {
         cn_of(request).and_then(|cn| self.hosts.get(&cn)).is_some_and(|host| host.is_stuck)
     }
+}
 
-    /// The verifier of the agent that is asked.
-    fn verifier(&self, request: &Request) -> Option<Arc<Verifier>> {
-        self.verifiers.get(&cn_of(request)?).cloned()
-    }
+/// Checks that an agent has to prove that it is its node's, and nobody else has to prove anything.
+pub fn is_for_its_peer(request: &Request) {
+    assert_eq!(request.peer, cn_of(request).map(Identity::Agent), "{}", request.url);
 }
 
 /// The node whose agent is asked.
@@ -399,7 +387,7 @@ fn cn_of(request: &Request) -> Option<Uuid> {
 impl Transport for World {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
-            let verifier = self.centre().verifier(&request);
+            is_for_its_peer(&request);
             if self.centre().is_stuck(&request) {
                 return std::future::pending().await;
             }
@@ -407,35 +395,24 @@ impl Transport for World {
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 return Err(Error::connect(&request.method, request.target(), "no route"));
             }
-            let taken = verifier.as_ref().map(|verifier| {
-                let body = request.body.clone().unwrap_or_default();
-                verifier.take((&request.method, &request.target()), &request.headers, &body)
-            });
-            let is_asking = matches!(taken, Some(Err(_)));
-            if !is_asking {
-                self.centre().events += 1;
-                if self.is_killed(Kill::Before) {
-                    return std::future::pending().await;
-                }
+            self.centre().events += 1;
+            if self.is_killed(Kill::Before) {
+                return std::future::pending().await;
             }
-            let (status, body) = match is_asking {
-                true => (401, json!({"code": "InvalidSignature"})),
-                false if request.url.host_str() == Some("cnapi.sim") => {
+            let (status, body) = match request.url.host_str() == Some("cnapi.sim") {
+                true => {
                     self.prepare(&request);
                     ask(&self.cnapi, &request).await?
                 }
                 false => self.centre().answer(&request),
             };
             self.centre().check();
-            if !is_asking && self.is_killed(Kill::After) {
+            if self.is_killed(Kill::After) {
                 return std::future::pending().await;
             }
             let status = StatusCode::from_u16(status).unwrap();
             let body = if body.is_null() { String::new() } else { body.to_string() };
-            let mut headers = HeaderMap::new();
-            if let (Some(verifier), Some(taken)) = (verifier, taken) {
-                verifier.sign(taken.as_ref().ok(), status, &mut headers, body.as_bytes());
-            }
+            let headers = HeaderMap::new();
             // An agent answers early only when it is done.
             let is_order = request.url.path().ends_with("/orders");
             let is_running = is_order && body.contains(r#""state":"running""#);

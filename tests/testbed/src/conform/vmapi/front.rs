@@ -17,7 +17,6 @@ use migration_service::clock::Clock;
 use migration_service::front::{Upstream, router};
 use migration_service::{Addresses, Agents, Known, Service, Steps};
 use sdc_clients::http::Transport;
-use sdc_clients::signed::Secret;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -48,7 +47,7 @@ impl Front {
         };
         let clients = migration_service::Peers::new(&addresses, &transport)?;
         // The jobs do the steps: no agent is asked.
-        let known = Known { secret: Secret::of(&[0; 32])?, port: 0, urls: BTreeMap::new() };
+        let known = Known { port: 0, urls: BTreeMap::new() };
         let agents = Agents::new(known, clients.cnapi.clone(), Arc::clone(&transport));
         let store = store::Store::in_memory()?;
         let (listener, addr) = daemon::http::listen((Ipv4Addr::LOCALHOST, 0).into()).await?;

@@ -45,10 +45,6 @@ const CONFIGURED: [(&str, &str); 6] = [
     ("config/migration-service.json", "opt/smartdc/migration-service/etc/config.json"),
 ];
 
-/// The secret of the data centre, which an operator puts there.
-const SECRETS: [&str; 2] =
-    ["opt/smartdc/agents/etc/migration.secret", "opt/smartdc/migration-service/etc/secret"];
-
 /// The key of the node for the feed, which an operator draws. Its servers have no address in the jail, so that nothing
 /// asks for the certificates of their authority.
 const FEED_KEY: &str = "opt/smartdc/agents/etc/fleet-agent.nkey";
@@ -131,7 +127,6 @@ fn furnish(node: &Node) {
         }
     }
     CONFIGURED.iter().for_each(|(from, to)| put(&root.join(to), &filled(&text(from)), 0o644));
-    SECRETS.iter().for_each(|place| put(&root.join(place), &"s".repeat(48), 0o600));
     let (testbed, key) = (program(), root.join(FEED_KEY));
     let args = ["@sdc-fleet", "key", &key.to_string_lossy()];
     let drawn = run(&testbed.to_string_lossy(), &args);

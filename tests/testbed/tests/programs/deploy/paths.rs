@@ -29,7 +29,7 @@ const ELSEWHERE: [(&str, &str); 31] = [
     ("/opt/smartdc/agents/etc/fleet-ca.pem", "an operator puts it there"),
     ("/opt/smartdc/agents/etc/sdc-fleet.nkey", "an operator puts it there"),
     ("/opt/smartdc/agents/etc/migration-agent.config.json", "an operator writes it"),
-    ("/opt/smartdc/agents/etc/migration.secret", "an operator writes it"),
+    ("/opt/smartdc/agents/etc/migration-agent", "migration-agent makes it, for its key"),
     ("/opt/smartdc/agents/etc/net-agent.config.json", "config-agent writes it"),
     ("/opt/smartdc/agents/etc/sdc-migrate.config.json", "an operator writes it"),
     ("/opt/smartdc/agents/etc/sdc-voladm.config.json", "an operator writes it"),

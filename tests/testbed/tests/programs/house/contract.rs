@@ -25,6 +25,7 @@ const SCOPES: [(&[&str], &[&str]); 13] = [
             "migration/agent",
             "migration/service",
             "migration/cli",
+            "trust",
             "testbed/src/explore",
             "testbed/src/moving",
             "real_zfs",

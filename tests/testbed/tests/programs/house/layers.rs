@@ -15,20 +15,21 @@ use super::source::{self, Kind};
 
 /// Each crate and the crates of the workspace that it may depend on (tests apart). The crates below
 /// `tests/` may depend on all; a crate that is not listed here on none.
-const CRATES: [(&str, &[&str]); 20] = [
+const CRATES: [(&str, &[&str]); 21] = [
     ("daemon", &["sdc-clients"]),
     ("store", &["sdc-clients"]),
+    ("trust", &["daemon", "sdc-clients"]),
     ("console", &["daemon", "sdc-clients"]),
     ("vminfod", &["vm-model", "daemon", "sdc-clients", "console"]),
     ("net-agent", &["daemon", "sdc-clients"]),
     ("kvmd", &["daemon", "sdc-clients"]),
     ("vm-agent", &["vm-model", "daemon", "sdc-clients"]),
     ("migration-core", &["sdc-clients"]),
-    ("migration-agent", &["migration-core", "daemon", "sdc-clients"]),
-    ("migration-service", &["migration-core", "daemon", "sdc-clients", "store"]),
+    ("migration-agent", &["migration-core", "trust", "daemon", "sdc-clients"]),
+    ("migration-service", &["migration-core", "trust", "daemon", "sdc-clients", "store"]),
     ("sdc-migrate", &["migration-core", "daemon", "sdc-clients"]),
     ("volumes-core", &["vm-model"]),
-    ("volapi", &["volumes-core", "vm-model", "daemon", "sdc-clients", "store"]),
+    ("volapi", &["volumes-core", "vm-model", "trust", "daemon", "sdc-clients", "store"]),
     ("volumes-cli", &["volumes-core", "daemon", "sdc-clients"]),
     ("fleet-agent", &["daemon", "sdc-clients"]),
     ("fleet-cli", &["daemon", "sdc-clients"]),
@@ -85,17 +86,40 @@ fn crates_depend_only_on_those_below_them() {
     assert!(faults.is_empty(), "crates that use one above them:\n{}", faults.join("\n"));
 }
 
+/// Returns the packages that a program links.
+async fn linked(program: &str) -> BTreeSet<String> {
+    let manifest = source::root().join("Cargo.toml").to_string_lossy().into_owned();
+    let args = ["tree", "--offline", "--locked", "--manifest-path", &manifest];
+    let args = [&args[..], &["--prefix", "none", "-e", "normal", "-p", program]].concat();
+    let done = process::run(Path::new(env!("CARGO")), &args, LATE).await.unwrap();
+    assert_eq!(done.code, Some(0), "{program}: {}", done.stderr);
+    let linked = done.stdout.lines().filter_map(|line| line.split(' ').next());
+    let linked: BTreeSet<String> = linked.map(str::to_owned).collect();
+    assert!(linked.contains("daemon"), "{program}: {linked:?}");
+    linked
+}
+
+#[tokio::test]
+async fn only_programs_that_prove_who_they_are_link_tls() {
+    for program in ["vminfod", "net-agent", "vm-agent", "kvmd", "console"] {
+        let linked = linked(program).await;
+        for tls in ["trust", "rustls", "ring", "rcgen"] {
+            assert!(!linked.contains(tls), "{program} links {tls}");
+        }
+    }
+    for program in ["migration-agent", "migration-service", "volapi"] {
+        let linked = linked(program).await;
+        assert!(linked.contains("ring"), "{program}");
+        for other in ["aws-lc-sys", "openssl-sys", "native-tls", "webpki-roots"] {
+            assert!(!linked.contains(other), "{program} links {other}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn no_program_of_a_compute_node_links_a_database() {
-    let manifest = source::root().join("Cargo.toml").to_string_lossy().into_owned();
     for program in ["vminfod", "net-agent", "vm-agent", "kvmd", "migration-agent"] {
-        let args = ["tree", "--offline", "--locked", "--manifest-path", &manifest];
-        let args = [&args[..], &["--prefix", "none", "-e", "normal", "-p", program]].concat();
-        let done = process::run(Path::new(env!("CARGO")), &args, LATE).await.unwrap();
-        assert_eq!(done.code, Some(0), "{program}: {}", done.stderr);
-        let linked = done.stdout.lines().filter_map(|line| line.split(' ').next());
-        let linked: BTreeSet<&str> = linked.collect();
-        assert!(linked.contains("daemon"), "{program}: {linked:?}");
+        let linked = linked(program).await;
         for database in ["store", "redb", "tokio-postgres"] {
             assert!(!linked.contains(database), "{program} links {database}");
         }

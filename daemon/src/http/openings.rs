@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Connections for data that have not opened a stream yet: few, and of each address fewer. Whoever opens one does so at
+//! Connections that have proved or opened nothing yet: few, and of each address fewer. Whoever does so does it at
 //! once; the oldest that has not makes room for the next. Pure but for the notice.
 
 use std::collections::VecDeque;
@@ -63,7 +63,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    #[test] // M126
+    #[test]
     fn the_oldest_of_an_address_makes_room_and_then_the_oldest_of_all() {
         let mut openings = Openings::default();
         let mut one: Vec<_> = (0..20).map(|_| openings.enter(address(1))).collect();

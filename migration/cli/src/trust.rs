@@ -1,0 +1,109 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `trust`: which agents, and whether volapi, are let in. It asks the service's unix socket, which only the service's
+//! own user and root may connect to.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use daemon::cli::{self, Screen, Usage};
+use http::Method;
+use sdc_clients::Http;
+use sdc_clients::http::{Call, user_agent};
+use serde_json::{Value, json};
+
+use super::args::{NAME, TrustVerb};
+
+/// Asks the service at this socket.
+pub(super) async fn run(
+    verb: TrustVerb,
+    socket: &Path,
+    screen: Screen,
+) -> anyhow::Result<ExitCode> {
+    let socket = socket.display();
+    let agent = user_agent(NAME, env!("CARGO_PKG_VERSION"), None);
+    let service = Http::new(&format!("unix:{socket}"), &agent)?.without_retries();
+    let post = |route: &str, body: Value| Call::new(Method::POST, &["trust", route]).json(&body);
+    let call = match &verb {
+        TrustVerb::Init => post("init", json!({})),
+        TrustVerb::List { .. } => Call::get(&["trust"]),
+        TrustVerb::Export => Call::get(&["trust", "export"]),
+        TrustVerb::Token { whom, valid } => {
+            let seconds = daemon::config::parse_span(valid).map_err(Usage)?.as_secs();
+            post("tokens", json!({"for": is_for(whom)?, "seconds": seconds}))
+        }
+        TrustVerb::Approve { who, key } => post("approve", json!({"who": who, "key": key})),
+        TrustVerb::Revoke { who } => post("revoke", json!({"who": who})),
+        TrustVerb::Rotate { without_them } => post("rotate", json!({"without": without_them})),
+    };
+    let answer = service.execute(call).await;
+    let answer = answer.with_context(|| format!("migration-service at {socket}"))?;
+    let answer: Value = answer.json("an answer of the service")?;
+    let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
+    Ok(match verb {
+        TrustVerb::Token { .. } => {
+            eprintln!("{NAME}: valid until {}", text("until"));
+            cli::print(NAME, &format!("{}\n", text("token")))
+        }
+        TrustVerb::Export => cli::print(NAME, &text("certificates")),
+        TrustVerb::Init | TrustVerb::List { json: false } | TrustVerb::Rotate { .. } => {
+            cli::print(NAME, &screen.harmless(&listed(&answer)))
+        }
+        _ => cli::print(NAME, &format!("{answer:#}\n")),
+    })
+}
+
+/// Reads whom a token lets in.
+fn is_for(whom: &str) -> Result<Value, Usage> {
+    match whom {
+        "any" => Ok(json!("any_cn")),
+        "volapi" => Ok(json!("volapi")),
+        cn => match cn.parse::<uuid::Uuid>() {
+            Ok(cn) => Ok(json!({"cn": cn})),
+            Err(_) => Err(Usage(format!("{whom:?} is no node's uuid, nor any, nor volapi"))),
+        },
+    }
+}
+
+/// Returns the authorities and the members, a line each.
+fn listed(answer: &Value) -> String {
+    let text = |it: &Value, key: &str| it[key].as_str().unwrap_or("–").to_owned();
+    let rows = |key: &str| answer[key].as_array().cloned().unwrap_or_default();
+    let authorities = rows("authorities").into_iter().map(|it| {
+        let signs = if it["signs"] == true { "signs" } else { "is valid" };
+        format!(
+            "authority {} {signs}, fingerprint {}\n",
+            text(&it, "name"),
+            text(&it, "fingerprint")
+        )
+    });
+    let members = rows("members").into_iter().map(|it| {
+        format!(
+            "{} {}, certificate until {}, key {}\n",
+            text(&it, "name"),
+            text(&it, "standing"),
+            text(&it, "until"),
+            text(&it, "key"),
+        )
+    });
+    authorities.chain(members).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_for_a_node_any_node_or_volapi() {
+        let cn = "564d0b8e-6099-4c50-a1b1-0f0b30000001";
+        assert_eq!(is_for(cn).unwrap(), json!({ "cn": cn }));
+        assert_eq!(is_for("any").unwrap(), json!("any_cn"));
+        assert_eq!(is_for("volapi").unwrap(), json!("volapi"));
+        assert!(is_for("headnode").is_err());
+    }
+}

@@ -1,0 +1,177 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Who was let in, who asks to be, and which authority signs for them. Pure.
+
+use serde::{Deserialize, Serialize};
+use trust::{About, Identity, Revoked};
+use uuid::Uuid;
+
+/// How somebody stands who has asked to be let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// A person has to approve the key.
+    Waits,
+    Enrolled,
+    /// Its certificates are not valid any more, and it gets no other.
+    Revoked,
+}
+
+/// A certificate that was issued.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issued {
+    pub serial: String,
+    /// The authority that has signed it.
+    pub issuer: String,
+    /// In seconds since 1970.
+    pub until: i64,
+}
+
+/// One key of one program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// The name that its certificates have.
+    pub name: String,
+    /// The node, of an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cn_uuid: Option<Uuid>,
+    /// The fingerprint of the key.
+    pub key: String,
+    pub standing: Standing,
+    /// The digest of the token that it came with.
+    pub token: String,
+    /// Its certificates that have not expired, the newest last.
+    #[serde(default)]
+    pub certificates: Vec<Issued>,
+    /// The authorities that it knows, as it has said last.
+    #[serde(default)]
+    pub knows: Vec<String>,
+    /// When it asked first, was heard last, and was revoked, in seconds since 1970.
+    pub since: i64,
+    pub seen: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<i64>,
+}
+
+impl Member {
+    /// Somebody who asks for the first time.
+    pub fn new(identity: Identity, key: &str, token: &str, now: i64) -> Member {
+        Member {
+            name: identity.name(),
+            cn_uuid: identity.cn(),
+            key: key.to_owned(),
+            standing: Standing::Waits,
+            token: token.to_owned(),
+            certificates: Vec::new(),
+            knows: Vec::new(),
+            since: now,
+            seen: now,
+            revoked: None,
+        }
+    }
+
+    /// Returns the key of its row.
+    pub fn row(identity: Identity, key: &str) -> String {
+        format!("{}-{}", identity.name(), key.get(..16).unwrap_or(key))
+    }
+
+    /// Notes a new certificate, and forgets those that have expired.
+    pub fn issued(&mut self, about: &About, now: i64) {
+        self.certificates.retain(|it| it.until > now);
+        let (serial, issuer) = (about.serial.clone(), about.issuer.clone());
+        self.certificates.push(Issued { serial, issuer, until: about.until });
+    }
+
+    /// Returns true if it may prove itself now.
+    pub fn is_in(&self, now: i64) -> bool {
+        self.standing == Standing::Enrolled
+            && self.certificates.last().is_some_and(|it| it.until > now)
+    }
+}
+
+/// Returns the certificates of an authority that were revoked and have not expired.
+pub fn revoked(members: &[Member], issuer: &str, now: i64) -> Vec<Revoked> {
+    let all = members.iter().filter_map(|member| Some((member, member.revoked?)));
+    let all = all.flat_map(|(member, at)| {
+        let of = member.certificates.iter().filter(|it| it.issuer == issuer && it.until > now);
+        of.map(move |it| Revoked { serial: it.serial.clone(), at })
+    });
+    all.collect()
+}
+
+/// Returns which of these authorities signs, the oldest first: the newest that every member knows who is in. Another one
+/// would make certificates that somebody refuses.
+pub fn signer(authorities: &[String], members: &[Member], now: i64) -> Option<usize> {
+    let known = |name: &String| {
+        members.iter().filter(|it| it.is_in(now)).all(|member| member.knows.contains(name))
+    };
+    let newest = authorities.iter().rposition(known);
+    newest.or(if authorities.is_empty() { None } else { Some(0) })
+}
+
+/// Returns those whose certificate is not of the newest authority: without them a rotation is not at its end.
+pub fn behind<'a>(members: &'a [Member], newest: &str, now: i64) -> Vec<&'a Member> {
+    let behind = members.iter().filter(|it| it.is_in(now));
+    behind.filter(|it| it.certificates.last().is_none_or(|last| last.issuer != newest)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(n: u128, standing: Standing, issuer: &str, knows: &[&str]) -> Member {
+        let identity = Identity::Agent(Uuid::from_u128(n));
+        let mut member = Member::new(identity, &format!("{n:064x}"), "token", 0);
+        member.standing = standing;
+        member.knows = knows.iter().map(|it| (*it).to_owned()).collect();
+        let (serial, issuer) = (format!("{n:02x}"), issuer.to_owned());
+        member.certificates.push(Issued { serial, issuer, until: 100 });
+        member.revoked = (standing == Standing::Revoked).then_some(7);
+        member
+    }
+
+    #[test]
+    fn a_new_authority_signs_once_everybody_who_is_in_knows_it() {
+        let names = ["old".to_owned(), "new".to_owned()];
+        let is_in = |knows| member(1, Standing::Enrolled, "old", knows);
+        assert_eq!(signer(&[], &[], 1), None);
+        assert_eq!(signer(&names, &[], 1), Some(1));
+        assert_eq!(signer(&names, &[is_in(&["old"])], 1), Some(0));
+        assert_eq!(signer(&names, &[is_in(&["old", "new"]), is_in(&["old"])], 1), Some(0));
+        assert_eq!(signer(&names, &[is_in(&["old", "new"])], 1), Some(1));
+        // Who has said nothing of either yet keeps the old one; who is out, or has expired, keeps nothing.
+        assert_eq!(signer(&names, &[is_in(&[])], 1), Some(0));
+        for out in [Standing::Waits, Standing::Revoked] {
+            assert_eq!(signer(&names, &[member(1, out, "old", &["old"])], 1), Some(1));
+        }
+        assert_eq!(signer(&names, &[is_in(&["old"])], 100), Some(1));
+    }
+
+    #[test]
+    fn a_rotation_ends_when_everybody_who_is_in_has_renewed() {
+        let of = |n, standing, issuer| member(n, standing, issuer, &[]);
+        let all = [
+            of(1, Standing::Enrolled, "old"),
+            of(2, Standing::Enrolled, "new"),
+            of(3, Standing::Revoked, "old"),
+            of(4, Standing::Waits, "old"),
+        ];
+        let names =
+            |now| behind(&all, "new", now).iter().map(|it| it.key.clone()).collect::<Vec<_>>();
+        assert_eq!(names(1), [format!("{:064x}", 1)]);
+        assert!(names(100).is_empty());
+    }
+
+    #[test]
+    fn a_certificate_is_on_its_own_authoritys_list_until_it_expires() {
+        let all = [
+            member(0xa1, Standing::Revoked, "old", &[]),
+            member(2, Standing::Enrolled, "old", &[]),
+        ];
+        assert_eq!(revoked(&all, "old", 1), [Revoked { serial: "a1".into(), at: 7 }]);
+        assert!(revoked(&all, "new", 1).is_empty());
+        assert!(revoked(&all, "old", 100).is_empty());
+    }
+}

@@ -1,0 +1,138 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The routes: for programs at the service's port for agents, and for operators at its unix socket.
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use daemon::http::{Body, reply_json, with_ping};
+use http::{Response, StatusCode};
+use sdc_clients::identity::Identity;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use trust::exchange::{Asks, Join};
+
+use super::enrolment::{Enrolment, For};
+use super::verbs::identity;
+use crate::refused::Refused;
+
+/// A signing request is short.
+const LONGEST: usize = 64 << 10;
+
+type Asked<T> = Result<Json<T>, JsonRejection>;
+type Routes = State<Enrolment>;
+
+/// Returns the routes for programs that are in or ask to be.
+pub fn agents(enrolment: Enrolment) -> Router {
+    with_ping(Router::new())
+        .route("/trust/join", post(join))
+        .route("/trust/state", post(state))
+        .layer(DefaultBodyLimit::max(LONGEST))
+        .with_state(enrolment)
+}
+
+/// Returns the routes for operators.
+pub fn operators(enrolment: Enrolment) -> Router {
+    with_ping(Router::new())
+        .route("/trust", get(async |State(it): Routes| answer(it.list().await)))
+        .route("/trust/init", post(async |State(it): Routes| answer(it.init().await)))
+        .route("/trust/export", get(async |State(it): Routes| answer(it.export().await)))
+        .route("/trust/tokens", post(token))
+        .route("/trust/approve", post(approve))
+        .route("/trust/revoke", post(revoke))
+        .route("/trust/rotate", post(rotate))
+        .layer(DefaultBodyLimit::max(LONGEST))
+        .with_state(enrolment)
+}
+
+async fn join(State(it): Routes, asked: Asked<Join>) -> Response<Body> {
+    match asked {
+        Ok(Json(join)) => answer(it.join(&join).await),
+        Err(why) => invalid(&why),
+    }
+}
+
+async fn state(
+    State(it): Routes,
+    peer: Option<Extension<Option<Identity>>>,
+    asked: Asked<Asks>,
+) -> Response<Body> {
+    let Some(Extension(Some(peer))) = peer else {
+        let why = "this is for programs that have a certificate";
+        return answer::<()>(Err(Refused::coded(403, "NotAuthorized", why)));
+    };
+    match asked {
+        Ok(Json(asks)) => answer(it.state(peer, &asks).await),
+        Err(why) => invalid(&why),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct NewToken {
+    #[serde(rename = "for")]
+    is_for: For,
+    seconds: i64,
+}
+
+async fn token(State(it): Routes, asked: Asked<NewToken>) -> Response<Body> {
+    match asked {
+        Ok(Json(NewToken { is_for, seconds })) => answer(it.token(is_for, seconds).await),
+        Err(why) => invalid(&why),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Whom {
+    who: String,
+    #[serde(default)]
+    key: Option<String>,
+}
+
+async fn approve(State(it): Routes, asked: Asked<Whom>) -> Response<Body> {
+    let done = match asked {
+        Ok(Json(Whom { who, key })) => match identity(&who) {
+            Ok(who) => it.approve(who, key.as_deref()).await,
+            Err(refused) => Err(refused),
+        },
+        Err(why) => return invalid(&why),
+    };
+    answer(done)
+}
+
+async fn revoke(State(it): Routes, asked: Asked<Whom>) -> Response<Body> {
+    let done = match asked {
+        Ok(Json(Whom { who, .. })) => match identity(&who) {
+            Ok(who) => it.revoke(who).await,
+            Err(refused) => Err(refused),
+        },
+        Err(why) => return invalid(&why),
+    };
+    answer(done)
+}
+
+#[derive(Debug, Deserialize)]
+struct Rotation {
+    #[serde(default)]
+    without: bool,
+}
+
+async fn rotate(State(it): Routes, asked: Asked<Rotation>) -> Response<Body> {
+    match asked {
+        Ok(Json(Rotation { without })) => answer(it.rotate(without).await),
+        Err(why) => invalid(&why),
+    }
+}
+
+fn invalid(why: &JsonRejection) -> Response<Body> {
+    answer::<()>(Err(Refused::coded(422, "InvalidParameters", &why.body_text())))
+}
+
+fn answer<T: Serialize>(done: Result<T, Refused>) -> Response<Body> {
+    match done {
+        Ok(done) => reply_json(StatusCode::OK, &json!(done)),
+        Err(refused) => reply_json(refused.status_code(), refused.body()),
+    }
+}

@@ -1,0 +1,176 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! HTTP requests to a peer that proves its identity: one connection for each, so that each is judged by the
+//! certificates of now.
+
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::HOST;
+use http::{HeaderValue, Method};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use sdc_clients::http::{CONNECT_TIMEOUT, Request, Response, Transport};
+use sdc_clients::identity::Identity;
+use sdc_clients::{Class, Error, Phase};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::doors::shake;
+use crate::holder::Holder;
+
+/// Requests over TLS.
+#[derive(Debug)]
+pub struct Client(Proof);
+
+/// What a client proves itself with.
+#[derive(Debug)]
+enum Proof {
+    /// What is in use at the time.
+    Held(Arc<Holder>),
+    /// This.
+    Fixed(Arc<ClientConfig>),
+}
+
+impl Client {
+    /// In the name of whoever holds this.
+    pub fn new(holder: &Arc<Holder>) -> Client {
+        Client(Proof::Held(Arc::clone(holder)))
+    }
+
+    pub(crate) fn with(config: Arc<ClientConfig>) -> Client {
+        Client(Proof::Fixed(config))
+    }
+
+    fn config(&self) -> io::Result<Arc<ClientConfig>> {
+        match &self.0 {
+            Proof::Held(holder) => Ok(Arc::clone(&holder.used()?.client)),
+            Proof::Fixed(config) => Ok(Arc::clone(config)),
+        }
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Response, Error> {
+        let (method, target) = (request.method.clone(), request.target());
+        let failed = |what: &str| Error::connect(&method, target.as_str(), what);
+        let to = request.peer.ok_or_else(|| {
+            Error::new(Class::Request, &method, target.as_str(), "the request names no peer")
+        })?;
+        let config = self.config().map_err(|error| failed(&error.to_string()))?;
+        let address = address(&request).ok_or_else(|| failed("the address has no host"))?;
+        let dialed = timeout(CONNECT_TIMEOUT, TcpStream::connect(&address)).await;
+        let late = |_| Error::timed_out(Phase::Connect, &method, target.as_str(), CONNECT_TIMEOUT);
+        let stream = dialed.map_err(late)?.map_err(|error| failed(&error.to_string()))?;
+        let _best_effort = stream.set_nodelay(true);
+        let stream = shake(config, stream, to).await.map_err(|error| {
+            failed(&format!("{to} is not proved at {address}: {error}")).with_source(error)
+        })?;
+        self.ask(stream, request, to).await
+    }
+
+    async fn ask(
+        &self,
+        stream: tokio_rustls::client::TlsStream<TcpStream>,
+        request: Request,
+        to: Identity,
+    ) -> Result<Response, Error> {
+        let (method, target) = (request.method.clone(), request.target());
+        let broken = |error: hyper::Error| broken(&method, &target, to, error);
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let asked = async {
+            let answer = sender.send_request(written(&request)).await.map_err(broken)?;
+            let (head, body) = answer.into_parts();
+            let body = Limited::new(body, request.body_cap).collect().await.map_err(|error| {
+                match error.downcast::<hyper::Error>() {
+                    Ok(error) => broken(*error),
+                    Err(_) => {
+                        let expected = format!("a body of at most {} bytes", request.body_cap);
+                        let status = Some(head.status);
+                        Error::protocol(&method, target.as_str(), status, &expected, b"more")
+                    }
+                }
+            })?;
+            Ok(Response { status: head.status, headers: head.headers, body: body.to_bytes() })
+        };
+        tokio::pin!(asked);
+        tokio::select! {
+            answer = &mut asked => answer,
+            // It may end when the answer is there, and then has nothing to say; if it fails, so does the request.
+            _ended = connection => asked.await,
+        }
+    }
+}
+
+impl Transport for Client {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        Box::pin(async move {
+            let (method, target) = (request.method.clone(), request.target());
+            let within = request.timeout;
+            let late = |_| Error::timed_out(Phase::Answer, &method, target.as_str(), within);
+            timeout(within, self.exchange(request)).await.unwrap_or_else(|after| Err(late(after)))
+        })
+    }
+}
+
+/// Returns host and port.
+fn address(request: &Request) -> Option<String> {
+    let port = request.url.port_or_known_default()?;
+    Some(format!("{}:{port}", request.url.host_str()?))
+}
+
+fn written(request: &Request) -> http::Request<Full<Bytes>> {
+    let mut written = http::Request::new(Full::new(request.body.clone().unwrap_or_default()));
+    *written.method_mut() = request.method.clone();
+    // A URL's path and query are a URI's.
+    *written.uri_mut() = request.target().parse().unwrap_or_default();
+    *written.headers_mut() = request.headers.clone();
+    if let Some(host) = address(request).and_then(|host| HeaderValue::from_str(&host).ok()) {
+        written.headers_mut().insert(HOST, host);
+    }
+    written
+}
+
+/// The answer did not come. A peer that refuses our certificate says so only now.
+fn broken(method: &Method, target: &str, to: Identity, error: hyper::Error) -> Error {
+    let mut what = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        what = inner.to_string();
+        cause = inner.source();
+    }
+    Error::broken(method, target, format!("{to}: {what}")).with_source(error)
+}
+
+/// Returns true if somebody has answered a handshake, though not with what was expected: there is a machine.
+pub fn has_answered(error: &Error) -> bool {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        // An I/O error shows the source of what it wraps, and not that itself.
+        let wrapped = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let tls = match wrapped {
+            Some(wrapped) => wrapped.downcast_ref::<rustls::Error>(),
+            None => inner.downcast_ref(),
+        };
+        if tls.is_some_and(is_answer) {
+            return true;
+        }
+        cause = inner.source();
+    }
+    false
+}
+
+fn is_answer(error: &rustls::Error) -> bool {
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(_)
+            | rustls::Error::AlertReceived(_)
+            | rustls::Error::NoCertificatesPresented
+    )
+}
