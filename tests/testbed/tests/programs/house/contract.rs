@@ -32,6 +32,7 @@ const SCOPES: [(&[&str], &[&str]); 13] = [
             "programs/documents",
             "programs/guides",
             "programs/needs",
+            "programs/cut_off",
         ],
         &["migration"],
     ),
