@@ -319,7 +319,7 @@ fn a_number_that_the_owner_has_in_a_name_is_not_used_and_one_that_he_takes_first
 #[test] // M110
 fn an_owner_who_takes_each_name_first_delays_a_sync_no_longer_than_sixteen_names() {
     // A thousand names ahead of the newest, each time: the numbers outrun him.
-    for (ahead, want) in [(1_000, State::Paused), (u32::MAX / 2, State::Failed)] {
+    for (ahead, want) in [(1_000_u32, State::Paused), (u32::MAX / 2, State::Failed)] {
         let mut world = after(&[Action::Begin, Action::Sync]);
         world.command(Action::Sync);
         let (mut last, mut names) = (None, 1_u32);

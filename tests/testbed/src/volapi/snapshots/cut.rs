@@ -40,7 +40,7 @@ async fn a_snapshot_whose_creation_is_cut_off_anywhere_is_there_or_not() {
             }
             world.check(&place).await;
             if !has_blown {
-                assert!(step >= blow.least(4), "{place}: too few steps");
+                assert!(step >= blow.least(3), "{place}: too few steps");
                 break;
             }
         }
@@ -68,7 +68,7 @@ async fn a_snapshot_whose_deletion_is_cut_off_anywhere_is_gone_or_there() {
             }
             world.check(&place).await;
             if !has_blown {
-                assert!(step >= blow.least(4), "{place}: too few steps");
+                assert!(step >= blow.least(3), "{place}: too few steps");
                 break;
             }
         }
