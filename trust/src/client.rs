@@ -148,7 +148,8 @@ fn broken(method: &Method, target: &str, to: Identity, error: hyper::Error) -> E
     Error::broken(method, target, format!("{to}: {what}")).with_source(error)
 }
 
-/// Returns true if somebody has answered a handshake, though not with what was expected: there is a machine.
+/// Returns true if somebody has answered a handshake, though not with what was expected: there is a machine. Whoever
+/// speaks something else is one, too, such as an agent of the versions before TLS.
 pub fn has_answered(error: &Error) -> bool {
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -172,5 +173,10 @@ fn is_answer(error: &rustls::Error) -> bool {
         rustls::Error::InvalidCertificate(_)
             | rustls::Error::AlertReceived(_)
             | rustls::Error::NoCertificatesPresented
+            | rustls::Error::InvalidMessage(_)
+            | rustls::Error::InappropriateMessage { .. }
+            | rustls::Error::InappropriateHandshakeMessage { .. }
+            | rustls::Error::PeerIncompatible(_)
+            | rustls::Error::PeerMisbehaved(_)
     )
 }

@@ -328,7 +328,7 @@ async fn whoever_answers_a_handshake_is_there_whatever_the_certificate_says() {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         let _ = stream.read(&mut [0; 1000]).await;
     });
-    assert_eq!(is_there(&service, port, ONE).await, (false, false));
+    assert_eq!(is_there(&service, port, ONE).await, (false, true));
     noise.await.unwrap();
 }
 

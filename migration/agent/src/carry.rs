@@ -21,6 +21,7 @@ use super::parts::Parts;
 use super::work::Work;
 use super::zfs::args;
 use super::{mounts, observe, quotas, sync, vm};
+use migration_core::bring_over::foreign;
 use migration_core::protocol::{About, Doing, Failure, Order, State, What};
 use migration_core::sync_plan::Side;
 
@@ -124,6 +125,11 @@ async fn carry(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> 
         What::Forget { keep } => forget(parts, about, work, *keep).await,
         What::Settle => settle(parts, about).await,
         What::BringOver { update, then } => {
+            // Whatever was ordered, no update boots, shows or renames the copy, or adds a disk or a mount.
+            let mut all = std::iter::once(update).chain(then);
+            if let Some(key) = all.find_map(foreign) {
+                return Err(Failed::NotCarried(key));
+            }
             mount(parts, about).await?;
             for update in std::iter::once(update).chain(then) {
                 let now = node.existing(vm).await?;

@@ -79,6 +79,9 @@ pub enum Failed {
     /// Something that belongs to another VM, or to the source.
     #[error("{0} must not be touched by this migration")]
     Foreign(String),
+    /// An update of something that migrations do not bring over.
+    #[error("{0} is no setting that a migration brings over")]
+    NotCarried(String),
     /// The VM has no dataset.
     #[error("the VM has no dataset")]
     NoDataset,
@@ -124,7 +127,8 @@ impl Failed {
             Failed::Other(failure) => failure.fatal,
             Failed::Zfs(error) => error.said() == Said::Full,
             Failed::Command { message, .. } => super::zfs::said(message) == Said::Full,
-            Failed::Foreign(_) | Failed::NoDataset | Failed::Stuck => true,
+            Failed::Foreign(_) | Failed::NotCarried(_) => true,
+            Failed::NoDataset | Failed::Stuck => true,
             Failed::LongName { .. } | Failed::OwnKey(_) | Failed::NotDeleted(_) => true,
             _ => false,
         }

@@ -56,6 +56,23 @@ pub fn bring_over(
     updates
 }
 
+/// Returns the first key of an update that brings no setting over; none of one that [`bring_over`] may return.
+pub fn foreign(update: &Map<String, Value>) -> Option<String> {
+    update.iter().find_map(|(key, value)| match key.split_once("_nics") {
+        Some(("remove", "")) => None,
+        Some(("add" | "update", "")) => nics::foreign(value),
+        _ if is_setting(key) => None,
+        _ => Some(key.clone()),
+    })
+}
+
+fn is_setting(key: &str) -> bool {
+    let members = key.strip_prefix("set_").or(key.strip_prefix("remove_"));
+    let has = |key: &str, is: fn(How) -> bool| carried::row(key).is_some_and(|row| is(row.how));
+    has(key, |how| matches!(how, How::Given(_)))
+        || members.is_some_and(|key| has(key, |how| how == How::Members))
+}
+
 /// The keys that each update of a VM of this brand has to name.
 fn consoles(brand: &str) -> impl Iterator<Item = &'static Row> {
     carried::CONSOLES.into_iter().filter_map(carried::row).filter(move |row| row.brands.has(brand))

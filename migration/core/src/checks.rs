@@ -45,6 +45,8 @@ pub struct Known {
 pub struct Node {
     /// The version that migration-agent speaks; none: there is no agent, or it does not answer.
     pub agent_version: Option<u32>,
+    /// Somebody answers who does not prove to be the node's agent: of another version, revoked, expired.
+    pub is_unproved: bool,
     /// The kind of CPU: vendor, and what guests see of it.
     pub cpu: Option<String>,
     /// The platform, such as `20260101T000000Z`.
@@ -108,6 +110,11 @@ pub enum Obstacle {
     /// Nobody there sends or receives.
     #[error("migration-agent does not answer on the {0}'s node")]
     NoAgent(End),
+    /// Somebody is there whom nobody may believe.
+    #[error(
+        "What answers on the {0}'s node does not prove to be its migration-agent: it is of another version, or its certificate is not valid"
+    )]
+    Unproved(End),
     /// The agents would not understand each other.
     #[error(
         "migration-agent speaks version {source_version} on the source's node and {target_version} on the target's"
@@ -272,6 +279,7 @@ fn of_vm(known: &Known, found: &mut Findings) {
 
 fn of_node(end: End, node: &Node, now: Time, found: &mut Findings) {
     match node.clock_ms {
+        _ if node.is_unproved => found.obstacles.push(Obstacle::Unproved(end)),
         _ if !node.answers() => found.obstacles.push(Obstacle::NoAgent(end)),
         None => found.obstacles.push(Obstacle::Unknown { end, what: "clock" }),
         Some(ms) if ms.saturating_abs() > MOST_CLOCK_MS => {

@@ -118,6 +118,7 @@ impl Service {
         let (agent, server) =
             tokio::join!(self.agents.node(cn), self.peers.cnapi.get_server(&uuid));
         let now = self.clock.now();
+        let is_unproved = agent.as_ref().is_err_and(trust::has_answered);
         let (agent, server) = (agent.ok(), server.ok());
         let tags: Vec<&str> = server.as_ref().map(|server| server.nic_tags()).unwrap_or_default();
         let needed = vm.list("nics").iter().filter_map(|nic| nic["nic_tag"].as_str());
@@ -128,6 +129,7 @@ impl Service {
             .and_then(|server| server.other.get("next_reboot")?.as_str().map(Time::parse));
         Node {
             agent_version: agent.as_ref().map(|agent| agent.version),
+            is_unproved,
             cpu: agent.as_ref().and_then(|agent| agent.cpu.clone()),
             platform: agent.as_ref().and_then(|agent| agent.platform.clone()),
             clock_ms: agent.as_ref().map(|agent| now.millis() - agent.now_ms),

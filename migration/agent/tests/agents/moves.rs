@@ -311,6 +311,24 @@ async fn orders_for_the_vm_are_done_once_and_seen() {
     let object = world.observe(End::Target).await.unwrap().object.unwrap();
     assert_eq!((&object["alias"], &object["tags"]["a"]), (&"new".into(), &"b".into()));
     assert_eq!(object["cpu_shares"], 7);
+    // M46: whatever else an update has, nothing of it is done.
+    for odd in [
+        serde_json::json!({"alias": "odd", "do_not_inventory": false}),
+        serde_json::json!({"alias": "odd", "autoboot": true}),
+        serde_json::json!({"add_disks": [{"size": 10}], "alias": "odd"}),
+        serde_json::json!({"set_routes": {"10.0.0.0/8": "10.0.0.1"}, "alias": "odd"}),
+        serde_json::json!({"add_nics": [{"mac": "90:b8:d0:00:00:01", "x": 1}], "alias": "odd"}),
+    ] {
+        let (good, odd) = (Default::default(), odd.as_object().unwrap().clone());
+        for order in [
+            What::BringOver { update: odd.clone(), then: vec![] },
+            What::BringOver { update: good, then: vec![odd] },
+        ] {
+            let refused = world.order(End::Target, order).await.unwrap();
+            assert!(matches!(refused, State::Failed { fatal: true, .. }), "{refused:?}");
+        }
+    }
+    assert_eq!(world.observe(End::Target).await.unwrap().object.unwrap(), object);
     // M78: the target is as old as its source.
     let created = "2015-02-03T04:05:06.789Z".to_owned();
     for _ in 0..2 {

@@ -65,9 +65,19 @@ pub fn changes(source: &Map<String, Value>, target: &Map<String, Value>, brand: 
     changes
 }
 
+/// Returns the first key that no NIC is given.
+pub fn foreign(nics: &Value) -> Option<String> {
+    let is_known = |key: &str| given().any(|row| row.key == key);
+    let keys = nics.as_array()?.iter().filter_map(Value::as_object).flat_map(|nic| nic.keys());
+    keys.filter(|key| !is_known(key)).map(|key| format!("nics.*.{key}")).next()
+}
+
+fn given() -> impl Iterator<Item = &'static Row> {
+    carried::NICS.iter().filter(|row| matches!(row.how, How::Given(_) | How::Once))
+}
+
 fn rows(brand: &str) -> impl Iterator<Item = &'static Row> {
-    let is_given = |row: &&Row| matches!(row.how, How::Given(_) | How::Once);
-    carried::NICS.iter().filter(is_given).filter(move |row| row.brands.has(brand))
+    given().filter(move |row| row.brands.has(brand))
 }
 
 fn values(nic: &Nic, brand: &str) -> Nic {

@@ -52,7 +52,9 @@ fn updates(brand: &str, source: Value, target: Value) -> Value {
         vm["brand"] = json!(brand);
         vm.as_object().unwrap().clone()
     });
-    json!(bring_over(&source, &target))
+    let updates = bring_over(&source, &target);
+    assert!(updates.iter().find_map(foreign).is_none(), "an agent takes it: {updates:?}");
+    json!(updates)
 }
 
 #[test] // M77

@@ -14,6 +14,7 @@ use super::*;
 fn node() -> Node {
     Node {
         agent_version: Some(1),
+        is_unproved: false,
         cpu: Some("GenuineIntel 6-85".into()),
         platform: Some("20260101T000000Z".into()),
         clock_ms: Some(-300),
@@ -72,7 +73,7 @@ fn found(change: impl Fn(&mut Known, &mut Node)) -> Vec<String> {
 fn each_obstacle_is_found_alone() {
     type Change = fn(&mut Known, &mut Node);
     let none: &[&str] = &[];
-    let rows: [(Change, &[&str]); 28] = [
+    let rows: [(Change, &[&str]); 29] = [
         (|_, _| {}, none),
         (|vm, _| vm.state = "stopped".into(), none),
         (|vm, _| vm.state = "destroyed".into(), &["Cannot migrate an instance in state destroyed"]),
@@ -111,6 +112,11 @@ fn each_obstacle_is_found_alone() {
         (
             |_, to| to.agent_version = None,
             &["migration-agent does not answer on the target's node"],
+        ),
+        (
+            |_, to| (to.agent_version, to.is_unproved) = (None, true),
+            &["What answers on the target's node does not prove to be its migration-agent: \
+               it is of another version, or its certificate is not valid"],
         ),
         (
             |_, to| to.agent_version = Some(2),
