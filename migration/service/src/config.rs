@@ -20,7 +20,7 @@ use super::state::Steps;
 const PORT: u16 = 5315;
 const STATUS_PORT: u16 = 5318;
 /// Where agents and volapi prove who they are.
-const TRUST_PORT: u16 = 5319;
+const TRUST_PORT: u16 = 5320;
 /// The agents' port.
 const AGENTS_PORT: u16 = 5314;
 
