@@ -29,17 +29,11 @@ pub fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Makes a directory that only its owner may look into. One that is there keeps its mode.
-///
-/// # Errors
-/// Returns the error of the file system.
 pub fn make_private(dir: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// Makes a program's own directory, into which only its owner may look from now on.
-///
-/// # Errors
-/// Returns the error of the file system.
 pub fn own_dir(dir: &Path) -> io::Result<()> {
     make_private(dir)?;
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
@@ -47,10 +41,8 @@ pub fn own_dir(dir: &Path) -> io::Result<()> {
 
 /// Writes `content` as JSON to a temporary file, flushes it to the disk and renames it to `path`. Only the owner may
 /// read it.
-///
-/// # Errors
-/// Returns the error of the file system, or says that the content has more than `most` bytes; the
-/// old file is then unchanged.
+/// Returns the error of the file system, or says that the content has more than `most` bytes; the old file is then
+/// unchanged.
 pub fn write_atomically<T: Serialize>(path: &Path, content: &T, most: usize) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(content)?;
     text.push(b'\n');

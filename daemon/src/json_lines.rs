@@ -41,9 +41,6 @@ impl<T: Serialize + DeserializeOwned> JsonLines<T> {
     }
 
     /// Appends an entry, and flushes it to the disk if it is to be `durable`. One that could not be written is not there.
-    ///
-    /// # Errors
-    /// Returns the error of the file system.
     pub fn append(&self, entry: &T, durable: bool) -> io::Result<()> {
         let _one_at_a_time = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let mut line = serde_json::to_vec(entry)?;
@@ -87,9 +84,7 @@ impl<T: Serialize + DeserializeOwned> JsonLines<T> {
     }
 
     /// Returns the entries, the oldest first, and why a line is none.
-    ///
-    /// # Errors
-    /// If a part exists and cannot be read.
+    /// Fails if a part exists and cannot be read.
     pub fn read(&self) -> io::Result<Vec<serde_json::Result<T>>> {
         let mut found = Vec::new();
         for path in [&self.older, &self.path] {

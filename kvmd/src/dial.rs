@@ -68,9 +68,6 @@ pub enum Turn {
 /// Connects; tries again as long as something may answer. `poke`, a new file under the name, ends a
 /// pause and begins anew. It does not end an attempt: a monitor serves one client at a time, and one
 /// that was connected to and hung up on may accept no other.
-///
-/// # Errors
-/// Why there is no connection.
 pub async fn dial(
     socket: &Path,
     within: Duration,

@@ -29,17 +29,11 @@ pub fn marker_of(socket: &Path) -> PathBuf {
 }
 
 /// Makes an empty marker in one step, not through a link.
-///
-/// # Errors
-/// What the system says; the directory may be gone (K10).
 pub fn write(marker: &Path) -> io::Result<()> {
     atomically(marker, b"")
 }
 
 /// Removes a marker, if there is one.
-///
-/// # Errors
-/// What the system says.
 pub fn remove(marker: &Path) -> io::Result<()> {
     match fs::remove_file(marker) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -76,9 +76,6 @@ pub fn lock_path(run_dir: &Path) -> PathBuf {
 }
 
 /// Starts everything; `root` is where zones' paths begin.
-///
-/// # Errors
-/// Why it does not run; not being needed and running already are among them.
 pub async fn serve(
     config: Config,
     root: PathBuf,

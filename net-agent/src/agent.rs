@@ -31,9 +31,7 @@ pub struct Agent {
 }
 
 /// Makes the clients over these transports: one for NAPI and VMAPI, one for vminfod.
-///
-/// # Errors
-/// If a URL cannot be used.
+/// Fails if a URL cannot be used.
 pub fn clients(
     config: &Config,
     outside: Arc<dyn Transport>,
@@ -78,9 +76,7 @@ pub fn clients(
 
 impl Agent {
     /// An agent over real sockets.
-    ///
-    /// # Errors
-    /// If the clients cannot be made.
+    /// Fails if the clients cannot be made.
     pub fn new(config: Config) -> Result<Arc<Self>, Error> {
         let node = HttpTransport::to(&config.services.vminfod)?;
         let made = clients(&config, Arc::new(HttpTransport::new()?), Arc::new(node))?;

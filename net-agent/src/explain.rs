@@ -174,9 +174,7 @@ pub(crate) fn blocked(parts: &Parts) -> BTreeMap<MacAddr, String> {
 
 /// Makes a plan from one look at the list, the view and the verdicts. In one look nothing is ever
 /// more than a candidate.
-///
-/// # Errors
-/// If vminfod or NAPI does not answer.
+/// Fails if vminfod or NAPI does not answer.
 pub(crate) async fn rehearse(parts: &Parts) -> Result<(), Unrehearsed> {
     let config = &parts.config;
     identify(parts).await?;

@@ -88,9 +88,7 @@ impl History {
     }
 
     /// Returns the entries that are asked for, the oldest first. Blocks.
-    ///
-    /// # Errors
-    /// If a file exists and cannot be read.
+    /// Fails if a file exists and cannot be read.
     pub fn read(&self, asked: &Query) -> io::Result<Vec<Entry>> {
         let entries = self.0.read()?.into_iter().filter_map(Result::ok);
         Ok(entries.filter(|entry| asked.fits(entry)).collect())

@@ -54,9 +54,7 @@ pub struct Holds {
 
 impl Holds {
     /// Reads the text of the file.
-    ///
-    /// # Errors
-    /// If it is not what [`HoldsFile`] writes.
+    /// Fails if it is not what [`HoldsFile`] writes.
     pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(bytes)
     }
@@ -108,9 +106,7 @@ impl HoldsFile {
     }
 
     /// Reads it; a missing file means no holds. Blocks.
-    ///
-    /// # Errors
-    /// If it exists and cannot be read or understood.
+    /// Fails if it exists and cannot be read or understood.
     pub fn read(&self) -> Result<Holds, HoldsError> {
         let bytes = match disk::read(&self.path, LONGEST) {
             Ok(bytes) => bytes,
@@ -135,9 +131,7 @@ impl HoldsFile {
     }
 
     /// Adds a hold, replacing one on the same VM. Blocks.
-    ///
-    /// # Errors
-    /// If the file cannot be read or replaced.
+    /// Fails if the file cannot be read or replaced.
     pub fn hold(
         &self,
         vm: Option<String>,
@@ -157,9 +151,6 @@ impl HoldsFile {
     }
 
     /// Moves the end of a hold. Returns it, or none if there is no such hold. Blocks.
-    ///
-    /// # Errors
-    /// As [`HoldsFile::hold`].
     pub fn extend(
         &self,
         vm: Option<&str>,
@@ -178,9 +169,6 @@ impl HoldsFile {
     }
 
     /// Removes a hold. Returns the number of holds removed. Blocks.
-    ///
-    /// # Errors
-    /// As [`HoldsFile::hold`].
     pub fn release(&self, vm: Option<&str>) -> Result<usize, HoldsError> {
         let _one_at_a_time = self.lock()?;
         let mut all = self.read()?;

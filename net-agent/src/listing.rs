@@ -80,9 +80,7 @@ pub enum ListError {
 }
 
 /// Reads all pages: `/search/nics` first (R3), then what `fallback` allows.
-///
-/// # Errors
-/// If NAPI cannot filter, does not honour the filter, or any page fails.
+/// Fails if NAPI cannot filter, does not honour the filter, or any page fails.
 pub async fn list(napi: &Napi, cn_uuid: &str, fallback: Fallback) -> Result<NicListing, ListError> {
     if cn_uuid.is_empty() {
         return Err(ListError::Unsupported(Unsupported::NoCnUuid));

@@ -163,9 +163,6 @@ impl Parts {
     }
 
     /// An operator claims a node for this machine: then every VM is looked at.
-    ///
-    /// # Errors
-    /// Why it is not claimed.
     pub async fn claim(&self, node: &str, by: &str, really: bool) -> Result<(), Unclaimed> {
         let census = self.clients.census.as_ref();
         self.claims.claim(&self.gate, census, (node, by), really).await?;

@@ -116,9 +116,7 @@ impl Agent {
     }
 
     /// Approves an offer. Returns the number of records.
-    ///
-    /// # Errors
-    /// If no valid offer has this id.
+    /// Fails if no valid offer has this id.
     pub fn approve(&self, id: &str, by: &str) -> Result<usize, Refused> {
         let nics = self.parts.brake.approve(id, by)?;
         // Who approves has looked at the node as it is.

@@ -55,11 +55,8 @@ pub struct Page<T> {
 impl<T: Serialize + DeserializeOwned> Bucket<T> {
     /// Opens the bucket. Makes it where it is not there, and its indices anew where the schema has a
     /// later version than the store.
-    ///
-    /// # Errors
-    /// [`Error::Newer`] where the store knows a later version, [`Invalid::Fields`] where it knows other
-    /// fields under this version, [`Error::Corrupt`] for a record that is no object, and those of the
-    /// storage.
+    /// Fails with [`Error::Newer`] where the store knows a later version, [`Invalid::Fields`] where it knows other
+    /// fields under this version, [`Error::Corrupt`] for a record that is no object, and those of the storage.
     pub async fn open(store: &Store, schema: Schema) -> Result<Bucket<T>, Error> {
         schema.check()?;
         store.engine().declare(schema).await?;
@@ -86,9 +83,7 @@ impl<T: Serialize + DeserializeOwned> Bucket<T> {
     }
 
     /// Deletes the record.
-    ///
-    /// # Errors
-    /// [`Error::EtagConflict`], [`Error::NotFound`] where anything is expected and nothing is there, and
+    /// Fails with [`Error::EtagConflict`], [`Error::NotFound`] where anything is expected and nothing is there, and
     /// those of the storage.
     pub async fn delete(&self, key: &str, expect: Expect) -> Result<(), Error> {
         let mut batch = Batch::new();
@@ -127,9 +122,7 @@ impl<T: Serialize + DeserializeOwned> Bucket<T> {
     }
 
     /// Returns a page of the records that the query describes.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a field without an index, and those of the storage.
+    /// Fails with [`Error::Invalid`] for a field without an index, and those of the storage.
     pub async fn find(&self, query: Query) -> Result<Page<T>, Error> {
         let found = self.store.engine().find(query.search(&self.schema)?).await?;
         let (mut records, mut unreadable) = (Vec::new(), Vec::new());

@@ -25,9 +25,7 @@ pub struct Store {
 
 impl Store {
     /// Opens the file, or makes it. No other process can open it meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] where the file cannot be opened or is no store, [`Error::Newer`].
+    /// Fails with [`Error::Unavailable`] where the file cannot be opened or is no store, [`Error::Newer`].
     pub async fn embedded(path: &Path) -> Result<Store, Error> {
         Ok(Store { engine: Arc::new(Embedded::open(path.to_owned()).await?) })
     }
@@ -39,9 +37,7 @@ impl Store {
 
     /// Another store in memory with the records that this one in memory has now, as a backup of this moment has them,
     /// for simulated tests. No lease is held there.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] where this one is not in memory.
+    /// Fails with [`Error::Unavailable`] where this one is not in memory.
     pub fn copied(&self) -> Result<Store, Error> {
         Ok(Store { engine: self.engine.copied()? })
     }
@@ -59,9 +55,7 @@ impl Store {
 
     /// Makes all writes of the batch or none. Returns the new etags, in the order in which the writes were
     /// added; none for a deletion.
-    ///
-    /// # Errors
-    /// [`Error::EtagConflict`] or [`Error::NotFound`] for the first write that does not find what it
+    /// Fails with [`Error::EtagConflict`] or [`Error::NotFound`] for the first write that does not find what it
     /// expects, [`Error::Fenced`], and those of the storage.
     pub async fn commit(&self, batch: Batch) -> Result<Vec<Option<Etag>>, Error> {
         // Sorted, so that two batches never wait for each other in a circle.
@@ -85,9 +79,7 @@ impl Store {
     /// Takes the lease, or renews it where `holder` has it: it then runs for `duration` from now, by the
     /// store's clock. Returns its fence, or none while another holds it. `holder` names one run of one
     /// process; one that let its lease run out gets another number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a name, and those of the storage.
+    /// Fails with [`Error::Invalid`] for a name, and those of the storage.
     pub async fn claim(
         &self,
         lease: &str,

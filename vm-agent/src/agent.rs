@@ -29,9 +29,7 @@ pub struct Agent {
 }
 
 /// Makes the clients over these transports: one for VMAPI, one for vminfod.
-///
-/// # Errors
-/// If a URL cannot be used.
+/// Fails if a URL cannot be used.
 pub fn clients(
     config: &Config,
     cn_uuid: &str,

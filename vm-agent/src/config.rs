@@ -72,17 +72,11 @@ impl AsRef<Basics> for Config {
 
 impl Config {
     /// Reads JSON text (one file that holds everything).
-    ///
-    /// # Errors
-    /// As [`Config::read`].
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         Self::read(Files::from_json(text)?)
     }
 
     /// Reads the two files.
-    ///
-    /// # Errors
-    /// All faults at once, each with its key.
     pub fn read(mut files: Files) -> Result<Self, ConfigError> {
         let shipped = files.shipped();
         let vmapi = shipped.required("vmapi_url", http_url);

@@ -178,9 +178,6 @@ impl Parts {
     }
 
     /// An operator claims a node for this machine: then every VM is looked at.
-    ///
-    /// # Errors
-    /// Why it is not claimed.
     pub async fn claim(&self, node: &str, by: &str, really: bool) -> Result<(), Unclaimed> {
         let census = self.clients.census.as_ref();
         self.claims.claim(&self.gate, census, (node, by), really).await?;
@@ -243,9 +240,7 @@ impl Parts {
     }
 
     /// The operator approves an offer. Returns the number of VMs.
-    ///
-    /// # Errors
-    /// If no valid offer has this id.
+    /// Fails if no valid offer has this id.
     pub fn approve(&self, id: &str, by: &str) -> Result<usize, Refused> {
         let (count, vms) = self.approvals(|approvals, now| {
             let count = approvals.approve(id, by, now)?;

@@ -32,9 +32,7 @@ pub enum NoPlan {
 /// Returns the running agent's last plan; with its socket, a fresh one: the agent then reads what the
 /// brake blocks and offers it for approval; meanwhile the terminal shows how far it is. For who may not open the
 /// socket it is the last plan.
-///
-/// # Errors
-/// If the agent does not answer.
+/// Fails if the agent does not answer.
 pub async fn running_plan(
     program: &'static str,
     base: &str,
@@ -65,9 +63,7 @@ pub async fn running_plan(
 }
 
 /// Approves the plan with this id; returns how many records of this kind (`nics`, `vms`) may go.
-///
-/// # Errors
-/// If no agent answers, or it refuses.
+/// Fails if no agent answers, or it refuses.
 pub(super) async fn approve_plan(
     places: &Places,
     id: &str,
@@ -79,9 +75,7 @@ pub(super) async fn approve_plan(
 }
 
 /// Claims a node for this machine. Returns what follows, for people.
-///
-/// # Errors
-/// If no agent answers, or it refuses.
+/// Fails if no agent answers, or it refuses.
 pub(super) async fn claim_node(
     places: &Places,
     node: Option<&str>,

@@ -92,18 +92,12 @@ pub struct FileArgs {
 
 impl FileArgs {
     /// Loads a configuration from these files.
-    ///
-    /// # Errors
-    /// All faults at once, each with its key.
     pub fn load<C>(&self, read: Read<C>) -> Result<C, ConfigError> {
         let policy = self.policy.as_deref().map(Fields::load).transpose()?;
         read(Files { shipped: Fields::load(&self.config)?, policy })
     }
 
     /// Returns the base URL of the agent's pages. With `--url` no configuration is read.
-    ///
-    /// # Errors
-    /// As [`FileArgs::load`].
     pub fn base<C: AsRef<Basics>>(&self, read: Read<C>) -> Result<String, ConfigError> {
         match &self.url {
             Some(url) => Ok(url.clone()),
@@ -124,9 +118,7 @@ pub struct Files {
 
 impl Files {
     /// Reads JSON text: one file that holds everything.
-    ///
-    /// # Errors
-    /// If it is no configuration.
+    /// Fails if it is no configuration.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         Ok(Self { shipped: Fields::from_json(text)?, policy: None })
     }
@@ -162,9 +154,6 @@ impl Files {
     }
 
     /// Returns the unknown keys of both files.
-    ///
-    /// # Errors
-    /// All faults of a file as one.
     pub fn finish(self) -> Result<Vec<String>, ConfigError> {
         let mut unknown = self.shipped.finish()?;
         unknown.extend(self.policy.map(Fields::finish).transpose()?.unwrap_or_default());

@@ -101,9 +101,7 @@ pub struct Census {
 
 impl Census {
     /// CNAPI and NAPI at these URLs, through this transport.
-    ///
-    /// # Errors
-    /// If a URL cannot be used.
+    /// Fails if a URL cannot be used.
     pub fn over(
         transport: &Arc<dyn Transport>,
         agent: &str,
@@ -117,9 +115,7 @@ impl Census {
     }
 
     /// Looks for a second machine with the uuid of this one. NAPI is asked only where CNAPI's record is of another.
-    ///
-    /// # Errors
-    /// If CNAPI or NAPI does not answer: then it is not known.
+    /// Fails if CNAPI or NAPI does not answer: then it is not known.
     pub async fn look(&self, ours: &Identity) -> Result<Option<SecondMachine>, Error> {
         let known = match self.cnapi.get_server(&ours.uuid).await {
             Ok(server) => server.sysinfo.as_ref().and_then(|it| Identity::of(it).ok()),
@@ -139,9 +135,7 @@ impl Census {
 
     /// VMAPI has a VM on the node that this machine never had: looks whether it is another machine's. CNAPI may know
     /// this machine, and NAPI has the NICs of both.
-    ///
-    /// # Errors
-    /// If NAPI does not answer: then it is not known.
+    /// Fails if NAPI does not answer: then it is not known.
     pub async fn look_for(
         &self,
         vm: &str,
@@ -154,9 +148,7 @@ impl Census {
     }
 
     /// Returns whether CNAPI has a record of this node.
-    ///
-    /// # Errors
-    /// If CNAPI does not answer.
+    /// Fails if CNAPI does not answer.
     pub async fn knows(&self, node: &str) -> Result<bool, Error> {
         match self.cnapi.get_server(node).await {
             Ok(_) => Ok(true),
@@ -168,9 +160,7 @@ impl Census {
 
 /// Returns the MACs of NAPI's `server` records of this node. One page: a node has few, and a filter that is ignored
 /// costs no more.
-///
-/// # Errors
-/// If NAPI does not answer.
+/// Fails if NAPI does not answer.
 pub async fn server_nics(napi: &Napi, node: &str) -> Result<BTreeSet<MacAddr>, Error> {
     let query = NicQuery {
         belongs_to_type: vec![BelongsToType::Server.as_str().to_owned()],

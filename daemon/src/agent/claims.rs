@@ -108,9 +108,6 @@ impl Claims {
     }
 
     /// An operator says that this machine is, or was, this node. `really`: also where CNAPI knows the old node.
-    ///
-    /// # Errors
-    /// Why it is not so.
     pub async fn claim(
         &self,
         gate: &Gate,

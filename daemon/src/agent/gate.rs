@@ -169,9 +169,6 @@ impl Gate {
     }
 
     /// Checks whether anything may be written now. For pages and for tasks that wait; a request needs a [`Permit`].
-    ///
-    /// # Errors
-    /// Why not.
     pub fn writable(&self) -> Result<(), Refusal> {
         let Standing { identity, synced, second, .. } = &*self.standing();
         let identity = identity.as_ref().ok_or(Refusal::IdentityUnknown)?;
@@ -208,9 +205,6 @@ impl Gate {
 
     /// Makes a permit for this and hands it to `decide`, which judges a last time and returns the request, or why
     /// there is none. The request is then sent at once.
-    ///
-    /// # Errors
-    /// Why nothing may be written.
     pub async fn write<S, F, T>(
         &self,
         subject: S,

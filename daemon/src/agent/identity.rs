@@ -34,9 +34,7 @@ pub struct Identity {
 
 impl Identity {
     /// Reads a sysinfo.
-    ///
-    /// # Errors
-    /// If there is no uuid.
+    /// Fails if there is no uuid.
     pub fn of(sysinfo: &Map<String, Value>) -> Result<Self, Unidentified> {
         let text = |key: &str| sysinfo.get(key).and_then(Value::as_str).map(str::trim);
         let uuid = text("UUID").ok_or(Unidentified::NoUuid)?.to_lowercase();
@@ -61,9 +59,7 @@ impl Identity {
     }
 
     /// Reads vminfod's sysinfo: `{"sysinfo": {…}, "age_ms": n}` or the bare object.
-    ///
-    /// # Errors
-    /// If vminfod does not answer, or does not say who the node is.
+    /// Fails if vminfod does not answer, or does not say who the node is.
     pub async fn read(vminfod: &Vminfod) -> Result<Self, Unidentified> {
         let answer = vminfod.sysinfo().await?;
         let sysinfo = answer.get("sysinfo").unwrap_or(&answer);

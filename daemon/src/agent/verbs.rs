@@ -129,9 +129,7 @@ pub enum Decide {
 
 impl Decide {
     /// Sends it to the running agent, whose records are called `kind`. Returns what follows, for people.
-    ///
-    /// # Errors
-    /// If no agent answers, or it refuses.
+    /// Fails if no agent answers, or it refuses.
     pub async fn send(
         self,
         basics: &Basics,

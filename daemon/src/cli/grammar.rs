@@ -160,9 +160,6 @@ fn first_paragraph(text: &str) -> String {
 }
 
 /// Parses the arguments, which begin with the program's name. Options of a command may also stand before it.
-///
-/// # Errors
-/// The exit code, after help or what is wrong was printed.
 pub fn parse<C: Parser>(args: impl Iterator<Item = OsString>) -> Result<C, ExitCode> {
     let args: Vec<OsString> = args.collect();
     let parsed = read(&args).or_else(|error| match error.kind() {

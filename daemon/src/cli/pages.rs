@@ -80,9 +80,7 @@ pub fn text(value: &Value, key: &str) -> String {
 }
 
 /// Returns one row for each field of an object.
-///
-/// # Errors
-/// If a column that is asked for does not exist.
+/// Fails if a column that is asked for does not exist.
 pub fn fields(object: &Value, layout: &Layout, screen: Screen) -> Result<String, UnknownColumn> {
     let mut table = Table::new(&["field", "value"]);
     for (key, value) in object.as_object().into_iter().flatten() {
@@ -107,9 +105,7 @@ fn leaves(path: String, value: &Value, table: &mut Table) {
 }
 
 /// Returns a page as a table if the flags ask for one, as `lines` on a terminal, else as JSON.
-///
-/// # Errors
-/// If a column that is asked for does not exist.
+/// Fails if a column that is asked for does not exist.
 pub fn shown(
     page: &Value,
     layout: &Layout,

@@ -27,9 +27,7 @@ pub struct Services {
 impl Services {
     /// Finds the addresses: what the flags say, else the environment, else the configuration of `program`, which is
     /// `installed` unless another one is named, and of which `own` reads the other keys.
-    ///
-    /// # Errors
-    /// If the configuration is wrong.
+    /// Fails if the configuration is wrong.
     pub fn find<T>(
         program: &'static str,
         installed: &'static str,
@@ -54,9 +52,7 @@ impl Services {
     }
 
     /// Returns the address of one of the places.
-    ///
-    /// # Errors
-    /// If nobody has said it.
+    /// Fails if nobody has said it.
     pub fn url(&self, at: usize) -> Result<&str, Usage> {
         let (name, flag, variable, key) = self.places[at];
         match self.urls[at].as_str() {
@@ -69,9 +65,7 @@ impl Services {
     }
 
     /// Returns a client of the service at this address.
-    ///
-    /// # Errors
-    /// If the address cannot be used.
+    /// Fails if the address cannot be used.
     pub fn client(&self, url: &str) -> Result<Http, ConfigError> {
         let agent = user_agent(self.program, env!("CARGO_PKG_VERSION"), None);
         Http::new(url, &agent).map_err(|error| ConfigError::Faults {

@@ -17,9 +17,6 @@ pub struct Window {
 }
 
 /// Checks a base URL, `http://host[:port]`, and returns it without a slash at its end.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn http_url(text: &str) -> Result<String, String> {
     let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
     if parsed.scheme() == "https" {
@@ -33,9 +30,6 @@ pub fn http_url(text: &str) -> Result<String, String> {
 
 /// Checks a base URL of a program that proves who it is, `https://host[:port]`, and returns it without a slash at its
 /// end.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn https_url(text: &str) -> Result<String, String> {
     let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
     if parsed.scheme() != "https" || parsed.host_str().is_none() {
@@ -45,9 +39,6 @@ pub fn https_url(text: &str) -> Result<String, String> {
 }
 
 /// Checks a uuid and returns it in lower case.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn lower_uuid(text: &str) -> Result<String, String> {
     let parsed = uuid::Uuid::try_parse(text).map_err(|err| format!("{text:?}: {err}"))?;
     Ok(parsed.hyphenated().to_string())

@@ -35,9 +35,7 @@ impl Drop for File {
 }
 
 /// Makes the directory of a socket, for this user alone, unless it is there.
-///
-/// # Errors
-/// `PermissionDenied` if somebody else could put another socket into it, and the system's own.
+/// Fails with `PermissionDenied` if somebody else could put another socket into it, and the system's own.
 pub fn private_dir(dir: &Path) -> Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let stat = fs::metadata(dir)?;
@@ -49,10 +47,7 @@ pub fn private_dir(dir: &Path) -> Result<()> {
 }
 
 /// Binds a socket at `path` that never had another mode than `mode` there.
-///
-/// # Errors
-/// `AddrInUse` if a server answers there, `AlreadyExists` if the file is no socket, and the
-/// system's own.
+/// Fails with `AddrInUse` if a server answers there, `AlreadyExists` if the file is no socket, and the system's own.
 pub fn bind_unix(path: &Path, mode: u32) -> Result<UnixSocket> {
     match fs::symlink_metadata(path) {
         Ok(stat) if !stat.file_type().is_socket() => {

@@ -106,9 +106,7 @@ impl<W: Work> Schedule<W> {
     }
 
     /// Takes the next VM that is due and not busy.
-    ///
-    /// # Errors
-    /// If there is none now: when to look again, or none if only a wake or the end of a job helps.
+    /// Fails if there is none now: when to look again, or none if only a wake or the end of a job helps.
     pub fn take(&self, now: Duration) -> Result<(String, W), Option<Duration>> {
         self.with(|turns| {
             let vm = turns.queue.take(now).ok_or_else(|| turns.queue.next_due())?;

@@ -63,17 +63,11 @@ impl AsRef<Basics> for Config {
 
 impl Config {
     /// Reads JSON text.
-    ///
-    /// # Errors
-    /// As [`Config::read`].
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         Self::read(Files::from_json(text)?)
     }
 
     /// Reads the file.
-    ///
-    /// # Errors
-    /// All faults at once, each with its key.
     pub fn read(mut files: Files) -> Result<Self, ConfigError> {
         let basics = files.basics("fleet-agent", 5319);
         let f = files.ours();

@@ -36,9 +36,7 @@ impl Machine {
     }
 
     /// Reads the file, or draws and writes one. One that cannot be read is replaced: the node is then compared once.
-    ///
-    /// # Errors
-    /// If it cannot be written.
+    /// Fails if it cannot be written.
     pub async fn of(state_dir: &Path) -> io::Result<Self> {
         let path = state_dir.join(FILE);
         let aborted = || io::Error::other("the reading was aborted");

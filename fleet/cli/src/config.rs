@@ -24,9 +24,6 @@ pub struct Config {
 
 impl Config {
     /// Reads the file. `servers`, if there are any, are taken instead of the file's; then there may be no file.
-    ///
-    /// # Errors
-    /// All faults at once, each with its key.
     pub fn load(path: &Path, servers: &[String]) -> Result<Config, ConfigError> {
         let mut fields = match Fields::load(path) {
             Err(ConfigError::Read { .. }) if !servers.is_empty() => Fields::empty(),

@@ -27,9 +27,7 @@ pub enum KeyError {
 }
 
 /// Draws a user's key, writes its seed to a new file with mode 0600, and returns the public key.
-///
-/// # Errors
-/// If the file exists, or cannot be written.
+/// Fails if the file exists, or cannot be written.
 pub fn draw(path: &Path) -> Result<String, KeyError> {
     let key = KeyPair::new_user();
     let seed = key.seed()?;

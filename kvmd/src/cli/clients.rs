@@ -124,7 +124,6 @@ async fn told_so_far(
     Ok(verdicts::table(asked.into_iter(), layout, screen)?)
 }
 
-/// Prints one line per verdict; waits for a daemon that is off, and prints nothing twice.
 /// Returns the instance that is meant: one that kvmd knows, or else a VM's zone.
 async fn name_of(reach: &ReachArgs, typed: &str, status: &Value) -> Result<String, Problem> {
     let told = status["verdicts"].as_array().into_iter().flatten();
@@ -138,6 +137,7 @@ async fn name_of(reach: &ReachArgs, typed: &str, status: &Value) -> Result<Strin
     }
 }
 
+/// Prints one line per verdict; waits for a daemon that is off, and prints nothing twice.
 async fn watch(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<(), Problem> {
     // An unknown column is an error at once.
     verdicts::table(std::iter::empty(), layout, screen)?;

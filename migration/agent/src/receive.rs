@@ -37,9 +37,7 @@ const TAKES: Duration = Duration::from_secs(280);
 const SAYS: Duration = Duration::from_secs(10);
 
 /// The order to receive, while it lasts.
-///
-/// # Errors
-/// [`Failed::Cancelled`] where another order came, or none did.
+/// Fails with [`Failed::Cancelled`] where another order came, or none did.
 fn receiving(parts: &Parts, migration: Uuid) -> Result<Arc<Work>, Failed> {
     let work = parts.works.of(migration);
     let work = work.filter(|work| work.what.is_receive() && !work.is_cancelled());
@@ -47,9 +45,7 @@ fn receiving(parts: &Parts, migration: Uuid) -> Result<Arc<Work>, Failed> {
 }
 
 /// The same, while its order names this node as the sender.
-///
-/// # Errors
-/// [`Failed::Cancelled`], and [`Failed::NotSender`] for another node than the order names.
+/// Fails with [`Failed::Cancelled`], and [`Failed::NotSender`] for another node than the order names.
 fn receiving_from(parts: &Parts, migration: Uuid, from: Uuid) -> Result<Arc<Work>, Failed> {
     let work = receiving(parts, migration)?;
     if work.what != (What::Receive { from }) {

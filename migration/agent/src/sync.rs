@@ -61,9 +61,7 @@ pub async fn sent(parts: &Parts, vm: &sdc_clients::vminfod::VmObject) -> Result<
 }
 
 /// Takes the snapshot of this number where it is missing, and brings the other copy to it.
-///
-/// # Errors
-/// [`Failed`]; what was received in part stays for the next try.
+/// Fails with [`Failed`]; what was received in part stays for the next try.
 pub async fn send(
     parts: &Parts,
     about: &About,

@@ -109,9 +109,7 @@ impl Services {
 impl Services {
     /// Finds a node by its uuid, a beginning of it, or its host name. Where CNAPI is not known, or does not answer, a
     /// uuid is taken as it is.
-    ///
-    /// # Errors
-    /// If there is no such node: the nearest name is told.
+    /// Fails if there is no such node: the nearest name is told.
     pub(super) async fn node(&self, typed: &str) -> anyhow::Result<String> {
         let uuid = whole(typed);
         if self.cnapi.is_empty() {

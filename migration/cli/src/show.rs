@@ -185,9 +185,7 @@ fn since(migration: &Migration, now: Time) -> Option<u64> {
 }
 
 /// Returns the list as a table.
-///
-/// # Errors
-/// If a column that is asked for does not exist.
+/// Fails if a column that is asked for does not exist.
 pub(super) fn table(
     migrations: &[Migration],
     names: &Names,

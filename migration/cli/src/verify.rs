@@ -11,9 +11,7 @@ use serde_json::Value;
 use super::units;
 
 /// Returns the table of a comparison.
-///
-/// # Errors
-/// If a column that is asked for does not exist.
+/// Fails if a column that is asked for does not exist.
 pub(super) fn table(
     compared: &Verification,
     layout: &Layout,

@@ -42,7 +42,6 @@ impl std::fmt::Display for End {
 
 /// What the VM did before an operation stopped it, to be restored when the operation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // vminfod's names
 pub struct Power {
     pub running: bool,
     pub autoboot: bool,
@@ -50,7 +49,6 @@ pub struct Power {
 
 /// The word of an operator that something is so: who said it, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // see above
 pub struct Word {
     pub by: Uuid,
     pub at: Time,

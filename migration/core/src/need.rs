@@ -19,7 +19,6 @@ pub const DAY_MS: i64 = 86_400_000;
 
 /// A state that a person ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)] // the table of all states has what each means
 pub enum Why {
     BeginFailed,
     SyncFailed,

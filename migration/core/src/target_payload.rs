@@ -13,6 +13,7 @@ mod nics;
 
 mod unfit;
 
+use sdc_clients::restify::is_uuid;
 use serde_json::{Map, Value, json};
 
 pub use unfit::{DiskFault, NicFault, Unfit};
@@ -91,7 +92,7 @@ fn filesystems(source: &Map<String, Value>) -> Vec<Value> {
     let volume = |mount: &Map<String, Value>| {
         let volumes = format!("/{}/volumes/", carried::root(source)?);
         let name = text(mount, "source")?.strip_prefix(&volumes)?;
-        (text(mount, "type") == Some("lofs") && carried::is_uuid(name)).then(|| json!(name))
+        (text(mount, "type") == Some("lofs") && is_uuid(name)).then(|| json!(name))
     };
     let mounts = entries(source, "filesystems").into_iter().filter(|mount| !adds(mount));
     let mounts = mounts.map(|mount| {

@@ -145,10 +145,8 @@ fn judge(
 impl Service {
     /// Adopts the migration of a VM that the store does not know, or knows as it once was. `other` is the node of the
     /// copy whose agent does not answer.
-    ///
-    /// # Errors
-    /// If it is known, if no agent has it, if a node that is not named does not answer, or if it is not clear which
-    /// copy is in use.
+    /// Fails if it is known, if no agent has it, if a node that is not named does not answer, or if it is not clear
+    /// which copy is in use.
     pub async fn adopt(
         &self,
         vm: Uuid,

@@ -60,9 +60,7 @@ impl Agents {
     }
 
     /// Asks which migrations are open on a node, if it gives a sign of life.
-    ///
-    /// # Errors
-    /// If the agent does not answer.
+    /// Fails if the agent does not answer.
     pub async fn open(&self, cn: Uuid) -> Result<Vec<Open>, Error> {
         let call = Call::get(&["migrations"]).timeout(SIGN_OF_LIFE);
         self.0.execute(cn, call).await?.json("the migrations that are open")

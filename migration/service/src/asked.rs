@@ -69,9 +69,7 @@ impl Asked {
     }
 
     /// Reads what is needed before the VM is known.
-    ///
-    /// # Errors
-    /// 409 for a bad uuid.
+    /// Refuses with 409 for a bad uuid.
     pub fn read(params: &Params) -> Result<Asked, Refused> {
         let owner = uuid_of(params, "owner_uuid")?;
         let action = params.text("migration_action").and_then(Action::parse);
@@ -106,9 +104,7 @@ impl Asked {
 }
 
 /// Reads the node that was named for the target.
-///
-/// # Errors
-/// 409 for a bad uuid, in the sentences of VMAPI.
+/// Refuses with 409 for a bad uuid, in the sentences of VMAPI.
 pub fn overrides(params: &Params) -> Result<Option<Uuid>, Refused> {
     for name in ["override_uuid", "override_server_uuid"] {
         let Some(text) = params.text(name) else { continue };

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::asked::Asked;
 use super::refused::Refused;
-use super::state::{Service, Steps};
+use super::state::Service;
 use migration_core::checks::{self, Findings, Known, Node};
 use migration_core::estimate::Basis;
 use migration_core::permit::{Caller, Subject};
@@ -77,18 +77,10 @@ impl Service {
     ) -> Result<Findings, Refused> {
         let is_same = target.is_some() && target == vm.server;
         let mut known = known(vm);
-        let found = checks::check(&known, is_same, self.clock.now());
-        if !found.obstacles.is_empty() && self.steps == Steps::External {
-            return Ok(found);
-        }
         if is_begin {
             known.has_image = self.peers.image(&vm.object).await?.is_some();
-            if self.steps == Steps::Own {
-                self.manifest(&vm.object).await.map_err(Refused::from)?;
-            }
+            self.manifest(&vm.object).await.map_err(Refused::from)?;
             self.peers.package(&vm.object).await?;
-        }
-        if is_begin && self.steps == Steps::Own {
             self.ask_nodes(vm, target, &mut known).await;
         }
         Ok(checks::check(&known, is_same, self.clock.now()))
@@ -178,10 +170,6 @@ impl Service {
             Caller::Account(account) => account,
             Caller::Operator => self.operators,
         };
-        let state = match self.steps {
-            Steps::Own => State::Queued,
-            Steps::External => State::Running,
-        };
         Record::new(RecordFields {
             action: Some("begin".into()),
             automatic: asked.automatic,
@@ -193,7 +181,7 @@ impl Service {
             phase: Phase::Begin,
             progress_history: Vec::new(),
             source_server_uuid: vm.server.unwrap_or_default(),
-            state,
+            state: State::Queued,
             target_vm_uuid: Some(vm.uuid),
             target_server_uuid: target,
             vm_uuid: vm.uuid,

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::asked::{Asked, Words};
 use super::begin::Vm;
 use super::refused::Refused;
-use super::state::{Service, Steps};
+use super::state::Service;
 use migration_core::checks::Warning;
 use migration_core::journal::{End, Word};
 use migration_core::machine::{
@@ -109,9 +109,7 @@ impl Service {
                 return Err(refused.into());
             }
             self.is_watched_nowhere(vm, target).await?;
-            if self.steps == Steps::Own {
-                warnings = findings.warnings;
-            }
+            warnings = findings.warnings;
         }
         let job = Uuid::new_v4();
         let Some(mut kept) = kept else {
@@ -120,9 +118,7 @@ impl Service {
             }
             let mut record = self.new_record(vm, asked, target, now);
             record.scheduled_timestamp = at;
-            if self.steps == Steps::Own {
-                record.journal.job = Some(job);
-            }
+            record.journal.job = Some(job);
             let kept = self.records.create(record, lock).await?;
             return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
         };
@@ -136,11 +132,10 @@ impl Service {
         };
         let done = match admitted {
             Admitted::Estimate => return Ok(Done::Estimate),
-            Admitted::Finalize if self.steps == Steps::Own => {
+            Admitted::Finalize => {
                 kept.record.journal.finalize = true;
                 Done::Finalize(Box::new(kept.record.clone()))
             }
-            Admitted::Finalize => return Ok(Done::Finalize(Box::new(kept.record))),
             Admitted::AbortAtOnce => Done::Changed(Box::new(aborted(&mut kept.record, now))),
             Admitted::Schedule => {
                 schedule::set(&mut kept.record, at.unwrap_or(now));
@@ -149,20 +144,6 @@ impl Service {
             Admitted::Unschedule => {
                 schedule::unset(&mut kept.record);
                 Done::Changed(Box::new(kept.record.clone()))
-            }
-            Admitted::Start(phase) if self.steps == Steps::External => {
-                if phase == Phase::Begin {
-                    (kept.record.phase, kept.record.state) = (phase, State::Running);
-                    self.records.write(&mut kept, None).await?;
-                }
-                // The jobs store what comes of it.
-                return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
-            }
-            Admitted::Pause | Admitted::PauseThenAbort if self.steps == Steps::External => {
-                return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
-            }
-            Admitted::Rescue if self.steps == Steps::External => {
-                return Err(Refused::precondition("the deployed jobs have no rescue").into());
             }
             Admitted::Rescue => {
                 rescue(&mut kept.record, "rescuing the instance", job, now);
@@ -240,7 +221,7 @@ impl Service {
         let bad = |why: &str| Failed::Refused(Refused::parameter("scheduled_timestamp", why));
         let text = text.ok_or_else(|| bad("a time is needed"))?;
         let seen = self.records.seen().await?;
-        if self.steps == Steps::Own && !schedule::is_followed(seen, HEARD_MS, now) {
+        if !schedule::is_followed(seen, HEARD_MS, now) {
             let why = "No service runs the timers: nobody would follow the schedule";
             return Err(Failed::Refused(Refused::coded(503, "ServiceUnavailableError", why)));
         }

@@ -14,7 +14,6 @@ use daemon::{ConfigError, Fields};
 use uuid::Uuid;
 
 use super::peers::Addresses;
-use super::state::Steps;
 
 /// The port that clients know, and that of the pages.
 const PORT: u16 = 5315;
@@ -62,8 +61,6 @@ pub struct Config {
     pub storage: Storage,
     /// How long the lease of the service that does the rounds runs.
     pub lease: Duration,
-    /// Who does the steps.
-    pub steps: Steps,
     /// The account that operators act as.
     pub operators: Uuid,
     /// A tracing filter.
@@ -108,14 +105,6 @@ impl Config {
                 None => Storage::File(f.path("store.file", "/var/db/migration-service/store.redb")),
             },
             lease: f.span("lease", s(15), s(3)..=s(300)),
-            steps: match f.text("steps", "own").as_str() {
-                "own" => Steps::Own,
-                "external" => Steps::External,
-                _ => {
-                    f.fault("steps", "expected own or external");
-                    Steps::Own
-                }
-            },
             operators: match f.get("operators_uuid").is_some() {
                 true => f.required("operators_uuid", lower_uuid).parse().unwrap_or_default(),
                 false => Uuid::nil(),
@@ -139,10 +128,7 @@ mod tests {
     fn the_least_is_the_addresses_of_the_services() {
         let (config, unknown) =
             Config::read(Fields::from_json(&format!("{{{LEAST}, \"odd\": 1}}")).unwrap()).unwrap();
-        assert_eq!(
-            (config.listen.port(), config.agents_port, config.steps),
-            (PORT, AGENTS_PORT, Steps::Own)
-        );
+        assert_eq!((config.listen.port(), config.agents_port), (PORT, AGENTS_PORT));
         assert_eq!(unknown, ["odd"]);
     }
 
@@ -158,13 +144,12 @@ mod tests {
 
     #[test]
     fn all_faults_are_told_at_once() {
-        let text = r#"{"steps": "both", "status": {"listen": "0.0.0.0:1"}, "lease": "1h",
+        let text = r#"{"status": {"listen": "0.0.0.0:1"}, "lease": "1h",
             "agents": {"urls": {"x": "y"}}, "operators_uuid": "me"}"#;
         let error = Config::read(Fields::from_json(text).unwrap()).unwrap_err().to_string();
         for key in [
             "upstream_vmapi",
             "cnapi_url",
-            "steps",
             "status.listen",
             "lease",
             "agents.urls.x",

@@ -213,9 +213,6 @@ fn in_use(record: &Record) -> Option<End> {
 }
 
 /// Returns all rows of a query. One that is not read is a copy that nobody watches: that is an error.
-///
-/// # Errors
-/// Those of the store.
 pub async fn rows<T>(bucket: &Bucket<T>, query: Query) -> Result<Vec<Versioned<T>>, Error>
 where
     T: Serialize + DeserializeOwned,

@@ -60,4 +60,4 @@ pub mod clock; // the time of day
 pub use agents::{Agents, Known};
 pub use peers::{Addresses, Peers};
 pub use refused::Refused;
-pub use state::{Service, Steps};
+pub use state::Service;

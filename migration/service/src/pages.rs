@@ -65,8 +65,7 @@ async fn page(service: &Service) -> Result<Value, Refused> {
     let replaced: Vec<_> = ends.iter().map(|kept| &kept.row).collect();
     Ok(json!({
         "alarms": alarms, "migrations": migrations, "replaced": replaced, "rounds_seen": seen,
-        "steps": format!("{:?}", service.steps).to_lowercase(), "url": *service.url,
-        "version": env!("CARGO_PKG_VERSION"),
+        "url": *service.url, "version": env!("CARGO_PKG_VERSION"),
     }))
 }
 

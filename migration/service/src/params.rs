@@ -26,10 +26,8 @@ impl Params {
     }
 
     /// Reads the uuid in a path, a body and a query. A list as the body takes the place of what the path says.
-    ///
-    /// # Errors
-    /// 400 for a body that is announced as JSON and is none, 409 for one that is neither object nor list, 415 for
-    /// one that is encoded or in parts.
+    /// Refuses with 400 for a body that is announced as JSON and is none, 409 for one that is neither object nor
+    /// list, 415 for one that is encoded or in parts.
     pub fn of(
         uuid: Option<&str>,
         query: Option<&str>,

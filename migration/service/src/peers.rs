@@ -7,7 +7,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::Method;
 use migration_core::record::ReservedNic;
 use sdc_clients::Error;
 use sdc_clients::cnapi::{Cnapi, Ticket};
@@ -47,7 +46,7 @@ pub struct Peers {
     /// NAPI.
     pub napi: Napi,
     /// CNAPI and NAPI for calls that their clients do not have.
-    raw: (Http, Http),
+    napi_raw: Http,
     /// IMGAPI.
     pub imgapi: Http,
     /// PAPI.
@@ -66,7 +65,7 @@ impl Peers {
             vmapi: Vmapi::new(http(&addresses.vmapi)?),
             cnapi: Cnapi::new(http(&addresses.cnapi)?),
             napi: Napi::new(http(&addresses.napi)?),
-            raw: (http(&addresses.cnapi)?, http(&addresses.napi)?),
+            napi_raw: http(&addresses.napi)?,
             imgapi: http(&addresses.imgapi)?,
             papi: http(&addresses.papi)?,
         })
@@ -83,7 +82,7 @@ impl Peers {
             seen.push(network);
             let ask = async |kind: &str| {
                 let call = Call::get(&[kind, network]).query("provisionable_by", owner);
-                self.raw.1.execute(call).await.map(drop)
+                self.napi_raw.execute(call).await.map(drop)
             };
             let failed = |kind: &str, error: &Error| {
                 let message = format!("Failed to find {kind} {network:?}: {}", error.message());
@@ -171,14 +170,6 @@ impl Peers {
             tracing::warn!(%cn, reason = %error, "tickets of a migration stay until they expire");
         }
     }
-
-    /// Moves VMAPI's record of a VM to another node, and leaves all else as it is. Returns the record.
-    pub async fn set_server(&self, vm: Uuid, server: Uuid) -> Result<Map<String, Value>, Error> {
-        let mut record = self.vmapi.record(&vm.to_string()).await?;
-        record.insert("server_uuid".into(), json!(server));
-        self.vmapi.put_vm(&vm.to_string(), &record).await?;
-        Ok(record)
-    }
 }
 
 /// Returns the addresses of a VM's NICs.
@@ -210,67 +201,5 @@ fn found(
         Ok(reply) => Ok(Some(reply.object()?)),
         Err(error) if error.status() == Some(404) => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// Tasks of the deployed nodes (`steps = external`): what the deployed service orders through CNAPI itself.
-impl Peers {
-    /// Returns the bytes that the VM's datasets use.
-    pub async fn estimate_task(&self, vm: &Map<String, Value>) -> Result<u64, Refused> {
-        let body = json!({
-            "action": "estimate", "migrationTask": {"action": "estimate", "record": {}}, "vm": vm,
-        });
-        let text = |name: &str| vm.get(name).and_then(Value::as_str).unwrap_or_default();
-        let segments = ["servers", text("server_uuid"), "vms", text("uuid"), "migrate"];
-        let call = Call::new(Method::POST, &segments).json(&body);
-        let task = self.task("Migration estimate failed", call).await?;
-        let events = task["history"].as_array().into_iter().flatten();
-        let size =
-            events.filter(|it| it["name"] == "finish").find_map(|it| it["event"]["size"].as_u64());
-        size.ok_or_else(|| {
-            Refused::internal("Migration estimate failed: no cnapi task finish event")
-        })
-    }
-
-    /// Deletes the hidden copy of a VM on a node; one that is not there is no failure.
-    pub async fn delete_task(&self, server: Uuid, vm: Uuid) -> Result<(), Refused> {
-        let (server, vm) = (server.to_string(), vm.to_string());
-        let call = Call::new(Method::DELETE, &["servers", &server, "vms", &vm]);
-        match self.task("Migration finalize failed", call.query("include_dni", true)).await {
-            Err(refused) if refused.status() == 404 => Ok(()),
-            // That it is not there fails the task, not the order.
-            Err(refused) => match self.cnapi.get_vm(&server, &vm, true).await {
-                Err(error) if error.is_not_found_resource() => Ok(()),
-                _ => Err(refused),
-            },
-            Ok(_) => Ok(()),
-        }
-    }
-
-    async fn task(&self, failed: &str, call: Call) -> Result<Value, Refused> {
-        const WAIT: std::time::Duration = std::time::Duration::from_secs(900);
-        let invalid = || Refused::internal(&format!("{failed}: invalid cnapi response"));
-        let started: Value = self.raw.0.execute(call).await?.json("a task")?;
-        let id = started["id"].as_str().ok_or_else(invalid)?;
-        let task = self.cnapi.wait_task(id, WAIT).await?;
-        if task.is_complete() {
-            return Ok(json!(task));
-        }
-        if task.is_active() {
-            let minutes = WAIT.as_secs() / 60;
-            return Err(Refused::internal(&format!(
-                "{failed}: the task {id} is not over after {minutes} minutes"
-            )));
-        }
-        let events = task.history.iter();
-        let errors = events.filter(|it| it["name"] == "error").filter_map(|it| {
-            let error = &it["event"]["error"];
-            error["message"].as_str().or(error.as_str()).map(str::to_owned)
-        });
-        let errors: Vec<String> = errors.collect();
-        Err(Refused::internal(&match errors.as_slice() {
-            [] => format!("{failed} (task id {id})"),
-            errors => format!("{failed}: {}", errors.join(", ")),
-        }))
     }
 }

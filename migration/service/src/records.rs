@@ -205,9 +205,7 @@ impl Records {
     }
 
     /// Stores a new record.
-    ///
-    /// # Errors
-    /// [`Error::EtagConflict`] if another record of the VM was stored since `lock` was read.
+    /// Fails with [`Error::EtagConflict`] if another record of the VM was stored since `lock` was read.
     pub async fn create(&self, record: Record, lock: Lock) -> Result<Kept, Error> {
         let (id, vm) = (record.id.to_string(), record.vm_uuid.to_string());
         let mut batch = Batch::new();

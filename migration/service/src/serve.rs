@@ -24,7 +24,7 @@ use super::front::{Upstream, agent_routes, first_line, router};
 use super::pages;
 use super::peers::Peers;
 use super::runner::lead;
-use super::state::{Service, Steps};
+use super::state::Service;
 
 /// Connections at once: those of all clients of VMAPI, and of those who watch.
 const CONNECTIONS: usize = 4096;
@@ -109,7 +109,7 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     let enrolment = enrolment(&config, &store, peers.cnapi.clone(), &holder).await?;
     let (listener, address) = listen(config.listen).await?;
     let url = config.url.clone().unwrap_or_else(|| url_of(address));
-    let service = Service::open(&store, peers, agents, config.steps, Clock::System, &url).await?;
+    let service = Service::open(&store, peers, agents, Clock::System, &url).await?;
     let (operators, enrolled) = (config.operators, enrolment.clone());
     let service = Service { operators, enrolment: Some(enrolled), ..service };
     let upstream = Upstream::new(&config.addresses.vmapi, transport)?;
@@ -136,9 +136,7 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     tasks.spawn_dropped("enrolment", async move { enrolment.run().await });
     tasks.spawn("status", pages.serve(status, pages::router(service.clone())));
     metrics::serve(config.metrics_listen, pages::router(service.clone()), &tasks, &stop);
-    if config.steps == Steps::Own {
-        tasks.spawn_dropped("rounds", lead(service, store, config.lease));
-    }
+    tasks.spawn_dropped("rounds", lead(service, store, config.lease));
     tracing::info!(%address, agents = %trusted_at, upstream = config.addresses.vmapi, "migration-service is listening");
     Ok(tasks)
 }

@@ -48,9 +48,7 @@ impl Kept {
     }
 
     /// Changes what is named, and returns the settings in the form of [`shown`].
-    ///
-    /// # Errors
-    /// 409 for a name that is not known, or a value that cannot be.
+    /// Refuses with 409 for a name that is not known, or a value that cannot be.
     pub async fn change(
         &self,
         cn: Option<Uuid>,

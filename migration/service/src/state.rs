@@ -17,15 +17,6 @@ use super::peers::Peers;
 use super::records::Records;
 use super::settings;
 
-/// Who does the steps of a migration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steps {
-    /// This service, through the agents.
-    Own,
-    /// Jobs elsewhere, which store the records themselves, as the deployed service's do.
-    External,
-}
-
 /// A service; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Service {
@@ -37,13 +28,11 @@ pub struct Service {
     pub agents: Agents,
     /// The time of day.
     pub clock: Clock,
-    /// Who does the steps.
-    pub steps: Steps,
     /// The address that clients know this service by.
     pub url: Arc<str>,
     /// The account that operators act as.
     pub operators: Uuid,
-    /// Who lets the agents in; none where jobs elsewhere do the steps.
+    /// Who lets the agents in; none in tests.
     pub enrolment: Option<Enrolment>,
     /// Woken when a record has changed.
     pub wake: Arc<Notify>,
@@ -55,7 +44,6 @@ impl Service {
         store: &Store,
         peers: Peers,
         agents: Agents,
-        steps: Steps,
         clock: Clock,
         url: &str,
     ) -> Result<Service, store::Error> {
@@ -65,7 +53,6 @@ impl Service {
             peers,
             agents,
             clock,
-            steps,
             url: url.into(),
             operators: Uuid::nil(),
             enrolment: None,

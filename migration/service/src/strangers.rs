@@ -42,35 +42,23 @@ pub struct Strangers(Bucket<Stranger>);
 
 impl Strangers {
     /// Opens the bucket.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn open(store: &Store) -> Result<Strangers, Error> {
         Ok(Strangers(Bucket::open(store, STRANGERS).await?))
     }
 
     /// Returns all.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn all(&self) -> Result<Vec<Stranger>, Error> {
         let rows = rows(&self.0, Query::all()).await?;
         Ok(rows.into_iter().map(|row| row.value).collect())
     }
 
     /// Returns those of a VM.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn of_vm(&self, vm: Uuid) -> Result<Vec<Stranger>, Error> {
         let rows = rows(&self.0, Query::all().with("vm_uuid", vm.to_string())).await?;
         Ok(rows.into_iter().map(|row| row.value).collect())
     }
 
     /// Keeps one; it may be there.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn keep(&self, stranger: &Stranger) -> Result<(), Error> {
         match self.0.put(&stranger.key(), Expect::Absent, stranger).await {
             Err(Error::EtagConflict { .. }) => Ok(()),
@@ -79,9 +67,6 @@ impl Strangers {
     }
 
     /// Forgets one: it is known, or has gone.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn forget(&self, stranger: &Stranger) -> Result<(), Error> {
         match self.0.delete(&stranger.key(), Expect::Anything).await {
             Err(Error::NotFound { .. }) => Ok(()),

@@ -308,9 +308,7 @@ impl Brake {
     }
 
     /// The operator approves an offer. Returns the number of records and wakes the pass.
-    ///
-    /// # Errors
-    /// If no valid offer has this id.
+    /// Fails if no valid offer has this id.
     pub fn approve(&self, id: &str, by: &str) -> Result<usize, Refused> {
         let approved = self.ledger().approvals.approve(id, by, self.clock.now())?;
         self.approved.notify_one();

@@ -111,9 +111,6 @@ impl Scale {
     }
 
     /// Decides whether a delete passes; `confirmed` if VMAPI has confirmed it.
-    ///
-    /// # Errors
-    /// Why the brake is on for it.
     pub fn clear(&self, confirmed: bool) -> Result<Clearance, Tripped> {
         let exempts = self.exempts();
         let why = match self.measured(confirmed, exempts && !confirmed) {

@@ -33,7 +33,6 @@ pub enum Refusal {
 
 /// A reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // each variant is its sentence
 pub enum Reason {
     // What the guards find.
     #[error("belongs_to_type is {0}")]

@@ -123,9 +123,7 @@ impl Node {
 
     /// Reads a full view of the node now and stores it. A view that an event overtook is read
     /// again.
-    ///
-    /// # Errors
-    /// If vminfod does not answer or the node changes all the time.
+    /// Fails if vminfod does not answer or the node changes all the time.
     pub async fn read_fresh(&self, vminfod: &Vminfod) -> Result<Fresh, ViewError> {
         for _ in 0..5 {
             let (revision, asked) = (self.lock().revision, self.clock.now());

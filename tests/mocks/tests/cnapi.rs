@@ -115,7 +115,7 @@ async fn tasks_are_carried_out_by_the_callers_function() {
     assert_eq!(orders[1].params["include_dni"], "true");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(start_paused = true)] // CN13
 async fn tasks_fail_and_hang_by_rule() {
     let store = Store::at(NOW);
     store.put_server(object(&json!({ "uuid": CN })));

@@ -33,9 +33,6 @@ impl Listed {
 
 /// Checks that this VM, which vminfod does not know any more, is gone and may be reported: a list that
 /// was asked for later lacks it too and is complete as far as it goes, and the brake is off.
-///
-/// # Errors
-/// Why not.
 pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Reason> {
     let view = match parts.clients.vminfod.zones().await {
         Ok(view) => view,

@@ -33,9 +33,6 @@ pub(crate) enum NotStarted {
 }
 
 /// Compares all that VMAPI lists here with all that the node shows. What it cannot settle is woken.
-///
-/// # Errors
-/// What failed; everything is to be repeated with fresh data.
 #[tracing::instrument(name = "start", skip_all)]
 pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
     let records = parts.clients.lists.records(&parts.of_node()).await.map_err(NotStarted::List)?;

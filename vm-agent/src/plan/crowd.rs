@@ -64,9 +64,6 @@ impl Crowd {
     }
 
     /// Decides whether one of those that are gone may be reported; `since` it has been seen gone.
-    ///
-    /// # Errors
-    /// Why not now.
     pub fn clear(self, since: Duration, second_look: Duration) -> Result<(), Blocked> {
         if let Some(why) = self.tripped() {
             return Err(Blocked::Brake(why));

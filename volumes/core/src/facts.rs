@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 /// The state of a VM, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // VMAPI's words
 pub enum VmState {
     Provisioning,
     Running,

@@ -16,7 +16,6 @@ pub const TAG: &str = "tag.";
 
 /// The filters of `GET /volumes`.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)] // the parameters' names
 pub struct Filter {
     /// `*` may stand at either end.
     pub name: Option<String>,

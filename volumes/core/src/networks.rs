@@ -12,7 +12,6 @@ use super::refused::Refused;
 
 /// What is done to a volume's networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // the RFD's words
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     Attach,
@@ -21,7 +20,6 @@ pub enum Way {
 
 /// `POST /volumes/:uuid/attachtonetwork` and `detachfromnetwork`.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the parameters' names
 pub struct ChangeNetwork {
     pub way: Way,
     pub uuid: String,

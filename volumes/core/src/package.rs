@@ -24,7 +24,6 @@ const OWNERS: usize = 1000;
 
 /// A volume package.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // the record's fields
 pub struct Package {
     pub uuid: String,
     pub name: String,
@@ -65,7 +64,6 @@ impl Package {
 
 /// `POST /volumepackages`.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the parameters' names
 pub struct NewPackage {
     pub name: String,
     /// In MiB.
@@ -95,7 +93,6 @@ impl NewPackage {
 
 /// `GET /volumepackages/:uuid`, where a name does for the uuid, and `GET /volumepackages`.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the parameters' names
 pub struct Wanted {
     pub package: String,
     pub owner_uuid: Option<String>,

@@ -27,7 +27,6 @@ pub enum Predicate {
 
 /// How a field is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // their names on the wire
 pub enum Operator {
     Eq,
     Ne,
@@ -39,7 +38,6 @@ pub enum Operator {
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // their names on the wire
 pub enum Field {
     Name,
     State,

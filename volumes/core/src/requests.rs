@@ -16,7 +16,6 @@ use super::volume::labels_of;
 
 /// `POST /volumes`.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the parameters' names
 pub struct Create {
     pub uuid: Option<String>,
     pub owner_uuid: String,
@@ -32,7 +31,6 @@ pub struct Create {
 
 /// What only RFD 26 lets `POST /volumes` say.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)] // the parameters' names
 pub struct CreateExtra {
     /// The uuid or the name of a volume package.
     pub package: Option<String>,
@@ -42,7 +40,6 @@ pub struct CreateExtra {
 
 /// `POST /volumes/:uuid`.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the parameters' names
 pub struct Update {
     pub uuid: String,
     pub owner_uuid: Option<String>,
@@ -53,7 +50,6 @@ pub struct Update {
 
 /// `GET /volumes/:uuid` and `DELETE /volumes/:uuid`.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the parameters' names
 pub struct One {
     pub uuid: String,
     pub owner_uuid: Option<String>,
@@ -63,7 +59,6 @@ pub struct One {
 
 /// `POST /volumes/:uuid/addreference` and `removereference`.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the parameters' names
 pub struct Reference {
     pub uuid: String,
     pub owner_uuid: String,
@@ -72,7 +67,6 @@ pub struct Reference {
 
 /// `POST /volumereservations`.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the parameters' names
 pub struct Reserve {
     pub job_uuid: String,
     pub owner_uuid: String,

@@ -12,7 +12,6 @@ use super::script::show_time;
 
 /// A reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // the record's fields
 pub struct Reservation {
     /// In milliseconds since 1970.
     pub create_timestamp: i64,

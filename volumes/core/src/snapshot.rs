@@ -10,7 +10,6 @@ use super::script::show_time;
 
 /// How far a snapshot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // RFD 26's words, and one for its deletion
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     Creating,
@@ -21,7 +20,6 @@ pub enum Stage {
 
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // the record's fields
 pub struct Snapshot {
     pub uuid: String,
     /// One of its kind among the volume's.

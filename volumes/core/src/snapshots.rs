@@ -18,7 +18,6 @@ const REASON: usize = 500;
 
 /// `POST /volumes/:uuid/snapshot`, and what is asked of one snapshot or of all.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the parameters' names
 pub struct Request {
     pub uuid: String,
     pub owner_uuid: Option<String>,
@@ -27,7 +26,6 @@ pub struct Request {
 
 /// `POST /volumes/:uuid/rollbacktosnapshot`.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the parameters' names
 pub struct RollBack {
     pub uuid: String,
     pub owner_uuid: Option<String>,
@@ -38,7 +36,6 @@ pub struct RollBack {
 
 /// Which snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // plain words
 pub enum Which {
     Name(String),
     Uuid(String),
@@ -170,7 +167,6 @@ pub fn due(volume: &Volume) -> Option<Due> {
 
 /// What a roll-back needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // plain words
 pub enum Step {
     Stop,
     RollBack,

@@ -39,7 +39,6 @@ zfs set sharenfs=rw,anon=0 \"$dataset\"
 
 /// What the storage VM of a new volume is made from.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the payload's fields
 pub struct Wanted<'a> {
     pub volume_uuid: &'a str,
     pub owner_uuid: &'a str,

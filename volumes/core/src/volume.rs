@@ -23,7 +23,6 @@ const ROLLBACK: &str = "rollback";
 
 /// The state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)] // RFD 26's words
 pub enum State {
     Creating,
     Ready,
@@ -77,7 +76,6 @@ pub struct Volume {
 
 /// What a new volume has.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // the record's fields
 pub struct NewVolume {
     pub uuid: String,
     pub labels: Option<Value>,

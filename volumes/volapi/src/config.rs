@@ -25,7 +25,6 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// Where the other services are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // their names
 pub struct Addresses {
     pub vmapi: String,
     pub cnapi: String,

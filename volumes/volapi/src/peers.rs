@@ -32,7 +32,6 @@ const VMS: usize = 10;
 
 /// The services.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // their names
 pub struct Peers {
     pub vmapi: Http,
     pub cnapi: Http,
@@ -302,9 +301,7 @@ impl Peers {
     }
 
     /// Refuses networks that are not fabric networks of this owner.
-    ///
-    /// # Errors
-    /// Which ones, or what NAPI said where it does not answer for some.
+    /// Names those that fail, or what NAPI said where it does not answer for some.
     pub async fn require_networks(&self, owner: &str, uuids: &[String]) -> Result<(), Refused> {
         let asked = join_all(uuids.iter().map(|uuid| self.network(uuid))).await;
         let (mut missing, mut foreign, mut non_fabric) = (Vec::new(), Vec::new(), Vec::new());

@@ -70,7 +70,6 @@ pub struct Work {
 
 /// What is done to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // plain words
 #[serde(rename_all = "snake_case")]
 pub enum Doing {
     Create,
@@ -105,7 +104,6 @@ pub struct Failure {
 
 /// The buckets.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // plain words
 pub struct Records {
     pub store: Store,
     pub volumes: Bucket<Volume>,

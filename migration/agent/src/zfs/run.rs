@@ -133,9 +133,7 @@ impl Zfs {
 
     /// Returns properties of these, with `below` also of everything below them, snapshots included. Only of those whose
     /// values no people write: a text is read with [`Zfs::text`].
-    ///
-    /// # Errors
-    /// [`Said::Absent`] if one of the names is not there.
+    /// Fails with [`Said::Absent`] if one of the names is not there.
     pub async fn get(
         &self,
         properties: &[&str],
@@ -215,9 +213,6 @@ impl Zfs {
     }
 
     /// Runs it once: what holds it does not go by itself.
-    ///
-    /// # Errors
-    /// What it said, unless it is gone already.
     pub async fn remove_once(&self, words: Vec<String>) -> Result<(), ZfsError> {
         match self.read(words).await {
             Err(error) if error.said() != Said::Absent => Err(error),

@@ -118,7 +118,6 @@ pub(crate) fn starts(
 
 /// How many VMs moved, how many stay, and how many are still to move.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // see above
 pub(crate) struct Count {
     pub moved: usize,
     pub stay: usize,
@@ -211,9 +210,7 @@ pub(crate) fn sum(
 }
 
 /// Returns the table of an evacuation.
-///
-/// # Errors
-/// If a column that is asked for does not exist.
+/// Fails if a column that is asked for does not exist.
 pub(crate) fn table(
     vms: &BTreeMap<String, Known>,
     cn: &str,

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The program against the real service, whose steps are done elsewhere: the test plays the jobs, as the
-//! recorder did.
+//! The program against the real service, whose rounds nobody does: the test stores what they would.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,12 +10,14 @@ use std::sync::Arc;
 
 use daemon::Shutdown;
 use daemon::http::{Limits, Server, listen};
+use migration_core::progress::Latest;
+use migration_core::record::Record;
+use migration_core::time::Time;
 use migration_service::clock::Clock;
 use migration_service::front::{Upstream, router};
-use migration_service::{Addresses, Agents, Known, Peers, Service, Steps};
+use migration_service::{Addresses, Agents, Known, Peers, Service};
 use pretty_assertions::assert_eq;
-use sdc_clients::Http;
-use sdc_clients::http::{Call, HttpTransport, Transport};
+use sdc_clients::http::{HttpTransport, Transport};
 use serde_json::{Value, json};
 
 use super::program::{config, run, start};
@@ -26,8 +27,9 @@ const VM: &str = "0aa41ab0-2046-4d53-a82c-b9876136d4f1";
 const SOURCE: &str = "96c6fbfa-9615-4135-b135-0199b3500ce4";
 const TARGET: &str = "6cbd5b1a-34e3-4365-a31f-48bc755e87cf";
 
-/// Starts the service in front of a VMAPI that has one VM. Returns its address.
-async fn service() -> String {
+/// Starts the service in front of a VMAPI that has one VM. Returns its address and itself; nobody
+/// does its rounds.
+async fn service() -> (String, Service) {
     let vm = json!({"uuid": VM, "owner_uuid": TARGET, "server_uuid": SOURCE, "state": "running"});
     let vms = Script::default().on(&format!("GET /vms/{VM}"), Answer::Whole(200, vm));
     let (vmapi, _) = vms.serve().await;
@@ -45,15 +47,15 @@ async fn service() -> String {
     let url = format!("http://{address}");
     let known = Known { port: 0, urls: BTreeMap::new() };
     let agents = Agents::new(known, peers.cnapi.clone(), Arc::clone(&transport));
-    let opened = Service::open(&store, peers, agents, Steps::External, Clock::System, &url);
+    let opened = Service::open(&store, peers, agents, Clock::System, &url);
     let opened = opened.await.unwrap();
-    let routes = router(opened, Upstream::new(&vmapi, transport).unwrap());
+    let routes = router(opened.clone(), Upstream::new(&vmapi, transport).unwrap());
     tokio::spawn(Server::new(Limits::default(), Shutdown::new()).serve(listener, routes));
-    url
+    (url, opened)
 }
 
-/// Stores the migration's record, as a job does.
-async fn store(url: &str, phase: &str, state: &str) {
+/// Stores the migration's record, as a round does.
+async fn store(service: &Service, phase: &str, state: &str) {
     let mut entry = json!({
         "type": "progress", "phase": phase, "state": "running", "current_progress": 1, "total_progress": 100,
         "message": "syncing", "started_timestamp": "2026-02-01T10:01:00.000Z",
@@ -68,23 +70,18 @@ async fn store(url: &str, phase: &str, state: &str) {
         "progress_history": [entry], "source_server_uuid": SOURCE, "target_server_uuid": TARGET,
         "vm_uuid": VM, "target_vm_uuid": VM,
     });
-    post(url, "store", &record).await;
-}
-
-async fn post(url: &str, route: &str, body: &Value) {
-    let call = Call::new(http::Method::POST, &["migrations", VM, route]).json(body);
-    Http::new(url, "job/1").unwrap().execute(call).await.unwrap();
+    service.records.overwrite(&Record::read(&record).unwrap()).await.unwrap();
 }
 
 #[tokio::test]
 async fn the_service_and_the_command_understand_each_other() {
-    let url = service().await;
+    let (url, service) = service().await;
     let done = run(&url, &["get", VM]).await;
     let said =
         format!("{VM} does not migrate: it is running on {SOURCE}\nError: migration not found\n");
     assert_eq!((done.code, done.stderr), (Some(1), said));
 
-    store(&url, "sync", "paused").await;
+    store(&service, "sync", "paused").await;
     let done = run(&url, &["get", VM, "--no-ansi"]).await;
     assert!(done.stdout.contains("State        : paused\n"), "{done:?}");
     assert!(done.stdout.contains(&format!("Target server: {TARGET}\n")), "{}", done.stdout);
@@ -107,9 +104,9 @@ async fn the_service_and_the_command_understand_each_other() {
 }
 
 #[tokio::test] // R19
-async fn a_watch_of_the_service_shows_what_its_jobs_report() {
-    let url = service().await;
-    store(&url, "sync", "running").await;
+async fn a_watch_of_the_service_shows_what_its_rounds_report() {
+    let (url, service) = service().await;
+    store(&service, "sync", "running").await;
     let dir = tempfile::tempdir().unwrap();
     let mut watch = start(&config(dir.path(), &url), &["watch", VM]);
     assert_eq!(watch.line().await, "running: 1%    syncing");
@@ -117,15 +114,16 @@ async fn a_watch_of_the_service_shows_what_its_jobs_report() {
         "type": "progress", "phase": "sync", "state": "running", "current_progress": 10,
         "total_progress": 100, "eta_ms": 9000, "transfer_bytes_second": 10,
     });
-    post(&url, "progress", &event).await;
+    let of = Time::parse("2026-02-01T10:01:00.000Z");
+    service.records.put_event(VM.parse().unwrap(), &Latest { of, event }).await.unwrap();
     assert_eq!(watch.line().await, "running: 10%  10.0B/s  (ETA 9s)  ");
-    store(&url, "sync", "paused").await;
+    store(&service, "sync", "paused").await;
     assert_eq!(watch.line().await, "OK - ready for migration sync or migration switch");
 }
 
 #[tokio::test] // R13
 async fn settings_of_the_service_are_shown_and_changed() {
-    let url = service().await;
+    let (url, _service) = service().await;
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     let done = run(&url, &["settings"]).await;
     assert_eq!(json(&done.stdout)["zfs_send_mbps_limit"], 500, "{done:?}");

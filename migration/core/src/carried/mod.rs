@@ -13,7 +13,7 @@ mod row;
 
 use serde_json::{Map, Value, json};
 
-pub use row::{Brands, How, Kind, Row, Unfit, Unset, is_uuid};
+pub use row::{Brands, How, Kind, Row, Unfit, Unset};
 pub use rows::{DISKS, FILESYSTEMS, NICS, PCI_DEVICES, TOP};
 
 /// What every update of a bhyve VM has to name: one that names neither sets both to their defaults.

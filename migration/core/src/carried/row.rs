@@ -4,6 +4,7 @@
 
 //! A row of the table: which brands take a key, its values, and its way to the target.
 
+use sdc_clients::restify::is_uuid;
 use serde_json::{Map, Value, json};
 
 /// A set of brands.
@@ -138,11 +139,6 @@ impl Row {
         };
         Ok((!is_absence).then_some(value))
     }
-}
-
-/// Returns true for a UUID in the form of `vmadm`.
-pub fn is_uuid(text: &str) -> bool {
-    uuid::Uuid::try_parse(text).is_ok_and(|uuid| uuid.to_string() == text)
 }
 
 fn truth(value: &Value) -> Option<bool> {

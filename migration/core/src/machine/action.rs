@@ -6,7 +6,6 @@
 
 /// What `migration_action` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)] // the deployed service's names
 pub enum Action {
     Begin,
     Sync,

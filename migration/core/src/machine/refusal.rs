@@ -8,7 +8,6 @@ use crate::record::{Phase, State};
 
 /// A reason. The sentences of the deployed service are the recorded ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // each variant is its sentence
 pub enum Refusal {
     #[error("Invalid migration action")]
     UnknownAction,

@@ -20,7 +20,6 @@ pub type Entry = Shape<EntryFields>;
 
 /// The fields of a record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)] // the deployed service's names
 pub struct RecordFields {
     /// `begin` in the records of the deployed service.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +76,6 @@ pub struct RecordFields {
 
 /// An address that is reserved in NAPI.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // NAPI's names
 pub struct ReservedNic {
     pub network_uuid: Uuid,
     pub ip: std::net::IpAddr,
@@ -85,7 +83,6 @@ pub struct ReservedNic {
 
 /// The fields of an entry.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)] // the deployed service's names
 pub struct EntryFields {
     #[serde(rename = "type")]
     pub kind: String,

@@ -30,7 +30,6 @@ pub fn is_over(record: &Record) -> bool {
 
 /// The filters of `GET /migrations`. A value that cannot be matches nothing, `*` matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // the parameters' names
 pub struct Filter {
     pub owner_uuid: Option<String>,
     pub vm_uuid: Option<String>,

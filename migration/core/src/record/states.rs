@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 /// What a migration is, or was last, doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)] // RFD 34's names
 pub enum Phase {
     Begin,
     Sync,
@@ -21,7 +20,6 @@ pub enum Phase {
 /// How a phase goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)] // RFD 34's names
 pub enum State {
     /// Waits for its turn: a node has as many migrations as `max_running_migrations_per_cn` allows.
     Queued,

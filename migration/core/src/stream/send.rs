@@ -22,10 +22,8 @@ const IDLE: Duration = Duration::from_secs(300);
 
 /// Sends all bytes of `source`, and returns how many the target has taken. `ended` says whether the source
 /// ended well: it is awaited at the end of the bytes, before the target can learn that they are all.
-///
-/// # Errors
-/// [`StreamError::Source`], [`StreamError::Connection`], [`StreamError::Idle`] where the target took or said
-/// nothing for 5 minutes, and [`Refused::Receipt`].
+/// Fails with [`StreamError::Source`], [`StreamError::Connection`], [`StreamError::Idle`] where the target took or
+/// said nothing for 5 minutes, and [`Refused::Receipt`].
 pub async fn send(
     mut source: impl AsyncRead + Unpin,
     ended: impl Future<Output = io::Result<()>>,

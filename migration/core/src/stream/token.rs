@@ -29,9 +29,7 @@ pub struct Token {
 
 impl Token {
     /// Reads the token that the target's agent has sent.
-    ///
-    /// # Errors
-    /// [`NoToken::Text`].
+    /// Fails with [`NoToken::Text`].
     pub fn read(text: &str) -> Result<Token, NoToken> {
         let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
         if text.len() != 2 * ID || !is_hex {

@@ -82,9 +82,7 @@ impl Enrolment {
     }
 
     /// Lets in the key that waits, in place of the one that is enrolled.
-    ///
-    /// # Errors
-    /// 409 with both fingerprints where `key` is not the whole fingerprint of the one that waits.
+    /// Refuses with 409 with both fingerprints where `key` is not the whole fingerprint of the one that waits.
     pub async fn approve(&self, identity: Identity, key: Option<&str>) -> Result<Value, Refused> {
         let rows = self.rows().await?;
         let of = |standing| {
@@ -144,9 +142,7 @@ impl Enrolment {
     }
 
     /// Begins a rotation, or ends the one that is under way. Both authorities are valid meanwhile.
-    ///
-    /// # Errors
-    /// 409 with those who have not renewed yet, unless it is ended `without` them.
+    /// Refuses with 409 with those who have not renewed yet, unless it is ended `without` them.
     pub async fn rotate(&self, without: bool) -> Result<Value, Refused> {
         let (before, now) = (self.place.read().await.map_err(broken)?, self.holder.now());
         let mut after = before.clone();

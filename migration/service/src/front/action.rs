@@ -20,10 +20,7 @@ use crate::asked::{Asked, lower_uuid, overrides};
 use crate::begin::Vm;
 use crate::command::Done;
 use crate::params::Params;
-use crate::records::Rest;
 use crate::refused::Refused;
-use crate::runner::let_go;
-use crate::state::Steps;
 use crate::verify::verify;
 use migration_core::checks::{Obstacle, Warning};
 use migration_core::estimate;
@@ -118,7 +115,7 @@ impl Front {
         let Some(kept) = self.service.records.of_vm(uuid).await? else { return Ok(()) };
         let (record, id) = (&kept.record, kept.record.id);
         let can_abort = admit(Some(record), Call::new(Action::Abort)).is_ok();
-        if !waits(record) || !can_abort || self.service.steps == Steps::External {
+        if !waits(record) || !can_abort {
             return Ok(());
         }
         let vm = self.service.vm(uuid).await?;
@@ -163,7 +160,7 @@ impl Front {
             return Err(Refused::precondition("Invalid vm instance"));
         }
         let target = overrides(params)?;
-        if action == Action::Finalize && self.service.steps == Steps::Own && !asked.is_forced {
+        if action == Action::Finalize && !asked.is_forced {
             self.verified(vm_uuid, asked.call(action)).await?;
         }
         match self.service.command(&vm, action, &asked, target).await? {
@@ -173,7 +170,7 @@ impl Front {
             Done::Changed(record) => {
                 ok(&json!({"migration": record.raw_entries(self.service.clock.now())}))
             }
-            Done::Finalize(record) => self.finalize(vm_uuid, &record).await,
+            Done::Finalize(record) => self.finalize(&record).await,
             Done::Estimate => self.estimate(&vm, &asked, target).await,
         }
     }
@@ -223,16 +220,8 @@ impl Front {
     }
 
     /// Waits until the hidden source is deleted, or could not be.
-    async fn finalize(&self, vm: Uuid, record: &Record) -> Answer {
+    async fn finalize(&self, record: &Record) -> Answer {
         let (service, id) = (&self.service, record.id);
-        if service.steps == Steps::External {
-            service.peers.delete_task(record.source_server_uuid, vm).await?;
-            if let Some(kept) = service.records.get(id).await? {
-                service.records.remove(&kept, None, Rest::Stays).await?;
-                let_go(service, &kept.record).await;
-            }
-            return done();
-        }
         let until = Instant::now() + FINALIZED;
         loop {
             let Some(kept) = service.records.get(id).await? else { return done() };
@@ -251,9 +240,6 @@ impl Front {
     }
 
     async fn estimate(&self, vm: &Vm, asked: &Asked, target: Option<Uuid>) -> Answer {
-        if self.service.steps == Steps::External {
-            return ok(&estimate::deployed(self.service.peers.estimate_task(&vm.object).await?));
-        }
         let (basis, bytes) = self.service.basis(vm).await?;
         if !asked.is_forced {
             return ok(&estimate::deployed(bytes));

@@ -41,9 +41,7 @@ pub fn done() -> Answer {
 }
 
 /// Reads a request whole.
-///
-/// # Errors
-/// 413 for a body that is too long or too slow.
+/// Refuses with 413 for a body that is too long or too slow.
 pub async fn whole(request: Request, longest: usize) -> Result<(Parts, bytes::Bytes), Refused> {
     let (parts, body) = request.into_parts();
     match collect(body, longest, BODY_TIME).await {
@@ -62,9 +60,7 @@ pub async fn params(request: Request) -> Result<Params, Refused> {
 }
 
 /// Reads the uuid of a path.
-///
-/// # Errors
-/// 409 in VMAPI's form.
+/// Refuses with 409 in VMAPI's form.
 pub fn uuid(text: &str) -> Result<Uuid, Refused> {
     lower_uuid(text).ok_or_else(|| Refused::parameter("uuid", "Invalid UUID"))
 }

@@ -17,9 +17,7 @@ pub enum Route {
     Watch,
     Verify,
     Adopt,
-    Store,
-    Progress,
-    Move,
+    OfJobs,
     Job,
     Settings,
     SettingsOfCn,
@@ -60,12 +58,12 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
         Endpoint::new("/migrations/{uuid}/adopt", "POST", Route::Adopt)
             .about("makes a record of a migration that the agents have open and the store lost")
             .shapes(&[Shape::post(&["other"], "", "Migration", "200")]),
-        Endpoint::new("/migrations/{uuid}/store", "POST", Route::Store)
-            .about("stores a record, where jobs elsewhere do the steps"),
-        Endpoint::new("/migrations/{uuid}/progress", "POST", Route::Progress)
-            .about("stores progress, where jobs elsewhere do the steps"),
-        Endpoint::new("/migrations/{uuid}/updateVmServerUuid", "POST", Route::Move)
-            .about("changes the node of a VM, where jobs elsewhere do the steps"),
+        Endpoint::new("/migrations/{uuid}/store", "POST", Route::OfJobs)
+            .about("403: nobody else writes the records of migrations"),
+        Endpoint::new("/migrations/{uuid}/progress", "POST", Route::OfJobs)
+            .about("403: nobody else writes the progress of migrations"),
+        Endpoint::new("/migrations/{uuid}/updateVmServerUuid", "POST", Route::OfJobs)
+            .about("403: a VM is moved by its migration alone"),
         Endpoint::new("/jobs/{uuid}", "GET", Route::Job)
             .about("an operation in the form of the workflow API"),
         Endpoint::new("/settings", "GET, PUT", Route::Settings)

@@ -33,12 +33,18 @@ impl Front {
 
     pub async fn adopt(&self, vm: &str, params: &Params) -> Answer {
         let asked = Asked::read(params)?;
-        if asked.caller != Caller::Operator || self.is_external() {
+        if asked.caller != Caller::Operator {
             return Err(Refused::precondition("Invalid vm instance"));
         }
         let other = params.text("other").map(uuid).transpose()?;
         let record = self.service.adopt(uuid(vm)?, other, &asked).await?;
         ok(&record.public(self.service.clock.now()))
+    }
+
+    /// Refuses what the deployed service's jobs write: this service does the steps itself.
+    pub fn written_by_jobs() -> Answer {
+        let why = "migration-service does the steps itself: nobody else writes its records";
+        Err(Refused::coded(403, "Forbidden", why))
     }
 
     pub async fn list(&self, params: &Params) -> Answer {
@@ -113,7 +119,7 @@ impl Front {
             _ => record.public(now),
         };
         let turn = waits.get(&record.id).map(String::as_str);
-        if let Some(reason) = waits_for(record, turn, now).filter(|_| !self.is_external()) {
+        if let Some(reason) = waits_for(record, turn, now) {
             shown["waits_for"] = json!(reason);
         }
         let needs = needs(record, now).into_iter().filter_map(|why| {
@@ -122,7 +128,7 @@ impl Front {
             Some(json!({"state": need.name, "says": need.says, "command": command}))
         });
         let needs: Vec<Value> = needs.collect();
-        if !needs.is_empty() && !self.is_external() {
+        if !needs.is_empty() {
             shown["needs"] = json!(needs);
         }
         if let Some(bytes) = record.journal.held_bytes {

@@ -13,8 +13,6 @@ mod watch;
 
 mod migrations;
 
-mod deployed;
-
 mod jobs;
 
 mod settings;
@@ -96,9 +94,7 @@ impl Front {
             Route::Watch => self.watch(uuid, &params).await,
             Route::Verify => self.compare(uuid, &params).await,
             Route::Adopt => self.adopt(uuid, &params).await,
-            Route::Store => self.store(request).await,
-            Route::Progress => self.progress(uuid, request).await,
-            Route::Move => self.update_server(uuid, request).await,
+            Route::OfJobs => Front::written_by_jobs(),
             Route::Job => self.job(uuid).await,
             Route::Document => answer::ok(&document()),
             Route::Settings if is_read => self.settings(None).await,

@@ -5,7 +5,7 @@
 //! What the routes work with.
 
 use super::upstream::Upstream;
-use crate::state::{Service, Steps};
+use crate::state::Service;
 
 /// What the routes work with.
 #[derive(Clone, Debug)]
@@ -14,11 +14,4 @@ pub struct Front {
     pub service: Service,
     /// The VMAPI behind this service.
     pub upstream: Upstream,
-}
-
-impl Front {
-    /// Returns true if the steps are done by jobs elsewhere.
-    pub fn is_external(&self) -> bool {
-        self.service.steps == Steps::External
-    }
 }

@@ -31,7 +31,7 @@ use tokio::net::TcpStream;
 
 use super::{Upstream, first_line, router};
 use crate::clock::Clock;
-use crate::state::{Service, Steps};
+use crate::state::Service;
 use crate::{Addresses, Agents, Known, Peers};
 use migration_core::record::Record;
 use migration_core::samples::record;
@@ -46,7 +46,7 @@ struct World {
     vmapi: Arc<Recorded>,
 }
 
-async fn world(steps: Steps) -> World {
+async fn world() -> World {
     let mock = vmapi::Store::default();
     mock.set(VM, "running", Some(SERVER));
     let vmapi = Arc::new(Recorded::new(Arc::new(InProcess::new(mock))));
@@ -66,7 +66,7 @@ async fn world(steps: Steps) -> World {
     let http = Http::with_transport("http://cnapi.sim", "test", transport.clone()).unwrap();
     let agents = Agents::new(known, Cnapi::new(http), transport.clone());
     let service =
-        Service::open(&store, peers, agents, steps, clock, "http://migrations.sim").await.unwrap();
+        Service::open(&store, peers, agents, clock, "http://migrations.sim").await.unwrap();
     let upstream = Upstream::new("http://vmapi.sim/", transport).unwrap();
     World { routes: router(service.clone(), upstream), service, vmapi }
 }
@@ -93,7 +93,7 @@ async fn read(answer: Response<Body>) -> Value {
 
 #[tokio::test] // M30
 async fn what_is_not_ours_passes_as_it_came() {
-    let world = world(Steps::Own).await;
+    let world = world().await;
     for (method, path) in [
         ("PUT", format!("/vms/{VM}?a=b%20c")),
         ("GET", format!("/vms/{VM}?fields=uuid")),
@@ -118,7 +118,7 @@ async fn vmapis_changefeed_passes_as_a_connection() {
     vmapi.store().publish_every(Duration::from_millis(20));
     let refuse = Action::Status { status: 503, body: None, retry_after: None };
     vmapi.store().faults().add(Rule::new("GET", "/changefeeds", refuse).times(1));
-    let world = world(Steps::Own).await;
+    let world = world().await;
     let upstream = Upstream::new(&vmapi.url(), Arc::new(HttpTransport::new().unwrap())).unwrap();
     let (listener, address) = daemon::http::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let shutdown = Shutdown::new();
@@ -148,7 +148,7 @@ async fn vmapis_changefeed_passes_as_a_connection() {
 
 #[tokio::test] // M30
 async fn a_raw_query_under_a_dns_name_reaches_vmapi() {
-    let world = world(Steps::Own).await;
+    let world = world().await;
     let (listener, address) = daemon::http::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let shutdown = Shutdown::new();
     let server = Server::new(Limits::default(), shutdown.clone()).with_first_line(first_line);
@@ -171,7 +171,7 @@ async fn a_raw_query_under_a_dns_name_reaches_vmapi() {
 
 #[tokio::test(start_paused = true)] // M31 R7
 async fn a_migrating_vm_is_not_changed_by_others() {
-    let world = world(Steps::Own).await;
+    let world = world().await;
     let post = async |action: &str| {
         world.ask("POST", &format!("/vms/{VM}?action={action}"), json!({})).await
     };
@@ -215,19 +215,17 @@ async fn a_migrating_vm_is_not_changed_by_others() {
 }
 
 #[tokio::test] // M32
-async fn nobody_else_writes_the_records_of_a_service_that_does_the_steps() {
-    for (steps, want) in [(Steps::Own, [403, 403, 403]), (Steps::External, [200, 200, 200])] {
-        let world = world(steps).await;
-        let record = record(json!({"vm_uuid": VM})).to_json();
-        let base = format!("/migrations/{VM}");
-        let statuses = [
-            world.ask("POST", &format!("{base}/store"), record).await.0,
-            world.ask("POST", &format!("{base}/progress"), json!({"type": "progress"})).await.0,
-            world
-                .ask("POST", &format!("{base}/updateVmServerUuid"), json!({"server_uuid": SERVER}))
-                .await
-                .0,
-        ];
-        assert_eq!(statuses, want);
-    }
+async fn nobody_else_writes_the_records() {
+    let world = world().await;
+    let record = record(json!({"vm_uuid": VM})).to_json();
+    let base = format!("/migrations/{VM}");
+    let statuses = [
+        world.ask("POST", &format!("{base}/store"), record).await.0,
+        world.ask("POST", &format!("{base}/progress"), json!({"type": "progress"})).await.0,
+        world
+            .ask("POST", &format!("{base}/updateVmServerUuid"), json!({"server_uuid": SERVER}))
+            .await
+            .0,
+    ];
+    assert_eq!(statuses, [403, 403, 403]);
 }

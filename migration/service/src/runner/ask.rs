@@ -108,9 +108,6 @@ async fn again(service: &Service) -> Result<(), Failed> {
 }
 
 /// Writes into a record that an agent has heard a later revision: from now on nothing is done by it.
-///
-/// # Errors
-/// Those of the store.
 pub async fn found_older(
     service: &Service,
     kept: &mut Kept,

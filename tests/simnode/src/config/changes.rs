@@ -4,13 +4,13 @@
 
 //! What an update changes in a configuration. As zonecfg does it, what is changed is removed and added again.
 
+use sdc_clients::restify::is_uuid;
 use serde_json::Value;
 
 use super::{devices, nics, places};
 use crate::error::NodeError;
 use crate::payload::{self, Payload};
 use crate::vmadm::forms::{self, objects};
-use crate::vmadm::kinds;
 use crate::xml::Element;
 
 /// Applies the changes that `vmadm update` made of a payload.
@@ -87,7 +87,7 @@ pub fn apply_changes(zone: &mut Element, changes: &Payload) -> Result<(), NodeEr
 pub(super) fn apply_lists(zone: &mut Element, vm: &Payload) -> Result<(), NodeError> {
     for fs in objects(vm, "filesystems") {
         // One that is a volume is added when that is there.
-        if !payload::text(fs, "source").is_some_and(kinds::is_uuid) {
+        if !payload::text(fs, "source").is_some_and(is_uuid) {
             zone.children.push(devices::filesystem(fs));
         }
     }

@@ -4,6 +4,7 @@
 
 //! The configurations of new zones.
 
+use sdc_clients::restify::is_uuid;
 use serde_json::json;
 
 use super::{changes, devices, places};
@@ -39,8 +40,7 @@ pub fn zone_xml(vm: &Payload, zonepath: &str, zonedid: i64) -> Result<Element, N
 
 /// Returns true if the configuration of a new VM is changed once its datasets are there.
 pub fn is_installed_later(vm: &Payload) -> bool {
-    let is_volume =
-        |fs: &&Payload| payload::text(fs, "source").is_some_and(crate::vmadm::kinds::is_uuid);
+    let is_volume = |fs: &&Payload| payload::text(fs, "source").is_some_and(is_uuid);
     vm.get("delegate_dataset").is_some_and(forms::is_true)
         || forms::objects(vm, "filesystems").iter().any(is_volume)
 }
@@ -54,7 +54,7 @@ pub fn installed(zone: &mut Element, vm: &Payload) {
     }
     for fs in forms::objects(vm, "filesystems") {
         let source = payload::text(fs, "source").unwrap_or_default();
-        if crate::vmadm::kinds::is_uuid(source) {
+        if is_uuid(source) {
             let mut fs = fs.clone();
             fs.insert("source".to_string(), json!(format!("{zonepath}/volumes/{source}")));
             zone.children.push(devices::filesystem(&fs));

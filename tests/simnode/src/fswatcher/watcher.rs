@@ -51,9 +51,7 @@ pub enum Fault {
 }
 
 /// Speaks the protocol until `input` ends: the whole helper, on any pair of streams.
-///
-/// # Errors
-/// If a stream fails, or if the kernel dropped events; the caller then has to start anew.
+/// Fails if a stream fails, or if the kernel dropped events; the caller then has to start anew.
 pub fn serve(
     input: &mut (impl Read + AsFd),
     output: &mut impl Write,

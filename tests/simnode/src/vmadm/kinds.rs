@@ -6,6 +6,7 @@
 
 use std::net::IpAddr;
 
+use sdc_clients::restify::is_uuid;
 use serde_json::Value;
 
 /// The kind of a property.
@@ -139,11 +140,6 @@ fn printed(value: &Value) -> Option<String> {
         }
         Value::Bool(_) | Value::Object(_) => None,
     }
-}
-
-/// Returns true if the text is a UUID as vmadm wants one.
-pub fn is_uuid(text: &str) -> bool {
-    uuid::Uuid::try_parse(text).is_ok_and(|uuid| uuid.to_string() == text)
 }
 
 /// Returns true for a power of two from 512 to 131072.

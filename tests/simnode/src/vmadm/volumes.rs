@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use sdc_clients::restify::is_uuid;
 use serde_json::Value;
 
 use super::disks::is_made;
@@ -215,5 +216,5 @@ pub fn at_install(vm: &Payload, has_image: bool) -> Vec<Step> {
 pub fn docker_volumes(vm: &Payload) -> Vec<&str> {
     let sources =
         objects(vm, "filesystems").into_iter().filter_map(|fs| payload::text(fs, "source"));
-    sources.filter(|source| super::kinds::is_uuid(source)).collect()
+    sources.filter(|source| is_uuid(source)).collect()
 }

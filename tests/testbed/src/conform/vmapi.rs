@@ -9,6 +9,7 @@
 mod compare;
 mod deviations;
 mod front;
+mod jobs;
 mod peers;
 mod purpose;
 mod replay;
@@ -38,7 +39,7 @@ fn both(path: &Path, only: Option<&str>) -> anyhow::Result<[Tally; 2]> {
     let recorded = replay::Recorded {
         transcript: Transcript::read(path)?,
         calls: peers::read(path)?,
-        jobs: front::Jobs::read(path)?,
+        jobs: jobs::Jobs::read(path)?,
         rows: deviations::read()?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use migration_service::clock::Clock;
 use migration_service::front::{Upstream, agent_routes, router};
 use migration_service::runner::{TERM, lead};
-use migration_service::{Addresses, Agents, Known, Peers, Service, Steps};
+use migration_service::{Addresses, Agents, Known, Peers, Service};
 use sdc_clients::http::Transport;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -63,7 +63,7 @@ impl Instance {
         let store = self.vault.store().with_faults(gated.clone());
         let leases = self.leases.store().with_faults(gated);
         let (clock, url) = (Clock::System, format!("http://{}", self.host()));
-        let service = Service::open(&store, peers, agents, Steps::Own, clock, &url).await?;
+        let service = Service::open(&store, peers, agents, clock, &url).await?;
         let upstream = Upstream::new(&addresses.vmapi, Arc::clone(&line))?;
         let routes = router(service.clone(), upstream);
         let routes = agent_routes(service.clone()).merge(routes);

@@ -141,9 +141,7 @@ async fn kill(child: &mut Option<Child>) {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// If something is not as it has to be.
+/// Fails if something is not as it has to be.
 pub async fn feed(options: &Options) -> anyhow::Result<Passed> {
     let seed = options.seed.unwrap_or(1);
     let dir = crate::place::place()?;

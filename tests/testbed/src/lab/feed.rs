@@ -31,9 +31,7 @@ pub struct Feed {
 
 impl Feed {
     /// Starts the server, makes the streams and starts the nodes' agents.
-    ///
-    /// # Errors
-    /// If something does not start.
+    /// Fails if something does not start.
     pub async fn start(world: &mut World, others: &mut [World]) -> Result<Feed, LabError> {
         let nats = Nats::start(1, None).map_err(LabError::io("starting nats-server"))?;
         let access = Access { servers: nats.servers(), ..Access::default() };
@@ -56,9 +54,7 @@ impl Feed {
     }
 
     /// Plays its story: every node is up; another node dies, is shown so, and comes back.
-    ///
-    /// # Errors
-    /// If something cannot be asked.
+    /// Fails if something cannot be asked.
     pub async fn play(
         &self,
         world: &World,

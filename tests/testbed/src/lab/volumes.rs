@@ -64,9 +64,7 @@ pub(super) fn command() -> String {
 
 impl Volumes {
     /// Starts volapi in a world whose agents run.
-    ///
-    /// # Errors
-    /// If a service does not start.
+    /// Fails if a service does not start.
     pub async fn start(world: &mut World) -> Result<Volumes, LabError> {
         let (papi, imgapi) = (&world.centre().papi, &world.centre().imgapi);
         let workflow = workflow::Server::start(local(0)).await;

@@ -26,9 +26,6 @@ const BOTH: Duration = Duration::from_secs(6 * 3600);
 
 /// One machine has VMs, and CNAPI has heard of the other last. No VM that lives is shown destroyed, no NIC of one is
 /// deleted, and both say why they write nothing.
-///
-/// # Errors
-/// What is wrong.
 pub fn hold(seed: u64) -> anyhow::Result<()> {
     let truth = Truth::default();
     alone(live(seed, &truth))

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use daemon::timing::Clock;
 use futures_util::future::BoxFuture;
-use migration_service::{Addresses, Agents, Known, Peers, Service, Steps};
+use migration_service::{Addresses, Agents, Known, Peers, Service};
 use sdc_clients::http::{HttpTransport, Transport};
 use serde_json::json;
 use store::Store;
@@ -159,8 +159,7 @@ async fn migrations() -> String {
     let known = Known { port: 1, urls: BTreeMap::new() };
     let agents = Agents::new(known, peers.cnapi.clone(), transport);
     let (store, clock) = (Store::in_memory().unwrap(), migration_service::clock::Clock::System);
-    let service =
-        Service::open(&store, peers, agents, Steps::Own, clock, &nowhere()).await.unwrap();
+    let service = Service::open(&store, peers, agents, clock, &nowhere()).await.unwrap();
     page(migration_service::pages::router(service)).await
 }
 

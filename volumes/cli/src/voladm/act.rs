@@ -49,9 +49,7 @@ struct Order {
 }
 
 /// Does it, or says who uses the volumes.
-///
-/// # Errors
-/// If nothing fits what was asked for, or a service does not answer.
+/// Fails if nothing fits what was asked for, or a service does not answer.
 pub(super) async fn act(
     services: &Services,
     asked: &Chosen,

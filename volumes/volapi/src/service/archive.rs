@@ -28,9 +28,7 @@ impl Archive {
 
     /// Notes since when volumes are failed, and archives those that have been for longer than `failed_keep`. One
     /// whose storage VM may come back stays: it still has its data.
-    ///
-    /// # Errors
-    /// If the storage does not answer. A storage VM that cannot be asked about waits for the next pass.
+    /// Fails if the storage does not answer. A storage VM that cannot be asked about waits for the next pass.
     pub async fn take_old(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
         let Some(keep) = self.shared.settings.failed_keep else { return Ok(()) };
         let keep = i64::try_from(keep.as_secs()).unwrap_or(i64::MAX);

@@ -238,9 +238,7 @@ impl Follower {
 
     /// Looks at every VM that matters to volumes, given the records of all that are neither destroyed nor
     /// failed: storage VMs first, so that what became ready is there for its users.
-    ///
-    /// # Errors
-    /// If VMAPI or the storage does not answer; what was written until then stays.
+    /// Fails if VMAPI or the storage does not answer; what was written until then stays.
     pub async fn take_listing(
         &self,
         vms: &[Map<String, Value>],
@@ -268,9 +266,7 @@ impl Follower {
     }
 
     /// Looks at the jobs of all reservations, and at the VMs of those that are not to be left alone.
-    ///
-    /// # Errors
-    /// If the storage does not answer. A job or a VM that cannot be asked about waits for the next pass.
+    /// Fails if the storage does not answer. A job or a VM that cannot be asked about waits for the next pass.
     pub async fn check_jobs(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
         let mut verdicts: BTreeMap<String, Verdict> = BTreeMap::new();
         for reservation in self.shared.records.reservations_with(&[]).await? {

@@ -191,9 +191,7 @@ impl NetworkChanges {
 
     /// Looks at each change that is not over: orders the restart of storage VMs whose NICs are changed, and gives
     /// changes up that did not happen.
-    ///
-    /// # Errors
-    /// If the storage does not answer. What another service does not answer for is left to the next pass.
+    /// Fails if the storage does not answer. What another service does not answer for is left to the next pass.
     pub async fn end(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
         for change in all(&self.shared.records.network_changes, &[]).await? {
             let age = daemon::wall::now().as_second() - change.value.began;

@@ -38,18 +38,14 @@ impl Packages {
     }
 
     /// Returns a package as clients see it.
-    ///
-    /// # Errors
-    /// If there is none for this user, and those of the storage.
+    /// Fails if there is none for this user, and those of the storage.
     pub async fn one(&self, asked: &Wanted) -> Result<Value, Refused> {
         let found = self.package_for(&asked.package, asked.owner_uuid.as_deref()).await?;
         Ok(found.shown())
     }
 
     /// Makes a package; returns it as clients see it.
-    ///
-    /// # Errors
-    /// If its name is taken, if PAPI does not have the package of its storage VMs, or has it in another size,
+    /// Fails if its name is taken, if PAPI does not have the package of its storage VMs, or has it in another size,
     /// and those of PAPI and of the storage.
     pub async fn add(&self, asked: &NewPackage) -> Result<Value, Refused> {
         let uuid = &asked.compute_package_uuid;

@@ -23,7 +23,6 @@ use crate::records::Records;
 
 /// The service.
 #[derive(Debug)]
-#[allow(missing_docs)] // as their types say
 pub struct Service {
     pub shared: Arc<Shared>,
     pub(super) works: Arc<Works>,

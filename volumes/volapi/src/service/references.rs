@@ -31,9 +31,7 @@ impl References {
     }
 
     /// Returns the VMs that use a volume.
-    ///
-    /// # Errors
-    /// If there is no such volume, and those of the storage.
+    /// Fails if there is no such volume, and those of the storage.
     pub async fn of(&self, uuid: &str) -> Result<Value, Refused> {
         let found = self.shared.records.volume(uuid, None).await?;
         let found = found.ok_or_else(|| Refused::NoVolume(uuid.to_owned()))?;

@@ -86,9 +86,7 @@ impl Updates {
     }
 
     /// Gives a volume and its storage VM these tags and no others; returns the volume as clients see it.
-    ///
-    /// # Errors
-    /// If there is no such volume, and those of VMAPI and of the storage.
+    /// Fails if there is no such volume, and those of VMAPI and of the storage.
     pub async fn set_tags(&self, uuid: &str, tags: &Map<String, Value>) -> Result<Value, Refused> {
         let absent = || Refused::NoVolume(uuid.to_owned());
         let volume = self.shared.records.volume(uuid, None).await?.ok_or_else(absent)?.value;

@@ -120,7 +120,7 @@ const SWITCHING: [Row; 11] = [
 
 /// Plays a row; returns what is wrong with its outcome.
 async fn play(fields: &Value, row: Row) -> Option<String> {
-    let world = world(Steps::Own).await;
+    let world = world().await;
     world.keep(&record(fields.clone())).await;
     let (method, target, kind, body, want) = row;
     let named = |text: &str| text.replace('V', VM).replace('O', OTHER);

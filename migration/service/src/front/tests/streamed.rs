@@ -16,7 +16,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::{Upstream, router, world};
-use crate::state::Steps;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -39,7 +38,7 @@ async fn a_body_that_is_passed_on_is_not_held() {
     let base = format!("http://{}", vmapi.local_addr().unwrap());
     let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new().unwrap());
     let upstream = Upstream::new(&base, transport).unwrap();
-    let routes = router(world(Steps::Own).await.service.clone(), upstream);
+    let routes = router(world().await.service.clone(), upstream);
     let (listener, address) = daemon::http::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let shutdown = Shutdown::new();
     let server = Server::new(Limits::default(), shutdown.clone()).under_any_name();

@@ -26,7 +26,7 @@ use super::world::World;
 use crate::front::{Upstream, router};
 use crate::import::{Mode, Taken, import};
 use crate::runner::{TERM, lead};
-use crate::state::{Service, Steps};
+use crate::state::Service;
 use migration_core::record::{Record, State};
 use migration_core::samples::record;
 
@@ -205,7 +205,7 @@ async fn a_step_that_is_tried_again_is_told_until_it_goes_on() {
 #[tokio::test(start_paused = true)] // M60
 async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_told() {
     let world = World::new(true);
-    let old = Service { steps: Steps::External, ..world.plain().await.clone() };
+    let old = world.plain().await.clone();
     let upstream = Upstream::new("http://vmapi.sim", world.clone()).unwrap();
     let routes: Router = router(old.clone(), upstream);
     let from =

@@ -132,22 +132,6 @@ async fn a_target_counts_on_its_node_until_vmapi_has_it_there() {
     assert_eq!(world.centre().vmapi["server_uuid"], json!(ONE));
 }
 
-#[tokio::test(start_paused = true)] // CN13
-async fn a_deletion_is_done_where_the_vm_is_gone_and_failed_where_it_is_still_there() {
-    let world = World::new(true);
-    let peers = &world.plain().await.peers;
-    peers.delete_task(TWO, VM).await.expect("a VM that is gone");
-    let fails = Action::FailTask { message: "the zone is busy".into() };
-    world.cnapi.faults().add(Rule::new("DELETE", "/servers/*/vms/*", fails).times(1));
-    let refused = peers.delete_task(ONE, VM).await.unwrap_err();
-    assert_eq!(refused.message(), "Migration finalize failed: the zone is busy");
-    assert!(world.centre().hosts[&ONE].copy.is_some());
-    peers.delete_task(ONE, VM).await.unwrap();
-    assert!(world.centre().hosts[&ONE].copy.is_none());
-    let unknown = peers.delete_task(uuid::Uuid::max(), VM).await;
-    unknown.expect("on a node that CNAPI does not know is no VM");
-}
-
 #[tokio::test(start_paused = true)] // CN14
 async fn a_record_that_is_removed_by_hand_gives_its_tickets_back() {
     let world = told(&["migration_action=begin"]).await;

@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::front::{Upstream, router};
 use crate::params::Params;
 use crate::runner::{TERM, lead};
-use crate::state::{Service, Steps};
+use crate::state::Service;
 use crate::{Addresses, Agents, Known, Peers, Refused};
 use migration_core::protocol::{Observe, Order, What};
 use migration_core::record::{Record, State};
@@ -89,7 +89,7 @@ pub async fn service(transport: Arc<dyn Transport>, store: &Store, clock: Clock)
     let urls = [ONE, TWO].map(|cn| (cn, format!("http://{cn}.sim"))).into();
     let known = Known { port: 5314, urls };
     let agents = Agents::new(known, Cnapi::new(http), transport);
-    Service::open(store, peers, agents, Steps::Own, clock, "http://m.sim").await.unwrap()
+    Service::open(store, peers, agents, clock, "http://m.sim").await.unwrap()
 }
 
 impl World {

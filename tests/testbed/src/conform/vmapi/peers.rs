@@ -11,10 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::Context;
 use futures_util::future::BoxFuture;
 use http::StatusCode;
+use migration_core::protocol;
 use sdc_clients::Error;
 use sdc_clients::http::{HttpTransport, Request, Response, StreamResponse, Transport};
+use sdc_clients::identity::Identity;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use uuid::Uuid;
 
 /// The name of the recording beside that of the exchanges.
 pub(super) const FILE: &str = "vmapi-peer-calls.jsonl";
@@ -48,15 +51,6 @@ pub(super) type Calls = HashMap<String, Vec<Recorded>>;
 #[derive(Clone, Debug)]
 pub(super) struct Recorded(Call);
 
-impl Recorded {
-    /// A task of its own that lifts the protection against deletion.
-    pub(super) fn unprotects(&self) -> bool {
-        self.0.body["action"]
-            .as_str()
-            .is_some_and(|action| action.starts_with("set-indestructible-"))
-    }
-}
-
 /// Reads the recording in the directory of the exchanges.
 pub(super) fn read(transcript: &Path) -> anyhow::Result<Calls> {
     let path = transcript.with_file_name(FILE);
@@ -64,8 +58,12 @@ pub(super) fn read(transcript: &Path) -> anyhow::Result<Calls> {
     let mut calls = Calls::new();
     for line in text.lines() {
         let line: Line = serde_json::from_str(line)?;
-        // Jobs are this service's own operations; it asks no workflow API.
-        let ours = line.calls.into_iter().filter(|call| call.peer != "wfapi").map(Recorded);
+        // Jobs are this service's own operations, and what jobs order through CNAPI its agents do.
+        let is_step = |call: &Call| {
+            call.peer == "cnapi" && (call.method != "GET" || call.url.starts_with("/tasks"))
+        };
+        let ours = line.calls.into_iter().filter(|call| call.peer != "wfapi" && !is_step(call));
+        let ours = ours.map(Recorded);
         calls.extend(line.id.map(|id| (id, ours.collect())));
     }
     Ok(calls)
@@ -93,6 +91,8 @@ fn named(peer: &str, method: &str, url: &str) -> String {
 /// Carries requests to the mock VMAPI, and answers those to the other services itself.
 pub(super) struct Peers {
     vmapi: HttpTransport,
+    /// Where VMAPI is.
+    base: reqwest::Url,
     usual: HashMap<String, Call>,
     state: Mutex<State>,
 }
@@ -106,9 +106,9 @@ struct State {
 }
 
 impl Peers {
-    pub(super) fn new(calls: &Calls) -> Result<Arc<Peers>, Error> {
+    pub(super) fn new(calls: &Calls, base: reqwest::Url) -> Result<Arc<Peers>, Error> {
         let (usual, state) = (usual(calls), Mutex::default());
-        Ok(Arc::new(Peers { vmapi: HttpTransport::new()?, usual, state }))
+        Ok(Arc::new(Peers { vmapi: HttpTransport::new()?, base, usual, state }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -135,6 +135,12 @@ impl Peers {
         let (method, target) = (request.method.as_str(), request.target());
         let body = request.body.as_deref().unwrap_or(b"null");
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let nothing = || Error::connect(&request.method, target.as_str(), "nothing was recorded");
+        if peer == "cnapi"
+            && let Some(cn) = target.strip_prefix("/servers/")
+        {
+            return Ok(reply(StatusCode::OK, &node(cn)));
+        }
         let mut state = self.state();
         let is_it = |Recorded(call): &Recorded| {
             call.peer == peer && call.method == method && alike(&call.url, &target)
@@ -142,7 +148,6 @@ impl Peers {
         let Some(at) = state.recorded.iter().position(is_it) else {
             state.faults.push(format!("called: {peer} {method} {target}"));
             let usual = self.usual.get(&named(peer, method, &target));
-            let nothing = || Error::connect(&request.method, target, "nothing was recorded");
             return usual.map(answered).ok_or_else(nothing);
         };
         let Recorded(call) = state.recorded.remove(at);
@@ -153,23 +158,74 @@ impl Peers {
         Ok(answered(&call))
     }
 
+    /// What an agent answers to a begin: the node, and the VM's object, which VMAPI has too. Nothing is measured.
+    async fn of_agent(&self, cn: Uuid, mut request: Request) -> Result<Response, Error> {
+        match request.url.path().split('/').collect::<Vec<_>>()[..] {
+            ["", "node"] => Ok(reply(StatusCode::OK, &agent(cn))),
+            ["", "vms", _] => {
+                let (path, peer) = (request.url.path().to_owned(), None);
+                (request.url, request.peer) = (self.base.clone(), peer);
+                request.url.set_path(&path);
+                self.vmapi.send(request).await
+            }
+            _ => Ok(reply(StatusCode::NOT_FOUND, &json!({"code": "ResourceNotFound"}))),
+        }
+    }
+
     /// Returns the name of the peer that a request goes to, unless it is VMAPI.
     fn peer(request: &Request) -> Option<String> {
         request.url.host_str()?.strip_suffix(DOMAIN).map(str::to_owned)
     }
 }
 
+fn reply(status: StatusCode, body: &Value) -> Response {
+    Response { status, headers: http::HeaderMap::new(), body: body.to_string().into() }
+}
+
+/// CNAPI's record of a node, as far as a begin looks at it.
+fn node(cn: &str) -> Value {
+    let nic = json!({"ip4addr": "192.0.2.1", "NIC Names": ["admin", "external", "sdc_overlay"]});
+    json!({"uuid": cn, "status": "running", "setup": true,
+        "sysinfo": {"UUID": cn, "Network Interfaces": {"net0": nic}}})
+}
+
+/// What a node's agent says of it before a migration begins.
+fn agent(cn: Uuid) -> Value {
+    json!(protocol::Node {
+        cn,
+        version: 1,
+        cpu: Some("a CPU".to_owned()),
+        platform: Some("20260101T000000Z".to_owned()),
+        now_ms: jiff::Timestamp::now().as_millisecond(),
+        can_resume: true,
+        has_bookmarks: true,
+        pool: Some("zones".to_owned()),
+        has_limits: Some(true),
+        encrypted: Some(false),
+        free_bytes: Some(1 << 40),
+        mbps: None,
+        vms: Vec::new(),
+    })
+}
+
 fn answered(call: &Call) -> Response {
     let status = call.status.and_then(|status| StatusCode::from_u16(status).ok());
-    Response {
-        status: status.unwrap_or_default(),
-        headers: http::HeaderMap::new(),
-        body: call.response.to_string().into(),
+    let mut body = call.response.clone();
+    if call.peer == "imgapi"
+        && body["uuid"].is_string()
+        && body["files"].as_array().is_none_or(Vec::is_empty)
+    {
+        // The stand-in of the recording left out what a real image has.
+        body["files"] = json!([{"compression": "gzip", "size": 1, "sha1": "0"}]);
     }
+    reply(status.unwrap_or_default(), &body)
 }
 
 impl Transport for Peers {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        if let Some(Identity::Agent(cn)) = request.peer {
+            return Box::pin(self.of_agent(cn, request));
+        }
         match Peers::peer(&request) {
             Some(peer) => Box::pin(std::future::ready(self.answer(&peer, &request))),
             None => self.vmapi.send(request),

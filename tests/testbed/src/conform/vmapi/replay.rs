@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::compare::{self, Memory};
 use super::deviations::Row;
-use super::front::{self, Front, Jobs};
+use super::front::{self, Front};
+use super::jobs::{self, Jobs};
 use super::peers::Calls;
 use super::{purpose, stream, world};
 use crate::conform::purpose::{Case, Rules};
@@ -103,15 +104,13 @@ impl Played<'_> {
                         path.clone_into(&mut vm);
                     }
                     let jobs = &self.recorded.jobs;
-                    let own = match &front {
-                        Some(_) => front::change(change, next.unwrap_or_default(), &vm, jobs)?,
-                        None => None,
-                    };
-                    let asked = match own {
-                        Some(asked) => vec![asked],
-                        None => world::change(server.store(), change, self.group)?,
-                    };
-                    for asked in asked {
+                    let next = next.unwrap_or_default();
+                    if let Some(front) = &front
+                        && front::change(front, change, next, &vm, jobs).await?
+                    {
+                        continue;
+                    }
+                    for asked in world::change(server.store(), change, self.group)? {
                         let done = exchange(addr, &asked).await?;
                         let status = done.as_ref().map(|done| done.status);
                         anyhow::ensure!(status == Some(200), "{change}: the answer was {done:?}");
@@ -198,10 +197,7 @@ impl Through<'_> {
         }
         let is_of_calls = came.difference.is_none();
         let Some(difference) = came.difference.or(unasked) else { return Ok(None) };
-        let is_same_without = match is_of_calls {
-            true => calls.is_some_and(|calls| calls.iter().any(|call| call.unprotects())),
-            false => came.is_same_without,
-        };
+        let is_same_without = !is_of_calls && came.is_same_without;
         let case = Case {
             one,
             status: came.got.as_ref().map(|got| got.status),
@@ -218,7 +214,19 @@ impl Through<'_> {
     async fn ask(&self, one: &Exchange, memory: &mut Memory) -> anyhow::Result<Came> {
         let Some(lines) = &one.response.stream else {
             let asked = memory.translated(&encoded(&one.request));
-            let got = exchange(self.front.addr, &asked).await?;
+            let service = &self.front.service;
+            let vm = one.request.path.rsplit('/').next().unwrap_or_default();
+            let got = match finalizes(one) {
+                Some(failure) => {
+                    let asked = async { anyhow::Ok(exchange(self.front.addr, &asked).await?) };
+                    tokio::try_join!(asked, jobs::finalize(service, vm, failure))?.0
+                }
+                None => exchange(self.front.addr, &asked).await?,
+            };
+            if purpose::asks_for(&one.request, "begin") {
+                jobs::begun(service, vm).await?;
+            }
+            jobs::written(service, &asked).await?;
             let difference = memory.answer(&one.response, got.as_ref()).err();
             let want = one.response.body.clone().unwrap_or_default();
             let ours = got.as_ref().and_then(Response::json).unwrap_or_default();
@@ -226,7 +234,7 @@ impl Through<'_> {
                 difference.is_some() && memory.is_same(&want, &without_owners(ours, &want));
             return Ok(Came { got, difference, is_same_without });
         };
-        let came = stream::watch(self.front.addr, one, memory).await?;
+        let came = stream::watch(self.front, one, memory).await?;
         anyhow::ensure!(came.status == 200 && came.kind == "application/x-json-stream");
         let difference = memory.lines(lines, &came.lines).err();
         let mut others = lines.clone();
@@ -236,13 +244,29 @@ impl Through<'_> {
     }
 }
 
-/// Our records without the account that asked, and without the owner where the recorded one has none.
+/// Returns the failure of a finalize that was begun, if it failed; none for every other exchange.
+fn finalizes(one: &Exchange) -> Option<Option<&str>> {
+    let is_it = purpose::asks_for(&one.request, "finalize");
+    match one.response.status {
+        Some(200) if is_it => Some(None),
+        Some(500) if is_it => {
+            let message = one.response.body.as_ref()?["message"].as_str()?;
+            Some(Some(message.trim_start_matches("Migration finalize failed: ")))
+        }
+        _ => None,
+    }
+}
+
+/// Our records without the account that asked, and without what the recorded one has not: the owner, what it waits
+/// for, who is needed.
 fn without_owners(mut ours: Value, want: &Value) -> Value {
     let bare = |record: &mut Value, want: &Value| {
         if let Some(fields) = record.as_object_mut() {
             fields.shift_remove("account_uuid");
-            if want.get("owner_uuid").is_none() {
-                fields.shift_remove("owner_uuid");
+            for ours in ["owner_uuid", "waits_for", "needs", "journal"] {
+                if want.get(ours).is_none() {
+                    fields.shift_remove(ours);
+                }
             }
         }
     };
