@@ -33,6 +33,8 @@ use migration_core::sync_plan::{Row, Side};
 
 /// `zfs receive` may work for so long after the end of its stream: less than the sender waits for the receipt.
 const TAKES: Duration = Duration::from_secs(280);
+/// The snapshots of images that a VM's datasets may be clones of.
+const ORIGINS: usize = 256;
 /// `zfs receive` may take so long to end after its stream has.
 const SAYS: Duration = Duration::from_secs(10);
 
@@ -45,13 +47,15 @@ fn receiving(parts: &Parts, migration: Uuid) -> Result<Arc<Work>, Failed> {
 }
 
 /// The same, while its order names this node as the sender.
-/// Fails with [`Failed::Cancelled`], and [`Failed::NotSender`] for another node than the order names.
-fn receiving_from(parts: &Parts, migration: Uuid, from: Uuid) -> Result<Arc<Work>, Failed> {
+///
+/// # Errors
+/// [`Failed::Cancelled`], and [`Failed::NotSender`] for another node than the order names.
+fn receiving_from(parts: &Parts, migration: Uuid, sender: Uuid) -> Result<Arc<Work>, Failed> {
     let work = receiving(parts, migration)?;
-    if work.what != (What::Receive { from }) {
-        return Err(Failed::NotSender(from));
+    match work.what {
+        What::Receive { from, .. } if from == sender => Ok(work),
+        _ => Err(Failed::NotSender(sender)),
     }
-    Ok(work)
 }
 
 /// Checks that the datasets are the VM's own.
@@ -62,12 +66,32 @@ fn own(vm: Uuid, datasets: &[String]) -> Result<(), Failed> {
     }
 }
 
+/// Returns those of these snapshots that the sender may ask for: the VM's own, and those of images. The node's other VMs
+/// are none of its business.
+async fn origins(parts: &Parts, vm: Uuid, asked: &[String]) -> Result<Vec<String>, Failed> {
+    let mut may = Vec::new();
+    for snapshot in asked.iter().take(ORIGINS) {
+        let dataset = snapshot.split('@').next().unwrap_or_default();
+        let name = dataset.split_once('/').filter(|(pool, _)| *pool == parts.zfs.pool());
+        let image: Option<Uuid> = name.and_then(|(_, name)| name.parse().ok());
+        let is_image = match image {
+            Some(image) => parts.node.vm(image).await?.is_none(),
+            None => false,
+        };
+        if is_image || is_of(dataset, vm) {
+            may.push(snapshot.clone());
+        }
+    }
+    Ok(may)
+}
+
 /// Returns what there is, to the node that sends.
 pub async fn received(parts: &Parts, asked: &Received, from: Uuid) -> Result<Datasets, Failed> {
     receiving_from(parts, asked.about.migration, from)?;
     parts.memory.is_known(&asked.about)?;
     own(asked.about.vm, &asked.datasets)?;
-    let listed = parts.list(asked.about.vm, &asked.datasets, &asked.origins).await?;
+    let origins = origins(parts, asked.about.vm, &asked.origins).await?;
+    let listed = parts.list(asked.about.vm, &asked.datasets, &origins).await?;
     if let Some(whole) = &asked.whole {
         let heard = |entry: &mut Entry| is_whole(entry, whole, &listed.side);
         parts.memory.change(asked.about.migration, heard).await?;
@@ -131,8 +155,11 @@ pub async fn accept(parts: &Parts, offer: Offer, from: Uuid) -> Result<Accepted,
     // The sender has given up the stream before this one.
     work.cut_streams().await;
     let dataset = &offer.dataset;
+    if !matches!(work.what, What::Receive { image, .. } if image == offer.image) {
+        return Err(Failed::Foreign(dataset.clone()));
+    }
     if let Some(image) = offer.image {
-        if *dataset != format!("{}/{image}", parts.zfs.pool()) || !offer.properties.is_empty() {
+        if !is_new_image(parts, image, &offer).await? {
             return Err(Failed::Foreign(dataset.clone()));
         }
     } else {
@@ -157,6 +184,17 @@ pub async fn accept(parts: &Parts, offer: Offer, from: Uuid) -> Result<Accepted,
     let expected = Expected { from, about, dataset, is_image, properties, work };
     let token = parts.streams.tokens.issue(expected)?;
     Ok(Accepted { address: parts.streams.wire.address(), token: token.id() })
+}
+
+/// Returns true if the dataset is that of an image that the node does not have, or has in part.
+async fn is_new_image(parts: &Parts, image: Uuid, offer: &Offer) -> Result<bool, Failed> {
+    let own = format!("{}/{image}", parts.zfs.pool());
+    let is_vms = parts.node.vm(image).await?.is_some();
+    if offer.dataset != own || !offer.properties.is_empty() || is_vms {
+        return Ok(false);
+    }
+    let there = parts.list(offer.about.vm, std::slice::from_ref(&own), &[]).await?.side;
+    Ok(there.datasets.is_empty() || !there.tokens.is_empty())
 }
 
 /// A stream that was offered.

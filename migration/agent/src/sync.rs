@@ -221,12 +221,12 @@ impl Sync<'_> {
         self.asked(asked).await.map(drop)
     }
 
-    /// Returns the GUID of the snapshot that a token stands for; 0 if `zfs` cannot go on with it.
+    /// Returns the GUID of the snapshot that a token stands for; 0 if `zfs` cannot go on with it, or if it is not one of
+    /// this dataset: the receiver says what the token is, and is not to choose what is sent.
     async fn token_guid(&self, from: &Side, token: &sync_plan::Token) -> u64 {
-        let words = args(&["-t", &token.text]);
-        let is_good = self.parts.zfs.estimate(&words).await.is_ok();
-        let newest = from.of(&token.dataset).last().map(|row| row.guid);
-        newest.filter(|_| is_good).unwrap_or(0)
+        let guid = self.parts.zfs.token_guid(&token.text).await;
+        let is_own = |guid: &u64| from.of(&token.dataset).iter().any(|row| row.guid == *guid);
+        guid.filter(is_own).unwrap_or(0)
     }
 
     async fn act(&self, act: &Act, number: u32, from: &Listed) -> Result<(), Failed> {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use sdc_clients::Error;
 pub use sdc_clients::agents::Known;
 use sdc_clients::agents::NodeAgents;
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Call, Transport};
+use sdc_clients::{Class, Error};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use migration_core::protocol::{Datasets, Doing, Node, Observe, Observed, Open, Order, Rate, Size};
@@ -29,6 +29,16 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 /// Returns true if there is a machine that has answered, whatever it has said.
 pub fn is_answer(error: &Error) -> bool {
     error.status().is_some() || trust::has_answered(error)
+}
+
+/// An agent has answered for something that is not what it was asked for.
+fn another(method: &Method, route: &str, expected: &str) -> Error {
+    Error::new(
+        Class::Protocol,
+        method,
+        format!("/{route}"),
+        &format!("the answer is not of {expected}"),
+    )
 }
 
 /// The agents; cheap to clone.
@@ -49,8 +59,17 @@ impl Agents {
     }
 
     /// Asks what is true of a copy.
+    ///
+    /// # Errors
+    /// Also where the agent answers with another VM's object: it would be put into VMAPI.
     pub async fn observe(&self, cn: Uuid, asked: &Observe) -> Result<Observed, Error> {
-        self.post(cn, "observe", asked, PATIENCE, "an observation").await
+        let observed: Observed =
+            self.post(cn, "observe", asked, PATIENCE, "an observation").await?;
+        let of = observed.object.as_ref().and_then(|object| object.get("uuid"));
+        if of.is_some_and(|uuid| *uuid != json!(asked.about.vm)) {
+            return Err(another(&Method::POST, "observe", "the VM"));
+        }
+        Ok(observed)
     }
 
     /// Gives an order, and waits for its end as long as it says.
@@ -68,12 +87,21 @@ impl Agents {
 
     /// Asks what a node is.
     pub async fn node(&self, cn: Uuid) -> Result<Node, Error> {
-        self.get(cn, &["node"], "a node").await
+        let node: Node = self.get(cn, &["node"], "a node").await?;
+        if node.cn == cn {
+            return Ok(node);
+        }
+        Err(another(&Method::GET, "node", "the node that was asked"))
     }
 
     /// Asks for the VM's object, read now.
     pub async fn object(&self, cn: Uuid, vm: Uuid) -> Result<Map<String, Value>, Error> {
-        self.get(cn, &["vms", &vm.to_string()], "a VM's object").await
+        let object: Map<String, Value> =
+            self.get(cn, &["vms", &vm.to_string()], "a VM's object").await?;
+        if object.get("uuid") == Some(&json!(vm)) {
+            return Ok(object);
+        }
+        Err(another(&Method::GET, "vms", "the VM"))
     }
 
     /// Asks what a VM uses.

@@ -31,7 +31,13 @@ pub struct Stranger {
 }
 
 impl Stranger {
+    /// What one node says does not stand in the way of what another says.
     fn key(&self) -> String {
+        format!("{}-{}-{}", self.migration, self.end, self.cn_uuid)
+    }
+
+    /// The key that its row had in earlier versions.
+    fn old_key(&self) -> String {
         format!("{}-{}", self.migration, self.end)
     }
 }
@@ -68,9 +74,12 @@ impl Strangers {
 
     /// Forgets one: it is known, or has gone.
     pub async fn forget(&self, stranger: &Stranger) -> Result<(), Error> {
-        match self.0.delete(&stranger.key(), Expect::Anything).await {
-            Err(Error::NotFound { .. }) => Ok(()),
-            done => done,
+        for key in [stranger.key(), stranger.old_key()] {
+            match self.0.delete(&key, Expect::Anything).await {
+                Err(Error::NotFound { .. }) | Ok(()) => {}
+                failed => return failed,
+            }
         }
+        Ok(())
     }
 }

@@ -10,5 +10,7 @@ mod partial; // what is kept of an interrupted receive
 pub mod receive; // `zfs receive`
 pub mod send; // `zfs send`
 
+pub use partial::token;
+
 #[cfg(test)]
 mod tests;

@@ -89,7 +89,8 @@ pub fn args(words: &[&str]) -> Vec<String> {
 pub fn is_of(dataset: &str, vm: Uuid) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.: /".contains(c);
     let own = dataset.split('/').nth(1).and_then(|part| part.strip_prefix(&vm.to_string()));
-    own.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) && dataset.chars().all(plain)
+    let is_own = own.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    is_own && !dataset.starts_with('-') && dataset.chars().all(plain)
 }
 
 impl Zfs {
@@ -191,11 +192,24 @@ impl Zfs {
         if !self.can().await?.resume {
             return Ok(None);
         }
-        let mut words = args(&["send", "-n", "-P", "-v"]);
-        words.extend(send.iter().cloned());
-        let text = self.read(words).await?;
+        let text = self.tried(send).await?;
         let size = text.lines().rev().find_map(|line| line.strip_prefix("size"));
         Ok(size.and_then(|rest| rest.trim().parse().ok()))
+    }
+
+    /// Returns the GUID of the snapshot that a resume token stands for; none if `zfs` cannot go on with it. Whoever made
+    /// the token chose the snapshot: `zfs` sends whichever of the pool it names.
+    pub async fn token_guid(&self, token: &str) -> Option<u64> {
+        let text = self.tried(&args(&["-t", token])).await.ok()?;
+        let guid = text.lines().find_map(|line| line.trim().strip_prefix("toguid = 0x"))?;
+        u64::from_str_radix(guid, 16).ok()
+    }
+
+    /// Returns what `zfs send` says of a stream that it is not to send.
+    async fn tried(&self, send: &[String]) -> Result<String, ZfsError> {
+        let mut words = args(&["send", "-n", "-P", "-v"]);
+        words.extend(send.iter().cloned());
+        self.read(words).await
     }
 
     /// Runs a subcommand that changes something; again while it is told "busy".

@@ -18,13 +18,13 @@ async fn story(world: &mut World, dies: End) -> bool {
     let (source, target) = (world.source.uuid, world.target.uuid);
     let orders = [
         (End::Target, What::Hold),
-        (End::Target, What::Receive { from: source }),
+        (End::Target, What::Receive { from: source, image: None }),
         (End::Source, What::Send { number: 1, to: target }),
         (End::Source, What::RestoreQuota),
         (End::Target, What::RestoreQuota),
         (End::Source, What::Autoboot { on: false }),
         (End::Source, What::Stop),
-        (End::Target, What::Receive { from: source }),
+        (End::Target, What::Receive { from: source, image: None }),
         (End::Source, What::Send { number: 2, to: target }),
         (End::Source, What::RestoreQuota),
         (End::Target, What::RestoreQuota),
@@ -65,7 +65,9 @@ async fn story(world: &mut World, dies: End) -> bool {
                 }
             }
             if matches!(order, What::Send { .. }) {
-                world.done(End::Target, What::Receive { from: world.source.uuid }).await;
+                world
+                    .done(End::Target, What::Receive { from: world.source.uuid, image: None })
+                    .await;
             }
         }
     }

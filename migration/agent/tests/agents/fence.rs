@@ -136,7 +136,7 @@ async fn what_is_asked_of_one_agent_is_not_answered_by_another() {
 async fn only_the_node_that_the_order_names_sends_and_it_moves_no_revision() {
     let world = World::new(Zfs::Illumos).await;
     let source = world.source.uuid;
-    world.done(End::Target, What::Receive { from: source }).await;
+    world.done(End::Target, What::Receive { from: source, image: None }).await;
     let about = world.about(End::Target, u64::MAX);
     let asked = migration_core::protocol::Received {
         about,
@@ -154,7 +154,7 @@ async fn only_the_node_that_the_order_names_sends_and_it_moves_no_revision() {
     assert_eq!(ask(world.target.name()).await, Err("NotAuthorized".to_owned()));
     assert_eq!(ask(world.source.name()).await, Ok(()));
     // Whatever revision it said, the service is heard.
-    world.done(End::Target, What::Receive { from: source }).await;
+    world.done(End::Target, What::Receive { from: source, image: None }).await;
     world.done(End::Target, What::Hide).await;
     assert_eq!(ask(world.source.name()).await, Err("NotReceiving".to_owned()));
 }
@@ -162,7 +162,7 @@ async fn only_the_node_that_the_order_names_sends_and_it_moves_no_revision() {
 #[tokio::test(start_paused = true)] // M46
 async fn nothing_of_another_vm_is_touched() {
     let world = World::new(Zfs::Illumos).await;
-    world.done(End::Target, What::Receive { from: world.source.uuid }).await;
+    world.done(End::Target, What::Receive { from: world.source.uuid, image: None }).await;
     let about = world.about(End::Target, world.next());
     let foreign = "zones/archive".to_owned();
     let clear = migration_core::protocol::Clear {

@@ -142,7 +142,9 @@ async fn an_image_arrives_with_the_guid_of_its_snapshot() {
     world.source.programs.zfs(&format!("snapshot zones/{image}@final"));
     let order = || What::SendImage { image, to: world.target.uuid };
     for _ in 0..2 {
-        world.done(End::Target, What::Receive { from: world.source.uuid }).await;
+        world
+            .done(End::Target, What::Receive { from: world.source.uuid, image: Some(image) })
+            .await;
         world.done(End::Source, order()).await;
     }
     let guid = |cn: &crate::world::Cn| cn.get("guid", &format!("zones/{image}@final"));
@@ -221,7 +223,7 @@ async fn another_order_stops_a_sync_and_the_next_one_goes_on() {
     // The sender's program hangs in the middle.
     let hangs = simnode::streams::fault::End::Send;
     world.source.programs.node.fail_stream(hangs, 200_000, Effect::Hangs).unwrap();
-    world.done(End::Target, What::Receive { from: world.source.uuid }).await;
+    world.done(End::Target, What::Receive { from: world.source.uuid, image: None }).await;
     let order = What::Send { number: 1, to: world.target.uuid };
     let given = migration_core::protocol::Order {
         about: world.about(End::Source, world.next()),

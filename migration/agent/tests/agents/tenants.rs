@@ -23,7 +23,7 @@ fn data() -> String {
 
 /// The sender's order and what it says.
 async fn sends(world: &World, number: u32) -> Doing {
-    world.done(End::Target, What::Receive { from: world.source.uuid }).await;
+    world.done(End::Target, What::Receive { from: world.source.uuid, image: None }).await;
     world.doing(End::Source, What::Send { number, to: world.target.uuid }).await.unwrap()
 }
 
@@ -98,7 +98,7 @@ async fn the_receiver_sets_nothing_that_it_would_not_carry_itself() {
     .into();
     let root = BTreeMap::from([("mountpoint".to_owned(), "/etc".to_owned())]);
     world.source.programs.zfs(&format!("snapshot {at}@2"));
-    world.done(End::Target, What::Receive { from: world.source.uuid }).await;
+    world.done(End::Target, What::Receive { from: world.source.uuid, image: None }).await;
     offer_and_send(
         &world,
         &at,

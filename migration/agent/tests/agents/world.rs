@@ -304,7 +304,7 @@ impl World {
 
     /// Sends the snapshot of this number to the other copy.
     pub async fn send(&self, from: End, number: u32) -> Result<State, Error> {
-        self.done(from.other(), What::Receive { from: self.cn(from).uuid }).await;
+        self.done(from.other(), What::Receive { from: self.cn(from).uuid, image: None }).await;
         self.order(from, What::Send { number, to: self.cn(from.other()).uuid }).await
     }
 

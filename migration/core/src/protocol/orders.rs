@@ -81,6 +81,9 @@ pub enum What {
     /// another order.
     Receive {
         from: Uuid,
+        /// The image that is sent; none: the datasets of the VM, and no image.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        image: Option<Uuid>,
     },
     /// Set quota and reservation as they were.
     RestoreQuota,

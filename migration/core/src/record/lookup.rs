@@ -23,6 +23,11 @@ pub fn is_of_vm(record: &Record, vm: Uuid) -> bool {
     record.vm_uuid == vm && !is_over(record)
 }
 
+/// Returns true if a copy is on this node, or is to be.
+pub fn is_on(record: &Record, cn: Uuid) -> bool {
+    record.source_server_uuid == cn || record.target_server_uuid == Some(cn)
+}
+
 /// Returns true if the migration ended, by abort or while a node was declared dead.
 pub fn is_over(record: &Record) -> bool {
     record.state == State::Aborted || record.journal.over

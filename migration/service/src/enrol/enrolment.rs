@@ -278,7 +278,7 @@ impl Enrolment {
         Ok(Joined::Issued { certificate, known })
     }
 
-    /// Makes a certificate, and notes it first: what was issued can be revoked.
+    /// Makes a certificate, and notes it first: what was issued can be revoked. One that is new is given again.
     async fn certify(
         &self,
         row: &Versioned<Member>,
@@ -286,11 +286,14 @@ impl Enrolment {
         request: &str,
         now: i64,
     ) -> Result<(String, Known), Refused> {
-        let (authority, _, known) = self.signing()?;
+        let (authority, name, known) = self.signing()?;
+        if let Some(pem) = row.value.has(&name, now) {
+            return Ok((pem.to_owned(), known));
+        }
         let made = authority.issue(identity, request, now).map_err(broken)?;
         let about = About::of(&made).map_err(broken)?;
         let mut member = row.value.clone();
-        member.issued(&about, now);
+        member.issued(&about, &made, now);
         member.seen = now;
         self.members.put(&row.key, Expect::Etag(row.etag.clone()), &member).await?;
         Ok((made, known))

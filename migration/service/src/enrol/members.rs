@@ -27,6 +27,9 @@ pub struct Issued {
     pub issuer: String,
     /// In seconds since 1970.
     pub until: i64,
+    /// The certificate itself, of the newest alone: who has lost the answer gets it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pem: Option<String>,
 }
 
 /// One key of one program.
@@ -78,10 +81,20 @@ impl Member {
     }
 
     /// Notes a new certificate, and forgets those that have expired.
-    pub fn issued(&mut self, about: &About, now: i64) {
+    pub fn issued(&mut self, about: &About, pem: &str, now: i64) {
         self.certificates.retain(|it| it.until > now);
-        let (serial, issuer) = (about.serial.clone(), about.issuer.clone());
-        self.certificates.push(Issued { serial, issuer, until: about.until });
+        self.certificates.iter_mut().for_each(|it| it.pem = None);
+        let (serial, issuer, pem) =
+            (about.serial.clone(), about.issuer.clone(), Some(pem.to_owned()));
+        self.certificates.push(Issued { serial, issuer, until: about.until, pem });
+    }
+
+    /// Returns its certificate of this authority, unless it is to be renewed: however often it is asked for, what is
+    /// kept of a program does not grow.
+    pub fn has(&self, issuer: &str, now: i64) -> Option<&str> {
+        let last = self.certificates.last().filter(|last| last.issuer == issuer)?;
+        let pem = last.pem.as_deref()?;
+        About::of(pem).is_ok_and(|about| now < about.renews()).then_some(pem)
     }
 
     /// Returns true if it may prove itself now.
@@ -127,7 +140,7 @@ mod tests {
         member.standing = standing;
         member.knows = knows.iter().map(|it| (*it).to_owned()).collect();
         let (serial, issuer) = (format!("{n:02x}"), issuer.to_owned());
-        member.certificates.push(Issued { serial, issuer, until: 100 });
+        member.certificates.push(Issued { serial, issuer, until: 100, pem: None });
         member.revoked = (standing == Standing::Revoked).then_some(7);
         member
     }

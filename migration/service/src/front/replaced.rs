@@ -20,6 +20,7 @@ use crate::refused::Refused;
 use crate::runner::{found_older, found_returned};
 use crate::state::Service;
 use migration_core::protocol::Replaced;
+use migration_core::record::is_on;
 
 /// Returns the route for agents, which have proved which node they are on.
 pub fn routes(service: Service) -> Router {
@@ -47,7 +48,7 @@ async fn replaced(
         }
         let open = open.open.split(',').filter(|it| !it.is_empty());
         let open = open.map(heard).collect::<Result<Vec<_>, _>>()?;
-        let mut known = known(&service, &open).await?;
+        let mut known = known(&service, cn, &open).await?;
         let mut replaced = Vec::new();
         for mut kept in service.records.ends.of_cn(cn).await? {
             replaced.push(kept.row.migration);
@@ -82,13 +83,15 @@ fn heard(text: &str) -> Result<(Uuid, u64), Refused> {
 }
 
 /// Returns those that the service knows or knew. Of a record that is older than what the agent has heard it knows
-/// nothing.
-async fn known(service: &Service, open: &[(Uuid, u64)]) -> Result<Vec<Uuid>, Refused> {
+/// nothing, nor does it say anything of one that has other nodes.
+async fn known(service: &Service, cn: Uuid, open: &[(Uuid, u64)]) -> Result<Vec<Uuid>, Refused> {
     let ids: Vec<Uuid> = open.iter().map(|(id, _)| *id).collect();
     let mut known = service.records.known(&ids).await?;
     for (id, revision) in open.iter().filter(|(id, _)| ids.contains(id)) {
         let Some(mut kept) = service.records.get(*id).await? else { continue };
-        if *revision > kept.record.journal.revision {
+        if !is_on(&kept.record, cn) {
+            known.retain(|it| it != id);
+        } else if *revision > kept.record.journal.revision {
             known.retain(|it| it != id);
             if kept.record.journal.older.is_none()
                 && let Err(why) = found_older(service, &mut kept, None).await

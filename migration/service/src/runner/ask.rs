@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use migration_core::protocol::Open;
+use migration_core::record::is_on;
 use sdc_clients::cnapi::ServerQuery;
 use store::Fence;
 use tokio::time::sleep;
@@ -84,6 +85,7 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
             service.records.strangers.keep(&stranger).await?;
         } else if let Some(mut kept) = service.records.get(migration).await?
             && revision > kept.record.journal.revision
+            && is_on(&kept.record, cn)
         {
             found_older(service, &mut kept, Some(fence)).await?;
         }

@@ -91,7 +91,7 @@ async fn send(
 ) -> Result<Carried, Failed> {
     let cn = node_of(&kept.record, from.other()).ok_or_else(create::unread)?;
     let sender = node_of(&kept.record, from).ok_or_else(create::unread)?;
-    order(service, &kept.record, from.other(), What::Receive { from: sender }).await?;
+    order(service, &kept.record, from.other(), What::Receive { from: sender, image: None }).await?;
     order_and_tell(service, kept, from, What::Send { number, to: cn }, fence).await
 }
 

@@ -82,7 +82,7 @@ pub async fn create(
         && let Some(image) = image_of(source)
     {
         let from = record.source_server_uuid;
-        order(service, record, End::Target, What::Receive { from }).await?;
+        order(service, record, End::Target, What::Receive { from, image: Some(image) }).await?;
         let order_to_send = What::SendImage { image, to: target };
         let sent = order(service, record, End::Source, order_to_send).await?;
         if let Carried::Running(_) = sent {

@@ -96,9 +96,7 @@ impl Node {
         let Some(Record::Begin(begin)) = records.first() else { return None };
         let mut at = begin.clone();
         at.resume = Some(records.len() as u64 - 1);
-        let text = serde_json::json!(at).to_string();
-        let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
-        Some(format!("1-{:x}-{:x}-{hex}", Checksum::of(text.as_bytes()), text.len()))
+        Some(token(&at))
     }
 
     /// `zfs receive -A`: drops what was kept.
@@ -114,6 +112,13 @@ impl Node {
         })?;
         files::remove_file(&path(self, dataset))
     }
+}
+
+/// The token of this place. As zfs's own it proves nothing: whoever knows the format makes one for any snapshot.
+pub fn token(at: &Begin) -> String {
+    let text = serde_json::json!(at).to_string();
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("1-{:x}-{:x}-{hex}", Checksum::of(text.as_bytes()), text.len())
 }
 
 /// Where a sender goes on, or `None` if the token is damaged.

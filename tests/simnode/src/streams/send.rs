@@ -8,7 +8,7 @@ use crate::error::NodeError;
 use crate::getopt::{Failed, Parsed};
 use crate::node::{Node, Zfs};
 use crate::send_plan::{Plan, Wanted};
-use crate::stream::{Encoder, Record};
+use crate::stream::{Begin, Encoder, Record};
 use crate::streams::fault::{Effect, End, Fault};
 use crate::streams::partial::read_token;
 use crate::trees::Tree;
@@ -124,17 +124,18 @@ fn encoded(node: &Node, plan: &Plan) -> Result<Vec<Vec<u8>>, NodeError> {
 }
 
 /// What `-n` prints: with `-P` a line per snapshot and a last line `size N`, but of a resumed stream
-/// its one snapshot only.
+/// its one snapshot only, after what the token says.
 fn estimate(plan: &Plan, parts: &[Vec<u8>], p: &Parsed) -> String {
     let total: usize = parts.iter().map(Vec::len).sum();
+    let is_told = p.has('P') || p.has('v');
+    let resumed = plan.parts.first().filter(|_| is_told && p.value('t').is_some());
+    let mut text = resumed.map(|part| contents(&part.begin)).unwrap_or_default();
     if !p.has('P') {
-        return if p.has('v') {
-            format!("total estimated size is {total}\n")
-        } else {
-            String::new()
-        };
+        if p.has('v') {
+            text += &format!("total estimated size is {total}\n");
+        }
+        return text;
     }
-    let mut text = String::new();
     for (part, bytes) in plan.parts.iter().zip(parts.iter().skip(1)) {
         let base = part.base.as_deref().map(|base| base.rsplit(['@', '#']).next().unwrap_or(base));
         let size = bytes.len();
@@ -147,6 +148,16 @@ fn estimate(plan: &Plan, parts: &[Vec<u8>], p: &Parsed) -> String {
         text += &format!("size\t{total}\n");
     }
     text
+}
+
+/// What a token says, as a list of names and values.
+fn contents(begin: &Begin) -> String {
+    let (at, guid) = (begin.resume.unwrap_or_default(), begin.guid);
+    let from = begin.from.map(|from| format!("\tfromguid = {from:#x}\n")).unwrap_or_default();
+    format!(
+        "resume token contents:\nnvlist version: 0\n{from}\tobject = {at:#x}\n\toffset = 0x0\n\tbytes = {at:#x}\n\ttoguid = {guid:#x}\n\ttoname = {}@{}\n",
+        begin.dataset, begin.snapshot
+    )
 }
 
 fn failing(outgoing: Outgoing, fault: Fault) -> Outgoing {

@@ -14,6 +14,7 @@ mod chaos;
 mod cli;
 mod clients;
 mod common;
+mod compromised;
 mod deploy;
 mod docs;
 mod documents;

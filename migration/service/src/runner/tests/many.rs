@@ -46,7 +46,7 @@ async fn centre(over: u128) -> (Arc<World>, Arc<Reads>) {
         let entry = json!([{"type": "progress", "phase": "abort", "state": "successful", "job_uuid": job(at)}]);
         let fields = json!({
             "id": Uuid::from_u128(at), "vm_uuid": Uuid::from_u128(at), "phase": "abort", "state": "aborted",
-            "created_timestamp": time, "progress_history": entry,
+            "created_timestamp": time, "progress_history": entry, "source_server_uuid": ONE,
         });
         record(fields)
     });

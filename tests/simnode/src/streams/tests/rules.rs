@@ -182,6 +182,14 @@ fn an_interrupted_receive_goes_on_with_its_token() {
     fails(received(&pair.target, "-u -s -F zones/vm/data", &whole), 1, "partially-complete state");
     let (rest, _) = sent(&pair.source, &format!("-t {token}"));
     assert!(rest.len() < whole.len());
+    let (told, _) = sent(&pair.source, &format!("-n -P -v -t {token}"));
+    let told = String::from_utf8(told).unwrap();
+    let guid = get(&pair.source, "guid", "zones/vm/data@1").parse::<u64>().unwrap();
+    assert!(told.starts_with("resume token contents:\nnvlist version: 0\n"), "{told}");
+    assert!(
+        told.contains(&format!("\ttoguid = {guid:#x}\n\ttoname = zones/vm/data@1\n")),
+        "{told}"
+    );
     received(&pair.target, "-u -s zones/vm/data", &rest).unwrap();
     assert_eq!(snapshots(&pair.source, "zones/vm/data"), snapshots(&pair.target, "zones/vm/data"));
     assert_eq!(get(&pair.target, "receive_resume_token", "zones/vm/data"), "-");
