@@ -47,9 +47,7 @@ fn receiving(parts: &Parts, migration: Uuid) -> Result<Arc<Work>, Failed> {
 }
 
 /// The same, while its order names this node as the sender.
-///
-/// # Errors
-/// [`Failed::Cancelled`], and [`Failed::NotSender`] for another node than the order names.
+/// Fails with [`Failed::Cancelled`], and [`Failed::NotSender`] for another node than the order names.
 fn receiving_from(parts: &Parts, migration: Uuid, sender: Uuid) -> Result<Arc<Work>, Failed> {
     let work = receiving(parts, migration)?;
     match work.what {
