@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use daemon::agent::{Census, Claims, Gate, State, Unclaimed};
+use daemon::agent::{Census, Claims, Foreign, Gate, State, Unclaimed};
 use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
 use daemon::health::Health;
 use daemon::pace::{Pace, Paced};
@@ -155,15 +155,11 @@ impl Parts {
     /// That it is, or that it is not known.
     pub(crate) async fn is_of_this_machine(&self, vm: &str) -> Result<(), Reason> {
         let census = self.clients.admitted.as_ref();
-        let Some((census, identity)) = census.zip(self.gate.identity()) else { return Ok(()) };
-        match census.look_for(vm, &identity).await {
-            Ok(None) => Ok(()),
-            Ok(Some(second)) => {
-                self.gate.looked(Some(second));
-                Ok(self.gate.writable()?)
-            }
-            Err(error) => Err(self.failed(&error)),
-        }
+        let known = self.gate.is_of_this_machine(vm, census).await;
+        known.map_err(|why| match why {
+            Foreign::Refused(refusal) => refusal.into(),
+            Foreign::Unknown(error) => self.failed(&error),
+        })
     }
 
     /// Waits until something may be said, or until only the report mode forbids it; meanwhile the status says what

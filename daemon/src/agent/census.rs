@@ -31,7 +31,7 @@ pub struct SecondMachine {
     pub macs: BTreeSet<MacAddr>,
     /// The server NICs of NAPI that this machine lacks.
     pub nics: BTreeSet<MacAddr>,
-    /// Where CNAPI knows this machine: a VM that VMAPI has on the node, and this machine never had.
+    /// Where CNAPI knows this machine: a VM that VMAPI or NAPI has on the node, and this machine never had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm: Option<String>,
 }
@@ -40,7 +40,7 @@ impl fmt::Display for SecondMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a second machine has this node's uuid: ")?;
         match (&self.vm, &self.serial, self.macs.first()) {
-            (Some(vm), ..) => write!(f, "VMAPI has its VM {vm}, which was never here")?,
+            (Some(vm), ..) => write!(f, "its VM {vm} was never here")?,
             (None, Some(serial), _) => write!(f, "CNAPI knows it with serial number {serial}")?,
             (None, None, Some(mac)) => write!(f, "CNAPI knows it with MAC {mac}")?,
             (None, None, None) => f.write_str("CNAPI knows it with other MACs")?,
@@ -133,10 +133,12 @@ impl Census {
         }
     }
 
-    /// VMAPI has a VM on the node that this machine never had: looks whether it is another machine's. CNAPI may know
+    /// There is a VM on the node that this machine never had: looks whether it is another machine's. CNAPI may know
     /// this machine, and NAPI has the NICs of both.
-    /// Fails if NAPI does not answer: then it is not known.
-    pub async fn look_for(
+    ///
+    /// # Errors
+    /// If NAPI does not answer: then it is not known.
+    pub(super) async fn look_for(
         &self,
         vm: &str,
         ours: &Identity,

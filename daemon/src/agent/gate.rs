@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::basics::Mode;
-use super::census::SecondMachine;
+use super::census::{Census, SecondMachine};
 use super::identity::Identity;
 
 /// Why an agent may not write now.
@@ -44,6 +44,17 @@ pub enum Refusal {
     /// `mode` is `report`.
     #[error("report mode")]
     ReportMode,
+}
+
+/// Why a VM that an agent never saw is not taken for one of this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum Foreign {
+    /// Nothing may be written.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It is not known whether it is.
+    #[error(transparent)]
+    Unknown(#[from] sdc_clients::Error),
 }
 
 /// The right to send one request about this, now.
@@ -141,6 +152,26 @@ impl Gate {
             *second = found;
             second.is_some() && !*is_certain
         })
+    }
+
+    /// A service has a VM, or a NIC of one, on the node, and this agent never saw that VM here: checks that it is not
+    /// another machine's with this uuid.
+    ///
+    /// # Errors
+    /// That it is, or that it is not known.
+    pub async fn is_of_this_machine(
+        &self,
+        vm: &str,
+        census: Option<&Census>,
+    ) -> Result<(), Foreign> {
+        let Some((census, identity)) = census.zip(self.identity()) else { return Ok(()) };
+        match census.look_for(vm, &identity).await? {
+            None => Ok(()),
+            Some(second) => {
+                self.looked(Some(second));
+                Ok(self.writable()?)
+            }
+        }
     }
 
     /// An operator says that this machine is the node. Returns the other one, which is from now on refuted.

@@ -36,7 +36,7 @@ pub use ask::running_plan;
 pub use basics::{Basics, FileArgs, Files, Mode, Places, Read};
 pub use census::{Census, SecondMachine, server_nics};
 pub use claims::{Claims, Unclaimed};
-pub use gate::{Gate, Permit, Refusal};
+pub use gate::{Foreign, Gate, Permit, Refusal};
 pub use identify::{find_uuid, identify};
 pub use identity::{Identity, Unidentified};
 pub use routes::{approval_json, approve, claim, invalid, listen};

@@ -5,7 +5,7 @@
 //! The delete: every guard is asked about a fresh copy, and again with the permit in hand, after
 //! the turn was taken and the node was asked for the VM. The only `DELETE` of this program.
 
-use daemon::agent::Permit;
+use daemon::agent::{Foreign, Permit};
 use sdc_clients::http::Versioned;
 use sdc_clients::napi::Nic;
 use sdc_clients::{Error, MacAddr};
@@ -69,6 +69,15 @@ async fn attempt(
     }
     if let Err(obstacle) = checked {
         return Some(obstacle.outcome(parts));
+    }
+    if matches!(basis, Basis::Pass { .. })
+        && !parts.brake.knew(vm)
+        && let Err(why) = parts.gate.is_of_this_machine(vm, parts.clients.census.as_ref()).await
+    {
+        return Some(match why {
+            Foreign::Refused(refusal) => refused(parts, refusal.into(), &"delete"),
+            Foreign::Unknown(error) => Outcome::Failed(parts.failed(&error)),
+        });
     }
     let turn = parts.clients.pace.turn().await;
     if let Some(outcome) = present(parts, vm, mac, basis).await {

@@ -200,6 +200,12 @@ impl Brake {
         self.ledger().seen.clone()
     }
 
+    /// Returns true if this agent has seen this VM here.
+    pub fn knew(&self, vm: &str) -> bool {
+        let ledger = self.ledger();
+        ledger.seen.contains(vm) || ledger.reference.as_ref().is_some_and(|vms| vms.contains(vm))
+    }
+
     /// Compares the reference view with what is here. Returns none if there is no reference view.
     pub fn compared(&self, is_here: impl Fn(&str) -> bool) -> Option<Reference> {
         self.ledger().reference.as_ref().map(|vms| compared(vms.iter().collect(), is_here))

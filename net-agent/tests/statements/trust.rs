@@ -65,6 +65,34 @@ async fn a_second_machine_of_this_uuid_stops_all_writing_until_an_operator_decid
     }
 }
 
+#[tokio::test(start_paused = true)] // C40
+async fn the_machine_that_cnapi_knows_stops_too_where_a_nics_vm_and_a_server_nic_were_never_here() {
+    for vmapi in ["http://vmapi.lab", "none"] {
+        for is_second in [true, false] {
+            let world = leak();
+            two_machines(&world);
+            let sysinfo = world.state().node(HOME).sysinfo.clone();
+            world.state().cnapi =
+                Some(json!({"uuid": CN, "status": "running", "sysinfo": sysinfo}));
+            for n in if is_second { vec![91, 92] } else { vec![91] } {
+                world.nic(n, CN, json!({"belongs_to_type": "server", "belongs_to_uuid": CN}));
+            }
+            let (agent, _) = world.start(json!({"vmapi": {"url": vmapi}}));
+            sleep(3 * HOUR).await;
+            assert_eq!(world.has(2), is_second, "{vmapi}");
+            if !is_second {
+                continue;
+            }
+            let status = agent.status_json().await;
+            assert!(status["mute"].to_string().contains("never here"), "{status}");
+            agent.parts.claim(CN, "root", false).await.unwrap();
+            sleep(3 * HOUR).await;
+            assert!(!world.has(2), "what an operator has refuted counts no more");
+            lawful(&world);
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)] // C41
 async fn nics_of_a_claimed_node_get_this_ones_cn_uuid() {
     for vmapi in ["http://vmapi.lab", "none"] {
