@@ -205,12 +205,25 @@ pub struct Findings {
 impl Obstacle {
     /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
-        if *self == Obstacle::Unallocated { 409 } else { 412 }
+        match self {
+            Obstacle::Unallocated => 409,
+            Obstacle::NoAgent(_) => 503,
+            _ => 412,
+        }
+    }
+
+    /// Returns true if it passes by itself: who is refused for nothing else may ask again.
+    pub fn passes(&self) -> bool {
+        matches!(self, Obstacle::NoAgent(_))
     }
 
     /// Returns the code of the body.
     pub fn code(&self) -> &'static str {
-        if *self == Obstacle::Unallocated { "UnallocatedVM" } else { "PreconditionFailed" }
+        match self {
+            Obstacle::Unallocated => "UnallocatedVM",
+            Obstacle::NoAgent(_) => "ServiceUnavailableError",
+            _ => "PreconditionFailed",
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::asked::Asked;
 use super::begin::Vm;
 use super::refused::Refused;
 use super::state::Service;
-use migration_core::checks;
+use migration_core::checks::{self, Obstacle};
 
 /// How many nodes are looked at for one VM.
 const LOOKS: usize = 8;
@@ -26,8 +26,12 @@ pub enum Unplaced {
     #[error("there is no other compute node")]
     NoNode,
     /// What CNAPI says, and what stands against each node that it chose.
-    #[error("{0}")]
-    NoneFits(String),
+    #[error("{why}")]
+    NoneFits {
+        why: String,
+        /// One of them may fit when its agent answers.
+        passes: bool,
+    },
     /// CNAPI's answer names none.
     #[error("CNAPI chose the node {0:?}")]
     Odd(String),
@@ -57,6 +61,9 @@ impl From<Unplaced> for Refused {
             Unplaced::Package(refused) => refused,
             Unplaced::Peer(error) => error.into(),
             Unplaced::Odd(_) => Refused::internal(&unplaced.to_string()),
+            Unplaced::NoSource => {
+                Refused::coded(503, "ServiceUnavailableError", &unplaced.to_string())
+            }
             other => Refused::precondition(&other.to_string()),
         }
     }
@@ -91,7 +98,7 @@ impl Service {
         let (used, source) =
             tokio::join!(self.agents.size(here, vm.uuid), self.node(here, vm, false));
         let used = used.map_err(|_| Unplaced::NoSource)?.bytes;
-        let mut against = Vec::new();
+        let (mut against, mut passes) = (Vec::new(), false);
         while against.len() < LOOKS && !placement.servers.is_empty() {
             let chosen = match self.peers.cnapi.allocate(&placement).await {
                 Ok(chosen) => chosen.server.uuid,
@@ -107,12 +114,13 @@ impl Service {
             if obstacles.is_empty() {
                 return Ok(target);
             }
+            passes |= obstacles.iter().all(Obstacle::passes);
             let texts: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
             tracing::info!(vm = %vm.uuid, node = chosen, against = ?texts, "not placing the copy on this node");
             against.push(format!("{chosen}: {}", texts.join(", ")));
             placement.servers.retain(|server| *server != chosen);
         }
-        Err(Unplaced::NoneFits(against.join("; ")))
+        Err(Unplaced::NoneFits { why: against.join("; "), passes })
     }
 
     /// Returns the manifest of the VM's image as CNAPI needs it: with the files that a node would fetch. Of an image

@@ -64,7 +64,8 @@ impl Refused {
 
     /// All obstacles as one refusal; none if there is none.
     pub fn obstacles(findings: &Findings) -> Option<Refused> {
-        let first = findings.obstacles.first()?;
+        let mut lasting = findings.obstacles.iter().filter(|obstacle| !obstacle.passes());
+        let first = lasting.next().or(findings.obstacles.first())?;
         let texts: Vec<String> = findings.obstacles.iter().map(ToString::to_string).collect();
         let mut refused = Refused::coded(first.status(), first.code(), &texts.join("; "));
         if texts.len() > 1 {

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use daemon::cli::screen::visible;
@@ -17,6 +18,7 @@ use sdc_clients::Error;
 use sdc_clients::migrations::{MigrationQuery, Options};
 use sdc_clients::vmapi::VmQuery;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::memory::{Memory, Note};
 use super::plan::{self, Known, Next};
@@ -31,6 +33,8 @@ use crate::show::Style;
 const AT_ONCE: usize = 8;
 /// Migrations at once where the service does not say.
 const UNSAID: usize = 1;
+/// A service or an agent that is away is waited for so long, for each VM.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Ctrl-C: 128 and SIGINT.
 const LEFT: u8 = 130;
 
@@ -42,6 +46,8 @@ pub(crate) struct Evacuation<'a> {
     vms: BTreeMap<String, Known>,
     /// The VMs that this run has begun or resumed.
     tried: BTreeSet<String>,
+    /// Since when a VM was asked for while somebody was away.
+    waits: BTreeMap<String, Instant>,
     hosts: Hosts,
     wanted: Wanted,
 }
@@ -66,7 +72,8 @@ impl<'a> Evacuation<'a> {
     ) -> Evacuation<'a> {
         let memory = Memory::of(&services.state_dir, &cn);
         let (vms, tried, hosts) = (BTreeMap::new(), BTreeSet::new(), Hosts::default());
-        Evacuation { services, cn, style, memory, vms, tried, hosts, wanted }
+        let waits = BTreeMap::new();
+        Evacuation { services, cn, style, memory, vms, tried, waits, hosts, wanted }
     }
 
     /// Prints what would be done: rows as they come, then their sum; a table that is asked for is printed whole. Exit 1
@@ -230,18 +237,28 @@ impl<'a> Evacuation<'a> {
                 override_server_uuid: to,
                 ..Options::default()
             };
-            self.tried.insert(vm.clone());
             match self.services.migrations.act(&vm, action, &options).await {
-                Ok(_) => {}
-                Err(error) if error.status().is_some_and(|status| status < 500) => {
+                Ok(_) => drop(self.tried.insert(vm)),
+                // Whether it was taken the next look tells. What is away comes back, if it does within a while.
+                Err(error) if is_away(&error) && !self.has_waited(&vm) => {
+                    eprintln!("{NAME}: {vm}: {error}; trying again");
+                }
+                Err(error) if error.status().is_none() => return Err(error),
+                Err(error) => {
                     if let Some(known) = self.vms.get_mut(&vm) {
                         known.refusal = Some(error.message().to_owned());
                     }
+                    self.tried.insert(vm);
                 }
-                Err(error) => return Err(error),
             }
         }
         Ok(false)
+    }
+
+    /// Returns true if a VM was asked for in vain for long enough. The first time begins the wait.
+    fn has_waited(&mut self, vm: &str) -> bool {
+        let since = self.waits.entry(vm.to_owned()).or_insert_with(Instant::now);
+        since.elapsed() >= PATIENCE
     }
 
     async fn finish(&mut self, layout: &Layout) -> anyhow::Result<ExitCode> {
@@ -350,6 +367,11 @@ impl<'a> Evacuation<'a> {
         screen::write(&plan::table(&self.vms, &self.cn, &self.tried, layout, self.style.screen)?)?;
         Ok(())
     }
+}
+
+/// Who was asked, or one whom he needs, does not answer now, or has not said what became of it.
+fn is_away(error: &Error) -> bool {
+    error.status().is_none_or(|status| status >= 500)
 }
 
 /// A refusal is no failure where it only says that it is too late.

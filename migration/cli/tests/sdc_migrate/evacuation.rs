@@ -42,6 +42,8 @@ struct Centre {
     pauses_late: bool,
     /// Looks at the migrations.
     looks: usize,
+    /// So many begins find no agent.
+    away: usize,
 }
 
 impl Centre {
@@ -70,6 +72,12 @@ impl Centre {
         };
         self.log.push(format!("{action} {}", &vm[..1]));
         match (action, self.migrations.get(vm).copied()) {
+            ("begin", _) if self.away > 0 => {
+                self.away -= 1;
+                let message = "migration-agent does not answer on the source's node";
+                let body = json!({"code": "ServiceUnavailableError", "message": message});
+                return Answer::Whole(503, body);
+            }
             ("begin", _) if vm == CORE => return refuse("Cannot migrate a core instance"),
             ("begin", None) => self.migrations.insert(vm.to_owned(), ("begin", "running")),
             ("sync", Some((_, "paused"))) => {
@@ -222,6 +230,16 @@ async fn all_that_can_move_do_and_the_node_is_given_back() {
         ("reserved true", "reserved false")
     );
     assert_eq!(world.centre.lock().unwrap().most, 2, "the node's own limit");
+}
+
+#[tokio::test] // M107
+async fn an_agent_that_is_away_for_a_moment_keeps_no_instance_on_the_node() {
+    let world = world(true).await;
+    world.centre().away = 6;
+    let done = run_with(&world.config, &["evacuate", CN]).await;
+    assert!(done.stdout.contains("\n3 moved, 1 stay\n"), "{} {}", done.stdout, done.stderr);
+    assert!(done.stderr.contains("trying again"), "{}", done.stderr);
+    assert_eq!(world.centre().away, 0);
 }
 
 #[tokio::test]

@@ -55,7 +55,9 @@ impl From<Unplaced> for Failed {
     fn from(unplaced: Unplaced) -> Failed {
         match unplaced {
             Unplaced::Peer(error) => error.into(),
-            Unplaced::NoSource => Failed::Again(unplaced.to_string()),
+            Unplaced::NoSource | Unplaced::NoneFits { passes: true, .. } => {
+                Failed::Again(unplaced.to_string())
+            }
             other => Failed::Fatal(other.to_string()),
         }
     }

@@ -4,11 +4,14 @@
 
 //! Which node a VM is placed on.
 
+use std::time::Duration;
+
 use pretty_assertions::assert_eq;
 use serde_json::json;
+use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::node::{TWO, VM};
+use super::node::{ONE, TWO, VM};
 use super::story::beside;
 use super::world::World;
 use migration_core::record::{Phase, State};
@@ -17,6 +20,11 @@ use migration_core::record::{Phase, State};
 const BARE: Uuid = Uuid::from_u128(0xcccc_0000_0000_4000_8000_0000_0000_0003);
 const PLAN: &str = "estimate&format=rfd34&with_target=true";
 const NONE: &str = "No compute resources available";
+
+/// An agent takes requests and does not answer, or answers again.
+fn stuck(world: &World, cn: Uuid, is_stuck: bool) {
+    world.centre().hosts.get_mut(&cn).unwrap().is_stuck = is_stuck;
+}
 
 #[tokio::test(start_paused = true)] // M62
 async fn what_cnapi_chooses_is_looked_at_and_where_it_does_not_fit_another_node_is_chosen() {
@@ -39,7 +47,7 @@ async fn what_cnapi_chooses_is_looked_at_and_where_it_does_not_fit_another_node_
 async fn where_no_node_fits_all_that_stands_against_each_is_told() {
     let world = World::new(true);
     world.centre().preferred = Some(BARE);
-    world.power(TWO, false);
+    stuck(&world, TWO, true);
     beside(&world, async {
         let (status, refused) = world.act(PLAN).await;
         let told = refused["message"].as_str().unwrap().to_owned();
@@ -53,9 +61,29 @@ async fn where_no_node_fits_all_that_stands_against_each_is_told() {
         assert_eq!((record.phase, record.state), (Phase::Begin, State::Failed));
         assert_eq!((record.vm_uuid, record.error.as_deref()), (VM, Some(told.as_str())));
         assert_eq!(record.target_server_uuid, None);
-        // Nothing was left behind: it may begin again.
-        world.power(TWO, true);
+        // It was tried for minutes. Nothing was left behind: it may begin again.
+        stuck(&world, TWO, false);
         world.synced().await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)] // M107
+async fn a_begin_waits_for_agents_that_are_away() {
+    let world = World::new(true);
+    beside(&world, async {
+        stuck(&world, TWO, true);
+        assert_eq!(world.act("begin").await.0, 202);
+        sleep(Duration::from_secs(90)).await;
+        let record = world.record().await.unwrap();
+        assert_eq!((record.phase, record.state), (Phase::Begin, State::Running));
+        stuck(&world, TWO, false);
+        assert_eq!(world.settled().await.unwrap().state, State::Paused);
+        assert_eq!(world.act("abort").await.0, 202);
+        assert!(world.settled().await.is_none_or(|it| it.state == State::Aborted));
+        stuck(&world, ONE, true);
+        let (status, body) = world.act("begin").await;
+        assert_eq!((status, &body["code"]), (503, &json!("ServiceUnavailableError")), "{body}");
     })
     .await;
 }
