@@ -105,6 +105,7 @@ impl Act<'_> {
         &self,
         vm: &str,
         source_dead: Option<&str>,
+        really: bool,
         consent: Consent,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
@@ -112,11 +113,14 @@ impl Act<'_> {
         if source_dead.is_none() && !is_asked(consent) {
             return self.order(&vm, "switch", &Options::default()).await;
         }
-        let options = Options { source_dead: source_dead.clone(), ..Options::default() };
+        let options = Options { source_dead: source_dead.clone(), really, ..Options::default() };
         let migration = self.admitted(&vm, Action::Switch, &options).await?;
         let name = self.name(&vm).await;
         let (text, stake) = match &source_dead {
-            Some(cn) => (loss::of_source(&name, cn, &migration, now()), Stake::Data),
+            Some(cn) => {
+                let says = self.dead(&vm, cn, really).await?;
+                (loss::of_source(&name, cn, &migration, now()) + "\n" + &says, Stake::Data)
+            }
             None => {
                 let takes = self.estimate(&vm, None, "The rest of the migration").await?;
                 (format!("This will switch instance {name}.\n{takes}"), Stake::Undoable)
@@ -154,35 +158,43 @@ impl Act<'_> {
     }
 
     /// Makes the VM of the only copy that is left.
-    pub(super) async fn rescue(&self, vm: &str, consent: Consent) -> anyhow::Result<ExitCode> {
+    pub(super) async fn rescue(
+        &self,
+        vm: &str,
+        really: bool,
+        consent: Consent,
+    ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
+        let options = Options { really, ..Options::default() };
         if !is_asked(consent) {
-            return self.order(&vm, "rescue", &Options::default()).await;
+            return self.order(&vm, "rescue", &options).await;
         }
         let text = format!(
             "This will show and start the only copy of instance {} that is left.",
             self.name(&vm).await
         );
-        self.ordered(&vm, "rescue", &text, Stake::Undoable, consent, &Options::default()).await
+        self.ordered(&vm, "rescue", &text, Stake::Undoable, consent, &options).await
     }
 
     /// Goes back to the source.
     pub(super) async fn rollback(
         &self,
         vm: &str,
-        discard: bool,
-        target_dead: Option<&str>,
+        mut options: Options,
         consent: Consent,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
-        let target_dead = self.services.any_node(target_dead).await?;
-        let options = Options { discard, target_dead, ..Options::default() };
-        if !discard && !is_asked(consent) {
+        options.target_dead = self.services.any_node(options.target_dead.as_deref()).await?;
+        if !options.discard && !is_asked(consent) {
             return self.order(&vm, "rollback", &options).await;
         }
         let migration = self.admitted(&vm, Action::Rollback, &options).await?;
         let name = self.name(&vm).await;
-        let (text, stake) = if discard {
+        let says = match &options.target_dead {
+            Some(cn) => Some(self.dead(&vm, cn, options.really).await?),
+            None => None,
+        };
+        let (mut text, stake) = if options.discard {
             // Where the nodes do not answer, the age alone is known.
             let compared = self.services.migrations.verify(&vm).await.ok();
             (loss::of_target(&name, &migration, compared.as_ref(), now()), Stake::Data)
@@ -192,6 +204,7 @@ impl Act<'_> {
             );
             (text, Stake::Undoable)
         };
+        text.extend(says.map(|says| format!("\n{says}")));
         self.ordered(&vm, "rollback", &text, stake, consent, &options).await
     }
 
@@ -223,10 +236,15 @@ impl Act<'_> {
     }
 
     /// Adopts.
-    pub(super) async fn adopt(&self, vm: &str, other: Option<&str>) -> anyhow::Result<ExitCode> {
+    pub(super) async fn adopt(
+        &self,
+        vm: &str,
+        other: Option<&str>,
+        really: bool,
+    ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
         let other = self.services.any_node(other).await?;
-        let migration = self.services.migrations.adopt(&vm, other.as_deref()).await?;
+        let migration = self.services.migrations.adopt(&vm, other.as_deref(), really).await?;
         say(&format!("The migration was adopted: {} {}", migration.phase, migration.state))?;
         match migration.error {
             Some(error) => say(&error),
@@ -276,6 +294,20 @@ impl Act<'_> {
             admit(record.as_ref(), Call { is_forced: options.force, ..Call::new(action) })?;
         }
         Ok(found.unwrap_or_default())
+    }
+
+    /// Returns what was last heard of a node that is to be declared dead, as a sentence.
+    ///
+    /// # Errors
+    /// If it answers, or may be alive and nobody has seen that it is off.
+    async fn dead(&self, vm: &str, cn: &str, really: bool) -> anyhow::Result<String> {
+        let signs = self.services.migrations.signs(vm).await?;
+        let sign = std::iter::once(signs.source).chain(signs.target).find(|sign| sign.cn == cn);
+        let Some(sign) = sign else { anyhow::bail!("{cn} is not a node of this migration") };
+        match sign.alive {
+            Some(why) if sign.answers || !really => anyhow::bail!("{}", visible(&why)),
+            _ => Ok(format!("{}.", visible(&sign.says))),
+        }
     }
 
     async fn options(&self, placed: &Placed) -> anyhow::Result<Options> {

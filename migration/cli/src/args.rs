@@ -204,13 +204,17 @@ Examples:
   sdc-migrate switch --source-dead CN VM    the old node is dead and stays so: boot the last copy
 
 --source-dead: you confirm that nothing runs on that node any more. What the instance wrote there since the
-last sync is lost.")]
+last sync is lost. It is refused while the node answers, and while CNAPI's last heartbeat of it or the last word
+of its agent is younger than the setting dead_after, or not known: --really says that you have seen that it is off.")]
     Switch {
         /// The VM.
         vm: String,
         /// The node of the source is dead.
         #[arg(long, value_name = "CN")]
         source_dead: Option<String>,
+        /// You have seen that the node is off, whatever was heard of it.
+        #[arg(long, requires = "source_dead")]
+        really: bool,
         /// Do not watch it: print its job and end.
         #[arg(long)]
         no_wait: bool,
@@ -254,6 +258,9 @@ What the instance wrote after the last sync is not in a copy on the new node.")]
     Rescue {
         /// The VM.
         vm: String,
+        /// You have seen that the node of the copy that is gone is off, whatever was heard of it.
+        #[arg(long)]
+        really: bool,
         #[command(flatten)]
         consent: Consent,
     },
@@ -263,7 +270,8 @@ Examples:
   sdc-migrate rollback VM
   sdc-migrate rollback --discard VM    without it; it is lost
 
---target-dead CN: you confirm that nothing runs on the new node any more.")]
+--target-dead CN: you confirm that nothing runs on the new node any more. It is refused while the node answers, and
+while its last signs of life are young or not known: --really says that you have seen that it is off.")]
     Rollback {
         /// The VM.
         vm: String,
@@ -273,6 +281,9 @@ Examples:
         /// The node of the target is dead.
         #[arg(long, value_name = "CN")]
         target_dead: Option<String>,
+        /// You have seen that the node is off, whatever was heard of it.
+        #[arg(long, requires = "target_dead")]
+        really: bool,
         #[command(flatten)]
         consent: Consent,
     },
@@ -301,13 +312,17 @@ Examples:
   sdc-migrate adopt --other CN VM    the agent of one of the two nodes does not answer
 
 The record is made from what the nodes show; nothing is done to a copy. --other CN is your word that the copy on that
-node, if it is not the one in use, is stopped and hidden as soon as the node is back.")]
+node, if it is not the one in use, is stopped and hidden as soon as the node is back. While the last signs of life
+of that node are young or not known, --really says that you have seen that it is off.")]
     Adopt {
         /// The VM.
         vm: String,
         /// The node whose agent does not answer.
         #[arg(long, value_name = "CN")]
         other: Option<String>,
+        /// You have seen that the node is off, whatever was heard of it.
+        #[arg(long, requires = "other")]
+        really: bool,
     },
     /// Watch a migration until it ends or waits for you.
     Watch {

@@ -128,8 +128,8 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         Verb::Migrate { placed } => act.begin(&placed, true).await,
         Verb::Begin { placed } => act.begin(&placed, false).await,
         Verb::Sync { vm, .. } => act.sync(&vm).await,
-        Verb::Switch { vm, source_dead, consent, .. } => {
-            act.switch(&vm, source_dead.as_deref(), consent).await
+        Verb::Switch { vm, source_dead, really, consent, .. } => {
+            act.switch(&vm, source_dead.as_deref(), really, consent).await
         }
         Verb::Pause { which, consent } => match &which.vm {
             Some(vm) => act.pause(vm).await,
@@ -142,10 +142,11 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
                 bulk::each(&act, &which, (Action::Abort, options), consent).await
             }
         },
-        Verb::Rollback { vm, discard, target_dead, consent } => {
-            act.rollback(&vm, discard, target_dead.as_deref(), consent).await
+        Verb::Rollback { vm, discard, target_dead, really, consent } => {
+            let options = Options { discard, target_dead, really, ..Options::default() };
+            act.rollback(&vm, options, consent).await
         }
-        Verb::Rescue { vm, consent } => act.rescue(&vm, consent).await,
+        Verb::Rescue { vm, really, consent } => act.rescue(&vm, really, consent).await,
         Verb::Finalize { which, force, consent } => match &which.vm {
             Some(vm) => act.finalize(vm, force, consent).await,
             None => {
@@ -153,7 +154,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
                 bulk::each(&act, &which, (Action::Finalize, options), consent).await
             }
         },
-        Verb::Adopt { vm, other } => act.adopt(&vm, other.as_deref()).await,
+        Verb::Adopt { vm, other, really } => act.adopt(&vm, other.as_deref(), really).await,
         Verb::Watch { vm } => act.watch(&services.vm(&vm).await?, None).await,
         Verb::Schedule { placed, time } => act.schedule(&placed, &time).await,
         Verb::Unschedule { vm } => act.unschedule(&vm).await,

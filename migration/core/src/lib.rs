@@ -48,6 +48,8 @@ pub mod samples; // a record for tests
 
 pub mod record; // the migration record, as deployed services store it and as people see it
 
+pub mod dead; // whether a node may be taken for dead by an operator's word
+
 pub mod journal; // what must be known before an order is sent: a part of the record
 
 pub mod time; // points in time as the records spell them

@@ -27,12 +27,14 @@ pub struct Settings {
     pub auto_finalize_after: Option<u32>,
     /// Seconds after which a paused migration is aborted by itself; none: never.
     pub max_paused: Option<u32>,
+    /// Seconds after its last sign of life after which a node may be taken for dead.
+    pub dead_after: u32,
     /// The values of single nodes.
     pub of_cn: BTreeMap<Uuid, Overrides>,
 }
 
 /// The names of the settings.
-pub const SETTINGS: [&str; 7] = [
+pub const SETTINGS: [&str; 8] = [
     "allow_user_migrations",
     "max_running_migrations_per_cn",
     "zfs_send_mbps_limit",
@@ -40,6 +42,7 @@ pub const SETTINGS: [&str; 7] = [
     "schedule_leeway",
     "auto_finalize_after",
     "max_paused",
+    "dead_after",
 ];
 
 /// What differs on one node.
@@ -61,6 +64,7 @@ impl Default for Settings {
             schedule_leeway: 3600,
             auto_finalize_after: None,
             max_paused: None,
+            dead_after: 300,
             of_cn: BTreeMap::new(),
         }
     }

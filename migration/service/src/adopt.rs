@@ -190,6 +190,15 @@ impl Service {
         let [source, target] = known;
         let judged = judge(&source, &target, (vmapi, !reserved.is_empty()), &word);
         let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
+        // A node of which nothing is heard is dead by this word alone; one that answers has no such migration, or waits.
+        for (cn, known, word) in [
+            (from, &source, &adopted.journal.source_dead),
+            (to, &target, &adopted.journal.target_dead),
+        ] {
+            if word.is_some() && *known == Known::Silent && !self.agents.is_alive(cn).await {
+                self.take_for_dead(cn, asked.words.really).await?;
+            }
+        }
         let mut record = match old {
             Some(record) => record.clone(),
             None => self.new_record(&object, asked, Some(to), now),

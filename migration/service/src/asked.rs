@@ -43,12 +43,14 @@ pub struct Words {
     pub target_dead: Option<Uuid>,
     /// What the target wrote may be lost.
     pub discard: bool,
+    /// He has seen that the node is off, whatever was heard of it.
+    pub really: bool,
 }
 
 impl Words {
     /// Returns true if any is given.
     pub fn is_any(&self) -> bool {
-        *self != Words::default()
+        self.source_dead.is_some() || self.target_dead.is_some() || self.discard
     }
 }
 
@@ -83,6 +85,7 @@ impl Asked {
             source_dead: uuid_of(params, "source_dead")?,
             target_dead: uuid_of(params, "target_dead")?,
             discard: params.is_true("discard"),
+            really: params.is_true("really"),
         };
         Ok(Asked {
             action,

@@ -12,7 +12,7 @@ use super::begin::Vm;
 use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::Warning;
-use migration_core::journal::{End, Word};
+use migration_core::journal::Word;
 use migration_core::machine::{
     Action, Admitted, Ending, Refusal, admit, queue, rescue, settle, start,
 };
@@ -153,7 +153,8 @@ impl Service {
                 let is_told = asked.is_forced
                     && (kept.record.phase, kept.record.state) == (Phase::Abort, State::Failed);
                 let words = Words { discard: asked.words.discard || is_told, ..asked.words };
-                begin_phase(&mut kept.record, phase, words, job, by, now)?;
+                self.take(&kept.record, words).await?;
+                begin_phase(&mut kept.record, phase, words, job, by, now);
                 Done::Started { job, record: Box::new(kept.record.clone()), warnings }
             }
             Admitted::Pause => Done::Started {
@@ -277,28 +278,13 @@ pub fn message(phase: Phase) -> &'static str {
 
 /// Begins an operation, or lets it wait for its turn. What undoes, goes on with a switch that has begun, or
 /// is done by an operator's word does not wait.
-fn begin_phase(
-    record: &mut Record,
-    phase: Phase,
-    words: Words,
-    job: Uuid,
-    by: Uuid,
-    now: Time,
-) -> Result<(), Refused> {
-    for (end, named, node) in [
-        (End::Source, words.source_dead, Some(record.source_server_uuid)),
-        (End::Target, words.target_dead, record.target_server_uuid),
-    ] {
-        if let Some(named) = named.filter(|named| Some(*named) != node) {
-            return Err(Refused::argument(&format!("{named} is not the {end}'s node")));
-        }
-    }
+fn begin_phase(record: &mut Record, phase: Phase, words: Words, job: Uuid, by: Uuid, now: Time) {
     let has_begun = record.journal.power.is_some() || record.journal.target_shown;
     let is_urgent = has_begun || words.is_any() || matches!(phase, Phase::Abort | Phase::Rollback);
     if !is_urgent {
         queue(record, phase);
         record.journal.job = Some(job);
-        return Ok(());
+        return;
     }
     start(record, phase, message(phase), job, now);
     let word = |is_given: bool| is_given.then_some(Word { by, at: now });
@@ -314,7 +300,6 @@ fn begin_phase(
     if words.discard {
         record.journal.discard = word(true);
     }
-    Ok(())
 }
 
 /// Asks for a pause, and returns the id of the operation that it ends.

@@ -27,6 +27,8 @@ mod adopt; // a record from what the agents have
 
 mod command; // an action on the record of a VM
 
+mod signs; // the last signs of life of a node
+
 mod placement; // the node for the copy of a VM
 
 mod begin; // what is known before a begin, and the record that it makes
@@ -46,6 +48,8 @@ mod peers; // the other services of the data centre
 pub mod settings; // the settings in the store
 
 pub mod records; // the records in the store
+
+pub mod heard; // what each agent said last
 
 pub mod strangers; // migrations that the store never knew
 

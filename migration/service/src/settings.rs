@@ -95,6 +95,7 @@ pub fn shown(settings: &Settings, cn: Option<Uuid>) -> Value {
             "schedule_leeway": settings.schedule_leeway,
             "auto_finalize_after": settings.auto_finalize_after,
             "max_paused": settings.max_paused,
+            "dead_after": settings.dead_after,
         });
     };
     let own = settings.of_cn.get(&cn).copied().unwrap_or_default();
@@ -120,7 +121,7 @@ fn check(is_of_cn: bool, name: &str, value: &Value) -> Result<(), Refused> {
         _ if is_of_cn => Err("a node has no such setting of its own".to_owned()),
         "allow_user_migrations" if value.is_boolean() => Ok(()),
         "allow_user_migrations" => Err("expected true or false".to_owned()),
-        "max_attempts" => count(1),
+        "max_attempts" | "dead_after" => count(1),
         "schedule_leeway" | "auto_finalize_after" | "max_paused" => count(0),
         _ => Err("there is no such setting".to_owned()),
     };
@@ -144,6 +145,7 @@ fn apply(settings: &mut Settings, row: &Map<String, Value>) {
     set(&mut settings.schedule_leeway, "schedule_leeway");
     settings.auto_finalize_after = count(row, "auto_finalize_after");
     settings.max_paused = count(row, "max_paused");
+    set(&mut settings.dead_after, "dead_after");
 }
 
 fn count(row: &Map<String, Value>, name: &str) -> Option<u32> {

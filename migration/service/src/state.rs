@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::agents::Agents;
 use super::clock::Clock;
 use super::enrol::Enrolment;
+use super::heard::Heard;
 use super::peers::Peers;
 use super::records::Records;
 use super::settings;
@@ -22,6 +23,8 @@ use super::settings;
 pub struct Service {
     pub records: Records,
     pub settings: settings::Kept,
+    /// What each agent said last.
+    pub heard: Heard,
     /// The other services.
     pub peers: Peers,
     /// The agents of the nodes.
@@ -50,6 +53,7 @@ impl Service {
         Ok(Service {
             records: Records::open(store).await?,
             settings: settings::Kept::open(store).await?,
+            heard: Heard::open(store).await?,
             peers,
             agents,
             clock,

@@ -29,6 +29,10 @@ pub struct Server {
     /// The platform it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_platform: Option<String>,
+    /// When the node last sent a heartbeat to this process of CNAPI, in ISO 8601. None since the process was started is
+    /// null; a node of which only the sysinfo was heard may have 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat: Option<String>,
     /// What the node said of itself; absent from a list that did not ask for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sysinfo: Option<Map<String, Value>>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::http::Method;
 use serde_json::{Map, Value};
 
-use super::types::{Answer, Estimate, Migration, MigrationQuery, Options, Verification};
+use super::types::{Answer, Estimate, Migration, MigrationQuery, Options, Signs, Verification};
 use crate::error::Error;
 use crate::http::{Call, Http, LIST_TIMEOUT, Reply};
 
@@ -105,11 +105,23 @@ impl Migrations {
         self.http.execute(call).await?.json("settings")
     }
 
-    /// Makes the record of a VM's migration from what its nodes have; `other` is one whose agent does not answer.
-    pub async fn adopt(&self, vm: &str, other: Option<&str>) -> Result<Migration, Error> {
+    /// Makes the record of a VM's migration from what its nodes have; `other` is one whose agent does not answer, and
+    /// `really` says that it is seen to be off.
+    pub async fn adopt(
+        &self,
+        vm: &str,
+        other: Option<&str>,
+        really: bool,
+    ) -> Result<Migration, Error> {
         let call = Call::new(Method::POST, &["migrations", vm, "adopt"]).query_opt("other", other);
+        let call = call.query_opt("really", really.then_some("true"));
         let call = call.timeout(LIST_TIMEOUT).json(&Map::new());
         self.http.execute(call).await?.json("a migration")
+    }
+
+    /// Returns the last signs of life of both nodes of a migration.
+    pub async fn signs(&self, vm: &str) -> Result<Signs, Error> {
+        self.http.execute(Call::get(&["migrations", vm, "signs"])).await?.json("signs of life")
     }
 
     /// Compares the two copies of a VM.

@@ -31,6 +31,7 @@ mod types;
 
 pub use client::Migrations;
 pub use types::{
-    Answer, Dataset, Estimate, Event, Migration, MigrationQuery, Options, Progress, Verification,
+    Answer, Dataset, Estimate, Event, Migration, MigrationQuery, Options, Progress, Sign, Signs,
+    Verification,
 };
 pub use watch::{News, Watcher, watch};

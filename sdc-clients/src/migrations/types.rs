@@ -189,6 +189,8 @@ pub struct Options {
     pub target_dead: Option<String>,
     /// For `rollback`: lose what the target wrote.
     pub discard: bool,
+    /// The operator has seen that the node is off, whatever was heard of it.
+    pub really: bool,
 }
 
 impl Options {
@@ -203,6 +205,7 @@ impl Options {
             .query_opt("source_dead", self.source_dead.as_ref())
             .query_opt("target_dead", self.target_dead.as_ref())
             .query_opt("discard", set(self.discard))
+            .query_opt("really", set(self.really))
     }
 }
 
@@ -237,6 +240,32 @@ pub struct Estimate {
     /// Every other field.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// The last signs of life of the nodes of a migration.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Signs {
+    /// Of the source's node.
+    pub source: Sign,
+    /// Of the target's; none where it is not chosen.
+    pub target: Option<Sign>,
+}
+
+/// The last signs of life of a node.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sign {
+    /// The node.
+    pub cn: String,
+    /// Its agent answers now: it is not dead.
+    pub answers: bool,
+    /// CNAPI's last heartbeat, and what and when its agent said last, as a sentence.
+    pub says: String,
+    /// Why it is not taken for dead without the word `really`, or at all.
+    pub alive: Option<String>,
 }
 
 /// The two copies of a VM, compared.

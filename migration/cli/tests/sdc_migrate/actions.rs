@@ -84,6 +84,44 @@ async fn a_migration_step_by_step_as_recorded() {
     assert!(log.iter().all(|(named, body)| named.starts_with("GET") || *body == json!({})));
 }
 
+fn signs() -> String {
+    format!("GET /migrations/{VM}/signs")
+}
+
+/// The last signs of life of the source's node, and why it is not taken for dead.
+fn signs_of(alive: Option<&str>) -> Answer {
+    let says = format!("CNAPI had the last heartbeat of {CN} 900 s ago");
+    let source = json!({"cn": CN, "answers": false, "says": says, "alive": alive});
+    Answer::Whole(200, json!({"source": source, "target": null}))
+}
+
+#[tokio::test] // M105
+async fn a_node_that_may_be_alive_is_not_declared_dead_before_anybody_is_asked() {
+    for (alive, really, told) in [
+        (
+            Some("it may be alive; use --really"),
+            false,
+            "sdc-migrate: it may be alive; use --really\n",
+        ),
+        (Some("it may be alive; use --really"), true, "900 s ago. Confirm it with -y\n"),
+        (None, false, "900 s ago. Confirm it with -y\n"),
+    ] {
+        let record = json!({"vm_uuid": VM, "source_server_uuid": CN, "target_server_uuid": "T"});
+        let (url, log) = Script::default()
+            .on(&format!("GET /migrations/{VM}?format=raw"), Answer::Whole(200, record))
+            .on(&signs(), signs_of(alive))
+            .on(&format!("GET /vms/{VM}"), Answer::Whole(200, json!({"uuid": VM, "state": "x"})))
+            .serve()
+            .await;
+        let flag = if really { &["--really"][..] } else { &[] };
+        let args = [&["switch", "--source-dead", CN][..], flag, &[VM]].concat();
+        let done = run(&url, &args).await;
+        assert!(done.stderr.ends_with(told), "{args:?}: {}", done.stderr);
+        let log = log.lock().unwrap();
+        assert!(log.iter().all(|(named, _)| named.starts_with("GET")), "nothing was ordered");
+    }
+}
+
 #[tokio::test]
 async fn each_flag_is_its_parameter() {
     let accepted = Answer::Whole(202, json!({"job_uuid": "J", "migration": {"state": "running"}}));
@@ -123,6 +161,12 @@ async fn each_flag_is_its_parameter() {
             "switch",
             "Migration was successful",
         ),
+        (
+            &["switch", "-y", "--source-dead", CN, "--really", VM],
+            "switch&source_dead=6cbd5b1a-34e3-4365-a31f-48bc755e87cf&really=true",
+            "switch",
+            "Migration was successful",
+        ),
         (&["pause", VM], "pause", "sync", "Migration was successful"),
     ] {
         let script = Script::default()
@@ -130,6 +174,7 @@ async fn each_flag_is_its_parameter() {
             .on(&watch(), Answer::Lines(vec![end(phase, "successful")]))
             .on(&format!("GET /migrations/{VM}?format=raw"), Answer::Whole(200, record.clone()))
             .on(&verify, Answer::Whole(200, json!({"equal": false})))
+            .on(&signs(), signs_of(None))
             .on(&format!("GET /vms/{VM}"), Answer::Whole(404, unknown.clone()));
         let (url, _) = script.serve().await;
         let done = run(&url, args).await;
@@ -158,6 +203,7 @@ async fn what_loses_data_is_confirmed_and_names_the_loss() {
     });
     let (url, log) = Script::default()
         .on(&format!("GET /migrations/{VM}?format=raw"), Answer::Whole(200, record))
+        .on(&signs(), signs_of(None))
         .on(
             &format!("GET /migrations/{VM}/verify"),
             Answer::Whole(200, json!({"written_bytes": 2048})),

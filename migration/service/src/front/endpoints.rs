@@ -4,7 +4,7 @@
 
 //! The table of the paths that this service answers itself.
 
-use sdc_clients::migrations::{Migration, Verification};
+use sdc_clients::migrations::{Migration, Signs, Verification};
 use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
 use sdc_clients::schema::Schemas;
 use serde_json::Value;
@@ -16,6 +16,7 @@ pub enum Route {
     Migration,
     Watch,
     Verify,
+    Signs,
     Adopt,
     OfJobs,
     Job,
@@ -26,7 +27,8 @@ pub enum Route {
 
 /// Returns the document of these paths.
 pub fn document() -> Value {
-    let schemas = Schemas::default().with::<Migration>().with::<Verification>().all();
+    let schemas = Schemas::default().with::<Migration>().with::<Verification>();
+    let schemas = schemas.with::<Signs>().all();
     ENDPOINTS.openapi("migration-service", env!("CARGO_PKG_VERSION"), schemas)
 }
 
@@ -55,9 +57,12 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
         Endpoint::new("/migrations/{uuid}/verify", "GET", Route::Verify)
             .about("compares the source of a migrated VM with its target")
             .shapes(&[Shape::get(&[], "Verification")]),
+        Endpoint::new("/migrations/{uuid}/signs", "GET", Route::Signs)
+            .about("the last signs of life of both nodes, before one is said to be dead")
+            .shapes(&[Shape::get(&[], "Signs")]),
         Endpoint::new("/migrations/{uuid}/adopt", "POST", Route::Adopt)
             .about("makes a record of a migration that the agents have open and the store lost")
-            .shapes(&[Shape::post(&["other"], "", "Migration", "200")]),
+            .shapes(&[Shape::post(&["other", "really"], "", "Migration", "200")]),
         Endpoint::new("/migrations/{uuid}/store", "POST", Route::OfJobs)
             .about("403: nobody else writes the records of migrations"),
         Endpoint::new("/migrations/{uuid}/progress", "POST", Route::OfJobs)

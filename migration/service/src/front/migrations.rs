@@ -31,6 +31,15 @@ impl Front {
         ok(&compare(&self.service, &kept.record).await?)
     }
 
+    pub async fn signs(&self, vm: &str, params: &Params) -> Answer {
+        if Asked::read(params)?.caller != Caller::Operator || self.is_external() {
+            return Err(Refused::precondition("Invalid vm instance"));
+        }
+        let kept = self.service.records.of_vm(uuid(vm)?).await?;
+        let kept = kept.ok_or_else(|| Refused::not_found("migration not found"))?;
+        ok(&self.service.signs_of(&kept.record).await?)
+    }
+
     pub async fn adopt(&self, vm: &str, params: &Params) -> Answer {
         let asked = Asked::read(params)?;
         if asked.caller != Caller::Operator {

@@ -93,6 +93,7 @@ impl Front {
             Route::Migration => self.remove(uuid).await,
             Route::Watch => self.watch(uuid, &params).await,
             Route::Verify => self.compare(uuid, &params).await,
+            Route::Signs => self.signs(uuid, &params).await,
             Route::Adopt => self.adopt(uuid, &params).await,
             Route::OfJobs => Front::written_by_jobs(),
             Route::Job => self.job(uuid).await,

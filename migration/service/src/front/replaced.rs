@@ -19,6 +19,7 @@ use super::answer::{ok, respond, uuid};
 use crate::refused::Refused;
 use crate::runner::{found_older, found_returned};
 use crate::state::Service;
+use migration_core::dead::Word;
 use migration_core::protocol::Replaced;
 use migration_core::record::is_on;
 
@@ -46,6 +47,7 @@ async fn replaced(
             let why = "an agent asks this for its own node alone";
             return Err(Refused::coded(403, "NotAuthorized", why));
         }
+        service.heard.note(cn, Word::Question, service.clock.now()).await;
         let open = open.open.split(',').filter(|it| !it.is_empty());
         let open = open.map(heard).collect::<Result<Vec<_>, _>>()?;
         let mut known = known(&service, cn, &open).await?;

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::agents::is_answer;
 use crate::state::Service;
 use migration_core::bring_over::settings;
+use migration_core::dead::Word;
 use migration_core::journal::End;
 use migration_core::machine::{Facts, Node, Seen, Settings};
 use migration_core::protocol::{About, Observe, Observed};
@@ -123,7 +124,12 @@ async fn ask(service: &Service, record: &Record, end: End) -> Answer {
     if is_declared && !service.agents.is_alive(cn).await {
         return Answer::Silence;
     }
-    match service.agents.observe(cn, &Observe { about: about(record, end) }).await {
+    let observed = service.agents.observe(cn, &Observe { about: about(record, end) }).await;
+    let what = if observed.is_ok() { Word::Copy } else { Word::Error };
+    if observed.as_ref().err().is_none_or(is_answer) {
+        service.heard.note(cn, what, service.clock.now()).await;
+    }
+    match observed {
         Ok(observed) => Answer::Said(Box::new(observed)),
         Err(error) => {
             let is_alive = is_declared || is_answer(&error);

@@ -199,6 +199,14 @@ impl Store {
         self.nodes().insert(uuid, node);
     }
 
+    /// A node sends a heartbeat, as its agent does every few seconds while it runs and reaches CNAPI.
+    pub fn beat(&self, uuid: &str) {
+        let now = self.now_ms();
+        if let Some(node) = self.nodes().get_mut(uuid) {
+            node.heartbeat = Some(now);
+        }
+    }
+
     /// Adds or replaces the node that this sysinfo is of.
     pub fn put_sysinfo(&self, sysinfo: &Map<String, Value>) {
         self.put_server(object(&json!({ "uuid": sysinfo.get("UUID"), "sysinfo": sysinfo })));

@@ -29,10 +29,12 @@ pub enum Bug {
     NobodyWatches,
     /// An agent that answers with an error counts as dead.
     ErrorIsDeath,
+    /// Nobody looks when CNAPI last had a heartbeat of a node that is declared dead.
+    HeartbeatIgnored,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 10] = [
+pub const BUGS: [(&str, Bug); 11] = [
     ("no-fence", Bug::NoFence),
     ("old-order-obeyed", Bug::OldOrderObeyed),
     ("quota-not-restored", Bug::QuotaNotRestored),
@@ -43,6 +45,7 @@ pub const BUGS: [(&str, Bug); 10] = [
     ("booted-before-move", Bug::BootedBeforeMove),
     ("nobody-watches", Bug::NobodyWatches),
     ("error-is-death", Bug::ErrorIsDeath),
+    ("heartbeat-ignored", Bug::HeartbeatIgnored),
 ];
 
 impl Bug {

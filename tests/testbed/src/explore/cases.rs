@@ -45,7 +45,7 @@ fn own_points(story: Story, plain: &Ran) -> std::ops::Range<usize> {
     let begin = match story {
         Story::Finalize | Story::Automatic => 0,
         Story::Paused => plain.marks.get(1).copied().unwrap_or(0),
-        Story::SourceDead | Story::CutOff | Story::Unwell => {
+        Story::SourceDead | Story::CutOff | Story::Unwell | Story::Hasty => {
             plain.marks.get(2).copied().unwrap_or(0)
         }
         // The commands before the last one are those of the first story.

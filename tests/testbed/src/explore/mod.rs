@@ -206,6 +206,7 @@ pub fn noticed(bug: Bug, plain: &[(Story, Ran)]) -> anyhow::Result<Option<String
     let only = match bug {
         Bug::NobodyWatches => Some(Story::CutOff),
         Bug::ErrorIsDeath => Some(Story::Unwell),
+        Bug::HeartbeatIgnored => Some(Story::Hasty),
         _ => None,
     };
     cases.retain(|case| only.is_none_or(|story| case.story == story));

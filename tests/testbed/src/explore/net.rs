@@ -17,6 +17,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use http::Method;
 use migration_core::journal::End;
+use migration_service::clock::Clock;
 use mocks::transport::InProcess;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use sdc_clients::identity::Identity;
@@ -53,6 +54,8 @@ pub struct Net {
     hosts: Mutex<BTreeMap<String, Host>>,
     /// Who takes connections for data, by name.
     pub ports: Mutex<BTreeMap<String, mpsc::Sender<Calls>>>,
+    /// The time of day of all that compare it with others'.
+    pub clock: Clock,
     /// A deliberate bug.
     pub bug: Option<Bug>,
     /// For a bug: the first stream that went over the network.
@@ -70,7 +73,8 @@ impl Net {
     pub fn new(points: &Points, judge: &Arc<Judge>, bug: Option<Bug>) -> Arc<Net> {
         let (hosts, ports, early, newest, kept, recorded) = Default::default();
         let (points, judge) = (points.clone(), Arc::clone(judge));
-        Arc::new(Net { points, judge, hosts, ports, bug, early, newest, kept, recorded })
+        let clock = Clock::simulated(Clock::System.now());
+        Arc::new(Net { points, judge, hosts, ports, clock, bug, early, newest, kept, recorded })
     }
 
     fn hosts(&self) -> MutexGuard<'_, BTreeMap<String, Host>> {
@@ -336,6 +340,7 @@ impl Transport for Line {
                 }
             }
             let answer = match self.net.bug {
+                Some(Bug::HeartbeatIgnored) if host == "cnapi.sim" => answer.map(old_heartbeat),
                 Some(Bug::ErrorIsDeath) => error_is_death(answer, &host, &method, &target),
                 _ => answer,
             };
@@ -371,6 +376,17 @@ fn off(mut answer: Response) -> Response {
             vm.insert(key.to_owned(), value);
         }
         answer.body = serde_json::Value::Object(vm).to_string().into();
+    }
+    answer
+}
+
+/// For a bug: whatever CNAPI heard of a node last, it was long ago.
+fn old_heartbeat(mut answer: Response) -> Response {
+    if let Ok(mut server) = serde_json::from_slice::<serde_json::Value>(&answer.body)
+        && server.get("last_heartbeat").is_some()
+    {
+        server["last_heartbeat"] = serde_json::json!("2020-01-01T00:00:00.000Z");
+        answer.body = server.to_string().into();
     }
     answer
 }

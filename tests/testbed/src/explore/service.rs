@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use migration_service::clock::Clock;
 use migration_service::front::{Upstream, agent_routes, router};
 use migration_service::runner::{TERM, lead};
 use migration_service::{Addresses, Agents, Known, Peers, Service};
@@ -62,7 +61,7 @@ impl Instance {
         let gated = Gated::new(&seat, &net.judge, &self.vault);
         let store = self.vault.store().with_faults(gated.clone());
         let leases = self.leases.store().with_faults(gated);
-        let (clock, url) = (Clock::System, format!("http://{}", self.host()));
+        let (clock, url) = (net.clock, format!("http://{}", self.host()));
         let service = Service::open(&store, peers, agents, clock, &url).await?;
         let upstream = Upstream::new(&addresses.vmapi, Arc::clone(&line))?;
         let routes = router(service.clone(), upstream);

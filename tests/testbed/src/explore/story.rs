@@ -16,7 +16,7 @@ use super::names::uuid;
 use super::points::Party;
 use super::world::World;
 use crate::moving::ending::{Ending, Side, open_tickets};
-use crate::moving::operator::{Op, Operator, Story, Waits, Weather};
+use crate::moving::operator::{DEAD_AFTER, Op, Operator, Story, Waits, Weather};
 
 /// How long the operator waits, in simulated time.
 const WAITS: Waits = Waits {
@@ -72,6 +72,10 @@ impl World {
                     self.judge.give_up(End::Source, &self.cn(End::Target).node);
                 }
                 Op::SwitchUnwell => self.net.points.stop(Party::Vminfod(End::Source)),
+                Op::SwitchHasty => {
+                    self.net.points.stop(Party::Agent(End::Source));
+                    sleep(DEAD_AFTER).await;
+                }
                 Op::Discard => self.judge.give_up(End::Target, &self.cn(End::Source).node),
                 _ => {}
             }
@@ -79,6 +83,10 @@ impl World {
             operator.op(*op, self).await?;
             if *op == Op::SwitchUnwell {
                 self.net.points.go_on(Party::Vminfod(End::Source));
+                sleep(SETTLES).await;
+            }
+            if *op == Op::SwitchHasty {
+                self.net.points.go_on(Party::Agent(End::Source));
                 sleep(SETTLES).await;
             }
             if *op == Op::SwitchCut {

@@ -10,7 +10,7 @@ use super::points::{Fault, Moment, Planned};
 use super::runs::{Case, Ran, run};
 use super::world::Shape;
 use super::{noticed, plain};
-use crate::moving::operator::Story;
+use crate::moving::operator::{LOOKED, Story};
 
 /// How each story runs without faults.
 fn undisturbed() -> &'static [(Story, Ran)] {
@@ -21,6 +21,14 @@ fn undisturbed() -> &'static [(Story, Ran)] {
 #[test] // R2 R3 R6 M17
 fn a_vm_arrives_or_stays_as_each_story_says() {
     assert!(undisturbed().iter().all(|(_, ran)| ran.labels.len() > 100));
+}
+
+#[test] // M105
+fn nobody_has_to_go_and_look_at_a_node_that_is_off_and_was_heard_before() {
+    for (story, ran) in undisturbed() {
+        let looked = ran.notes.iter().any(|note| note.contains(LOOKED));
+        assert_eq!(looked, *story == Story::Unwell, "{story:?}: {:?}", ran.notes);
+    }
 }
 
 #[test] // M10 M11
@@ -68,8 +76,8 @@ fn a_migration_ends_whatever_store_the_services_start_with() {
 }
 
 #[test] // M102 M120
-fn a_copy_that_nobody_watches_and_an_error_that_counts_as_death_are_noticed() {
-    for bug in [Bug::NobodyWatches, Bug::ErrorIsDeath] {
+fn a_copy_that_nobody_watches_and_signs_of_life_that_do_not_count_are_noticed() {
+    for bug in [Bug::NobodyWatches, Bug::ErrorIsDeath, Bug::HeartbeatIgnored] {
         assert!(noticed(bug, undisturbed()).unwrap().is_some(), "{}", bug.name());
     }
 }

@@ -19,6 +19,7 @@ use sdc_clients::Http;
 use sdc_clients::migrations::Migrations;
 use sdc_clients::napi::Napi;
 use serde_json::{Map, Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
@@ -26,6 +27,7 @@ use vminfod::node::{Ctx, load};
 use super::bugs::Bug;
 use super::cn::Cn;
 use super::disk::Disk;
+use super::names::uuid;
 use super::net::{Line, Net};
 use super::points::{Fault, Party, Points};
 use super::service::Instance;
@@ -37,6 +39,8 @@ use crate::moving::subject::{self, VM};
 const DEAD: Duration = Duration::from_secs(20);
 /// What stopped goes on after so long: longer than every wait of the others, and than the lease.
 const STOPPED: Duration = Duration::from_secs(300);
+/// Between two heartbeats of a node.
+const BEAT: Duration = Duration::from_secs(5);
 /// A node boots for so long.
 const BOOTS: Duration = Duration::from_secs(90);
 
@@ -71,7 +75,9 @@ pub struct World {
     second: Instance,
     shape: Shape,
     /// Nodes without power.
-    down: Mutex<BTreeSet<End>>,
+    down: Arc<Mutex<BTreeSet<End>>>,
+    /// The nodes' heartbeats.
+    beats: JoinHandle<()>,
     /// The NICs as NAPI had them at first.
     pub nics: Vec<Value>,
 }
@@ -141,7 +147,8 @@ impl World {
         let second = Instance::new(2, &vault, &leases, agents.clone());
         let service = Instance::new(1, &vault, &vault, agents);
         judge.know(&vmapi);
-        let nics = Vec::new();
+        let (nics, down) = (Vec::new(), Arc::<Mutex<BTreeSet<End>>>::default());
+        let beats = tokio::spawn(beat(cnapi.clone(), points.clone(), Arc::clone(&down)));
         let mut world = World {
             nodes,
             net,
@@ -154,7 +161,8 @@ impl World {
             second,
             shape,
             nics,
-            down: Mutex::default(),
+            down,
+            beats,
         };
         world.create(&imgapi, &papi).await?;
         world.start().await?;
@@ -207,6 +215,7 @@ impl World {
     }
 
     pub async fn end(&self) {
+        self.beats.abort();
         self.service.end().await;
         self.second.end().await;
         for cn in &self.nodes {
@@ -346,6 +355,19 @@ impl World {
                 self.cn(end).start_others(&self.net).await
             }
         }
+    }
+}
+
+/// CNAPI hears the nodes that have power and that the network has.
+async fn beat(cnapi: cnapi::Store, points: Points, down: Arc<Mutex<BTreeSet<End>>>) {
+    loop {
+        for end in [End::Source, End::Target] {
+            let is_down = down.lock().unwrap_or_else(PoisonError::into_inner).contains(&end);
+            if !is_down && !points.is_cut(Some(end), None) {
+                cnapi.beat(&uuid(end).to_string());
+            }
+        }
+        sleep(BEAT).await;
     }
 }
 

@@ -20,6 +20,10 @@ use super::subject::VM;
 const ATTEMPTS: usize = 8;
 /// After its start a service has asked all agents, twice, within this.
 const ASKED: Duration = Duration::from_secs(150);
+/// What is noted of an operator who has gone and looked whether a node is off.
+pub const LOOKED: &str = ">> by his own eyes: --really";
+/// So long after its last sign of life a node may be taken for dead.
+pub const DEAD_AFTER: Duration = Duration::from_secs(301);
 /// So long after its order a sync runs.
 const IN_A_SYNC: Duration = Duration::from_millis(40);
 
@@ -41,6 +45,8 @@ pub enum Op {
     SwitchCut,
     /// The same of a source whose vminfod hangs: it is refused, and changes nothing.
     SwitchUnwell,
+    /// The same of a source whose agent alone is down, without having looked: it is refused, and changes nothing.
+    SwitchHasty,
     /// A rollback by the word that what the target wrote may be lost.
     Discard,
 }
@@ -51,11 +57,18 @@ impl Op {
         match self {
             Op::Begin | Op::Automatic => "begin",
             Op::Sync | Op::Pause => "sync",
-            Op::Switch | Op::SwitchDead | Op::SwitchCut | Op::SwitchUnwell => "switch",
+            Op::Switch | Op::SwitchDead | Op::SwitchCut | Op::SwitchUnwell | Op::SwitchHasty => {
+                "switch"
+            }
             Op::Abort => "abort",
             Op::Rollback | Op::Discard => "rollback",
             Op::Finalize => "finalize",
         }
+    }
+
+    /// It says that the source's node is dead.
+    fn is_word(self) -> bool {
+        matches!(self, Op::SwitchDead | Op::SwitchCut | Op::SwitchUnwell | Op::SwitchHasty)
     }
 
     /// Returns the command that brings the same about where this record was adopted: it may say less than was done.
@@ -78,7 +91,7 @@ impl Op {
             Op::Begin | Op::Pause => state == "paused",
             Op::Sync => (phase, state) == ("sync", "paused") && syncs > 0,
             Op::Switch | Op::Automatic | Op::SwitchDead | Op::SwitchCut => state == "successful",
-            Op::SwitchUnwell => state == "failed",
+            Op::SwitchUnwell | Op::SwitchHasty => matches!(state, "paused" | "failed"),
             Op::Abort => state == "aborted",
             Op::Rollback | Op::Finalize | Op::Discard => false,
         }
@@ -96,6 +109,7 @@ pub enum Story {
     SourceDead,
     CutOff,
     Unwell,
+    Hasty,
     Discard,
 }
 
@@ -103,7 +117,7 @@ pub enum Story {
 pub const COMMON: [Story; 4] = [Story::Finalize, Story::Rollback, Story::Abort, Story::Automatic];
 
 /// All of them.
-pub const STORIES: [Story; 9] = [
+pub const STORIES: [Story; 10] = [
     Story::Finalize,
     Story::Rollback,
     Story::Abort,
@@ -112,6 +126,7 @@ pub const STORIES: [Story; 9] = [
     Story::SourceDead,
     Story::CutOff,
     Story::Unwell,
+    Story::Hasty,
     Story::Discard,
 ];
 
@@ -126,6 +141,7 @@ impl Story {
             Story::SourceDead => &[Op::Begin, Op::Sync, Op::SwitchDead, Op::Finalize],
             Story::CutOff => &[Op::Begin, Op::Sync, Op::SwitchCut, Op::Finalize],
             Story::Unwell => &[Op::Begin, Op::Sync, Op::SwitchUnwell, Op::Switch, Op::Finalize],
+            Story::Hasty => &[Op::Begin, Op::Sync, Op::SwitchHasty, Op::Switch, Op::Finalize],
             Story::Discard => &[Op::Begin, Op::Sync, Op::Switch, Op::Discard],
         }
     }
@@ -137,7 +153,8 @@ impl Story {
             | Story::Automatic
             | Story::SourceDead
             | Story::CutOff
-            | Story::Unwell => End::Target,
+            | Story::Unwell
+            | Story::Hasty => End::Target,
             Story::Rollback | Story::Abort | Story::Paused | Story::Discard => End::Source,
         }
     }
@@ -220,13 +237,28 @@ impl Operator<'_> {
 
     /// Gives a command. Returns false if it was refused, and nobody knows where the service does not answer.
     pub async fn command(&self, op: Op) -> Result<bool> {
+        let is_word = matches!(op, Op::SwitchDead | Op::SwitchCut);
+        // Whoever insists of a node that answers is refused, too.
+        let is_taken = self.ordered(op, op == Op::SwitchUnwell).await?;
+        if is_taken || !is_word {
+            return Ok(is_taken);
+        }
+        // He waits until what was heard of it is old; where nobody knows what was heard, he goes and looks.
+        sleep(DEAD_AFTER).await;
+        Ok(self.ordered(op, false).await? || self.ordered(op, true).await?)
+    }
+
+    async fn ordered(&self, op: Op, really: bool) -> Result<bool> {
+        if really {
+            self.judge.note(LOOKED);
+        }
         let options = Options {
             // CNAPI chooses where nobody names a node; there is no other one.
             override_server_uuid: (op != Op::Automatic).then(|| self.target.to_string()),
             migration_automatic: op == Op::Automatic,
-            source_dead: matches!(op, Op::SwitchDead | Op::SwitchCut | Op::SwitchUnwell)
-                .then(|| self.source.to_string()),
+            source_dead: op.is_word().then(|| self.source.to_string()),
             discard: op == Op::Discard,
+            really,
             ..Options::default()
         };
         match self.client.act(VM, op.action(), &options).await {
@@ -253,7 +285,8 @@ impl Operator<'_> {
         sleep(ASKED).await;
         let nodes = [self.source, self.target].map(|cn| cn.to_string());
         for other in [None, Some(nodes[0].as_str()), Some(nodes[1].as_str())] {
-            match self.client.adopt(VM, other).await {
+            // Of a node that does not answer a new store does not know when it last did: he goes and looks.
+            match self.client.adopt(VM, other, other.is_some()).await {
                 Ok(record) => {
                     let (phase, state) = (&record.phase, &record.state);
                     self.judge.note(format!(">> adopted: {phase} {state}, {other:?}"));
@@ -277,7 +310,7 @@ impl Operator<'_> {
             sleep(Duration::from_millis(10)).await;
             let mut record = self.rested().await?;
             if weather.was_lost() {
-                if op == Op::SwitchUnwell {
+                if matches!(op, Op::SwitchUnwell | Op::SwitchHasty) {
                     return Ok(()); // nothing is known of that node before it is well
                 }
                 record = self.adopted(record).await?;

@@ -15,6 +15,7 @@ mod cli;
 mod clients;
 mod common;
 mod compromised;
+mod cut_off;
 mod deploy;
 mod docs;
 mod documents;

@@ -161,8 +161,8 @@ async fn what_is_adopted_without_the_other_node_is_kept_down_when_that_is_back()
     let world = World::new(true);
     beside(&world, async {
         world.synced().await;
-        world.centre().hosts.get_mut(&ONE).unwrap().is_silent = true;
-        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        world.cut_off(ONE);
+        assert_eq!(world.declare(&format!("switch&source_dead={ONE}")).await.0, 202);
         assert_eq!(world.settled().await.unwrap().state, State::Successful);
     })
     .await;
@@ -172,7 +172,11 @@ async fn what_is_adopted_without_the_other_node_is_kept_down_when_that_is_back()
         sleep(LOOKED).await;
         let (status, body) = adopt(&empty, "").await;
         assert_eq!((status, &body["code"]), (412, &json!("PreconditionFailed")), "{body}");
+        // The store has never heard of that node.
         let (status, body) = adopt(&empty, &format!("?other={ONE}")).await;
+        let why = body["message"].as_str().unwrap();
+        assert!(status == 412 && why.contains("said last is not known"), "{why}");
+        let (status, body) = adopt(&empty, &format!("?other={ONE}&really=true")).await;
         assert_eq!(status, 200, "{body}");
         empty.centre().hosts.get_mut(&ONE).unwrap().is_silent = false;
         sleep(2 * LOOKED).await;

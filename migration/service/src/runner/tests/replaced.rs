@@ -28,8 +28,8 @@ fn copy(world: &Arc<World>, cn: Uuid) -> Copy {
 /// The source was cut off while its copy ran, and the target was switched to by an operator's word.
 async fn cut_off(world: &Arc<World>) {
     world.synced().await;
-    world.centre().hosts.get_mut(&ONE).unwrap().is_silent = true;
-    assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+    world.cut_off(ONE);
+    assert_eq!(world.declare(&format!("switch&source_dead={ONE}")).await.0, 202);
     let record = world.settled().await.unwrap();
     assert_eq!(record.state, State::Successful, "{:?}", record.error);
     let copy = copy(world, ONE);
@@ -147,7 +147,7 @@ async fn a_copy_that_runs_though_it_was_replaced_is_an_alarm_that_pages() {
         cut_off(&world).await;
         let state =
             migration_core::protocol::State::Failed { error: "vmadm is busy".into(), fatal: false };
-        let fails = super::node::Fails { name: "stop", state, times: 3, moved: |_| (0, 0) };
+        let fails = super::node::Fails { name: "stop", state, times: 6, moved: |_| (0, 0) };
         world.centre().hosts.get_mut(&ONE).unwrap().fails = Some(fails);
         answers(&world);
         sleep(LOOKED).await;

@@ -22,6 +22,7 @@ pub async fn beside<T>(world: &Arc<World>, story: impl Future<Output = T>) -> T 
     let service = world.service(&world.store).await;
     tokio::select! {
         () = lead(service, world.store.clone(), TERM) => unreachable!("it never returns"),
+        () = world.beats() => unreachable!("nor do these"),
         told = story => told,
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::body::Body;
 use daemon::http::call;
 use http::Request;
+use mocks::faults::{Action, Rule};
 use pretty_assertions::assert_eq;
 use sdc_clients::http::{Call, Http};
 use sdc_clients::identity::Identity;
@@ -20,7 +21,7 @@ use uuid::Uuid;
 use super::node::{Fails, ONE, TWO, VM};
 use super::routed::Routed;
 use super::story::{AUTOMATIC, beside};
-use super::world::World;
+use super::world::{DEAD_AFTER, World};
 use crate::front::agent_routes;
 use crate::pages;
 use migration_core::protocol;
@@ -70,7 +71,7 @@ async fn a_source_that_is_declared_dead_is_recorded_kept_down_and_an_alert_when_
         assert_eq!((status, &body["code"]), (409, &json!("InvalidArgument")), "{body}");
         assert!(world.record().await.unwrap().journal.source_dead.is_none());
         assert_eq!(replaced(&world, ONE).await, json!([]));
-        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        assert_eq!(world.declare(&format!("switch&source_dead={ONE}")).await.0, 202);
         let record = world.settled().await.unwrap();
         assert_eq!(record.state, State::Successful, "{:?}", record.error);
         let word = record.journal.source_dead.clone().unwrap();
@@ -112,7 +113,17 @@ async fn an_agent_that_answers_with_an_error_is_not_dead_whatever_an_operator_sa
     beside(&world, async {
         world.synced().await;
         world.centre().hosts.get_mut(&ONE).unwrap().is_unwell = true;
-        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        for really in ["", "&really=true"] {
+            let (status, body) = world.declare(&format!("switch&source_dead={ONE}{really}")).await;
+            assert_eq!((status, &body["code"]), (412, &json!("PreconditionFailed")), "{body}");
+            let why = body["message"].as_str().unwrap();
+            assert!(why.contains("answers: it is not dead") && !why.contains("--"), "{why}");
+        }
+        assert!(world.record().await.unwrap().journal.source_dead.is_none());
+        // It was silent when it was declared dead, and answers meanwhile.
+        world.cut_off(ONE);
+        assert_eq!(world.declare(&format!("switch&source_dead={ONE}")).await.0, 202);
+        world.centre().hosts.get_mut(&ONE).unwrap().is_silent = false;
         let record = world.settled().await.unwrap();
         assert_eq!((record.phase, record.state), (Phase::Switch, State::Failed));
         assert_eq!(record.error.as_deref(), Some("the source's node answers: it is not dead"));
@@ -124,6 +135,58 @@ async fn an_agent_that_answers_with_an_error_is_not_dead_whatever_an_operator_sa
     assert!(!centre.hosts[&TWO].copy.as_ref().unwrap().running);
 }
 
+#[tokio::test(start_paused = true)] // M105
+async fn a_node_is_not_taken_for_dead_while_it_was_heard_of_late_or_nobody_knows() {
+    for (what, says) in [
+        ("young", "the last heartbeat of"),
+        ("a word", "asked whether its copies were replaced 29"),
+        ("CNAPI restarted", "has no heartbeat of"),
+        ("CNAPI forgot it", "does not know"),
+        ("CNAPI is down", "does not say when"),
+    ] {
+        let world = World::new(true);
+        beside(&world, async {
+            world.synced().await;
+            world.power(ONE, false);
+            if what == "CNAPI restarted" {
+                world.cnapi.restart();
+            }
+            let fails = |status, code: &str| {
+                let body = Some(json!({"code": code, "message": code}));
+                let action = Action::Status { status, body, retry_after: None };
+                let path = format!("/servers/{ONE}");
+                world.cnapi.faults().add(Rule::new("GET", &path, action));
+            };
+            let switch = format!("switch&source_dead={ONE}");
+            if what != "young" {
+                sleep(DEAD_AFTER).await;
+            }
+            match what {
+                "a word" => {
+                    told(&world, ONE, "").await;
+                    sleep(Duration::from_secs(290)).await;
+                }
+                "CNAPI forgot it" => fails(404, "ResourceNotFound"),
+                "CNAPI is down" => fails(500, "InternalError"),
+                _ => {}
+            }
+            let (status, body) = world.act(&switch).await;
+            let why = body["message"].as_str().unwrap_or_default();
+            assert_eq!(status, 412, "{what}: {body}");
+            assert!(why.contains(says) && why.contains("--really"), "{what}: {why}");
+            assert!(world.record().await.unwrap().journal.source_dead.is_none(), "{what}");
+            let (_, signs) = world.ask("GET", &format!("/migrations/{VM}/signs"), json!({})).await;
+            assert_eq!(signs["source"]["alive"], why, "{what}: {signs}");
+            assert_eq!(signs["target"]["answers"], json!(true), "{what}: {signs}");
+            assert_eq!(world.act(&format!("{switch}&really=true")).await.0, 202, "{what}");
+            let record = world.settled().await.unwrap();
+            assert_eq!(record.state, State::Successful, "{what}: {:?}", record.error);
+        })
+        .await;
+        assert!(world.centre().hosts[&TWO].copy.as_ref().unwrap().running, "{what}");
+    }
+}
+
 #[tokio::test(start_paused = true)] // M103
 async fn a_node_that_is_declared_dead_is_waited_for_seconds() {
     let world = World::new(true);
@@ -131,6 +194,7 @@ async fn a_node_that_is_declared_dead_is_waited_for_seconds() {
         world.synced().await;
         world.power(ONE, false);
         world.centre().hosts.get_mut(&ONE).unwrap().is_stuck = true;
+        sleep(DEAD_AFTER).await;
         let began = Instant::now();
         assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
         let record = world.settled().await.unwrap();
@@ -196,6 +260,7 @@ async fn a_target_that_is_declared_dead_is_given_up_only_with_what_it_wrote() {
         world.command(AUTOMATIC).await.unwrap();
         assert_eq!(world.settled().await.unwrap().state, State::Successful);
         world.power(TWO, false);
+        sleep(DEAD_AFTER).await;
         for (words, error) in [
             ("", "the target's node does not answer"),
             (

@@ -35,6 +35,11 @@ use migration_core::protocol::{Observe, Order, What};
 use migration_core::record::{Record, State};
 use migration_core::time::Time;
 
+/// Between two heartbeats of a node.
+const BEAT: Duration = Duration::from_secs(5);
+/// So long after its last sign of life a node may be taken for dead.
+pub const DEAD_AFTER: Duration = Duration::from_secs(300);
+
 /// When the service is killed: at which event, before it or after it has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kill {
@@ -117,8 +122,25 @@ impl World {
         self.centre.lock().unwrap()
     }
 
+    /// The nodes that have power and are not cut off send CNAPI their heartbeats.
+    fn beat(&self) {
+        for (cn, host) in &self.centre().hosts {
+            if !host.is_dead && !host.is_silent {
+                self.cnapi.beat(&cn.to_string());
+            }
+        }
+    }
+
+    pub async fn beats(&self) {
+        loop {
+            self.beat();
+            tokio::time::sleep(BEAT).await;
+        }
+    }
+
     /// CNAPI is about to be asked.
     fn prepare(&self, request: &Request) {
+        self.beat();
         let mut centre = self.centre();
         if request.url.path().contains("tickets") {
             let event = centre.events;
@@ -159,6 +181,7 @@ impl World {
         let running = self.service(&store).await;
         tokio::select! {
             () = lead(running, store, TERM) => {}
+            () = self.beats() => {}
             () = self.killed.notified() => {}
         }
     }
@@ -190,8 +213,21 @@ impl World {
         }
     }
 
+    /// Declares a node dead, when its last signs of life are old enough.
+    pub async fn declare(self: &Arc<World>, action: &str) -> (u16, Value) {
+        tokio::time::sleep(DEAD_AFTER).await;
+        self.act(action).await
+    }
+
+    /// A node is cut off, and runs on.
+    pub fn cut_off(&self, cn: Uuid) {
+        self.cnapi.beat(&cn.to_string());
+        self.centre().hosts.get_mut(&cn).unwrap().is_silent = true;
+    }
+
     /// A node loses its power, or has it again.
     pub fn power(&self, cn: Uuid, is_on: bool) {
+        self.cnapi.beat(&cn.to_string());
         let mut centre = self.centre();
         let host = centre.hosts.get_mut(&cn).unwrap();
         host.is_dead = !is_on;

@@ -1,0 +1,177 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Whether a node may be taken for dead by an operator's word: what CNAPI and its agent have last given of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::time::Time;
+
+/// What CNAPI says of a node's heartbeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heartbeat {
+    /// The last one.
+    At(Time),
+    /// It has none: the node never sent one, or CNAPI was started since.
+    None,
+    /// CNAPI does not know the node.
+    Stranger,
+    /// CNAPI does not answer.
+    Silent,
+}
+
+impl Heartbeat {
+    /// Reads `last_heartbeat` of CNAPI's record. Of a node that it has only heard the sysinfo of it may say 1970.
+    pub fn read(text: Option<&str>) -> Heartbeat {
+        match text.and_then(Time::parse) {
+            Some(at) if at.millis() > 0 => Heartbeat::At(at),
+            _ => Heartbeat::None,
+        }
+    }
+}
+
+/// What an agent said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// What is true of a copy.
+    Copy,
+    /// That it cannot tell or do what it was asked.
+    Error,
+    /// It asked whether its copies were replaced.
+    Question,
+}
+
+/// What an agent said last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    pub at: Time,
+    pub what: Word,
+}
+
+/// The last signs of life of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signs {
+    pub cn: Uuid,
+    /// Its agent has answered just now, whatever it has said.
+    pub answers: bool,
+    pub heartbeat: Heartbeat,
+    /// What its agent said last; none where the store does not know.
+    pub said: Option<Said>,
+}
+
+/// Why a node is not taken for dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alive {
+    /// It answers: no word makes it dead.
+    Answers(Uuid),
+    /// It may be alive. A person may know better.
+    MayBe { signs: String, dead_after: u32 },
+}
+
+impl fmt::Display for Alive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Alive::Answers(cn) => write!(f, "The node {cn} answers: it is not dead"),
+            Alive::MayBe { signs, dead_after } => write!(
+                f,
+                "{signs}. A node is taken for dead {dead_after} s after both; if you have seen that it is off, use --really"
+            ),
+        }
+    }
+}
+
+impl Signs {
+    /// Checks that the node may be taken for dead: it does not answer, and both signs are known and older than
+    /// `dead_after` seconds. `is_really`: the operator knows that it is off.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn dead(&self, dead_after: u32, is_really: bool, now: Time) -> Result<(), Alive> {
+        let is_old = |at: Time| now.since(at) >= i64::from(dead_after) * 1000;
+        let is_heartbeat_old = matches!(self.heartbeat, Heartbeat::At(at) if is_old(at));
+        let is_word_old = self.said.is_some_and(|said| is_old(said.at));
+        match self.answers {
+            true => Err(Alive::Answers(self.cn)),
+            false if is_really || (is_heartbeat_old && is_word_old) => Ok(()),
+            false => Err(Alive::MayBe { signs: self.told(now), dead_after }),
+        }
+    }
+
+    /// Returns the signs as a sentence without its end.
+    pub fn told(&self, now: Time) -> String {
+        let cn = self.cn;
+        let heartbeat = match self.heartbeat {
+            Heartbeat::At(at) => format!("CNAPI had the last heartbeat of {cn} {}", ago(at, now)),
+            Heartbeat::None => format!(
+                "CNAPI has no heartbeat of {cn}: it never sent one, or CNAPI was started since"
+            ),
+            Heartbeat::Stranger => format!("CNAPI does not know {cn}"),
+            Heartbeat::Silent => format!("CNAPI does not say when {cn} was last alive"),
+        };
+        let said = match self.said {
+            None => "what its agent said last is not known".to_owned(),
+            Some(Said { at, what }) => {
+                let what = match what {
+                    Word::Copy => "told what is true of a copy",
+                    Word::Error => "answered with an error",
+                    Word::Question => "asked whether its copies were replaced",
+                };
+                format!("its agent last {what} {}", ago(at, now))
+            }
+        };
+        format!("{heartbeat}; {said}")
+    }
+}
+
+/// Returns a time and how long ago it was.
+fn ago(at: Time, now: Time) -> String {
+    match now.since(at) / 1000 {
+        seconds @ 0.. => format!("{seconds} s ago ({at})"),
+        _ => format!("at {at}, which is in the future"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // M105
+    fn a_node_is_taken_for_dead_when_both_signs_are_old_or_a_person_knows_better() {
+        let now = Time::from_millis(1_800_000_000_000);
+        let ago = |seconds: i64| now.plus(-1000 * seconds);
+        let said = |seconds| Some(Said { at: ago(seconds), what: Word::Copy });
+        let (at, none) = (|seconds| Heartbeat::At(ago(seconds)), Heartbeat::None);
+        let read = |text| Heartbeat::read(text);
+        for (heartbeat, said, is_dead, told) in [
+            (at(300), said(300), true, ""),
+            (at(299), said(300), false, "299 s ago"),
+            (at(300), said(299), false, "a copy 299 s ago"),
+            (at(-3600), said(900), false, "in the future"),
+            (at(900), None, false, "is not known"),
+            (none, said(900), false, "no heartbeat"),
+            (read(None), said(900), false, "no heartbeat"),
+            (read(Some("1970-01-01T00:00:00.000Z")), said(900), false, "no heartbeat"),
+            (read(Some("2026-01-02T03:04:05.678Z")), said(900), true, ""),
+            (Heartbeat::Stranger, said(900), false, "does not know"),
+            (Heartbeat::Silent, said(900), false, "does not say"),
+        ] {
+            let signs = Signs { cn: Uuid::nil(), answers: false, heartbeat, said };
+            let dead = signs.dead(300, false, now);
+            assert_eq!(dead.is_ok(), is_dead, "{signs:?}");
+            let sentence = dead.err().map(|why| why.to_string()).unwrap_or_default();
+            assert!(sentence.contains(told), "{sentence}");
+            assert_eq!(sentence.contains("--really"), !is_dead, "{sentence}");
+            assert_eq!(signs.dead(300, true, now), Ok(()));
+            let signs = Signs { answers: true, ..signs };
+            for is_really in [false, true] {
+                let why = signs.dead(300, is_really, now).unwrap_err();
+                assert!(!why.to_string().contains("--really"), "no flag helps: {why}");
+            }
+        }
+    }
+}

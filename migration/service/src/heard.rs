@@ -1,0 +1,65 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the agent of each node said last, and when: all services know it, also after their start.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use migration_core::dead::{Said, Word};
+use migration_core::time::Time;
+use store::{Bucket, Error, Expect, Schema, Store};
+use uuid::Uuid;
+
+/// One row for each node that ever had a migration.
+const HEARD: Schema = Schema { bucket: "migration_heard", version: 1, fields: &[], lists: &[] };
+
+/// What is said within so many ms of the row is not written: a round asks many times.
+const FRESH_MS: i64 = 30_000;
+
+/// The last words.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    bucket: Bucket<Said>,
+    /// When this process last wrote a node's row.
+    written: Arc<Mutex<BTreeMap<Uuid, Time>>>,
+}
+
+impl Heard {
+    /// Opens the bucket.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn open(store: &Store) -> Result<Heard, Error> {
+        Ok(Heard { bucket: Bucket::open(store, HEARD).await?, written: Arc::default() })
+    }
+
+    /// Returns what the agent of a node said last.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn last(&self, cn: Uuid) -> Result<Option<Said>, Error> {
+        match self.bucket.get(&cn.to_string()).await {
+            Ok(found) => Ok(Some(found.value)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps that the agent of a node has said something. Where that cannot be written the next word is.
+    pub async fn note(&self, cn: Uuid, what: Word, at: Time) {
+        {
+            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            if written.get(&cn).is_some_and(|last| (0..FRESH_MS).contains(&at.since(*last))) {
+                return;
+            }
+            written.insert(cn, at);
+        }
+        let said = Said { at, what };
+        if let Err(error) = self.bucket.put(&cn.to_string(), Expect::Anything, &said).await {
+            self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&cn);
+            tracing::warn!(%cn, reason = %error, "when an agent was last heard is not kept");
+        }
+    }
+}

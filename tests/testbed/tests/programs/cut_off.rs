@@ -1,0 +1,77 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A node that is cut off, and declared dead, while its VM runs: its migration-agent is stopped.
+
+use rustix::process::Signal;
+use sdc_clients::migrations::{Migrations, Options};
+use serde_json::json;
+use simnode::Node;
+use testbed::lab::seed;
+use testbed::moving::judge::{Copy, Judge};
+use testbed::moving::subject::VM;
+
+use super::common::{Lab, signal, until};
+
+fn copy(node: &Node) -> Copy {
+    Judge::new(VM).copy(node).unwrap()
+}
+
+/// Gives an order, and waits until the migration is in this state.
+async fn done(client: &Migrations, action: &str, options: &Options, state: &str) {
+    client.act(VM, action, options).await.unwrap();
+    until(action, async || client.get(VM).await.is_ok_and(|it| it.state == state)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")] // F132 M100 M105
+async fn a_node_that_was_cut_off_and_declared_dead_stops_its_copy_when_it_is_back() {
+    let mut lab = Lab::start(|options| {
+        (options.speed, options.vms) = (600, 1);
+        options.migration_agent.insert("ask_after".to_owned(), json!("1s"));
+    })
+    .await;
+    let mut other = lab.beside(1).await.unwrap();
+    other.start_vminfod().await.unwrap();
+    for world in [&mut *lab, &mut other] {
+        let vms = world.hub().unwrap().vms(true).await.unwrap().vms;
+        seed::fill_right(world, &vms).unwrap();
+        world.start_agent().await.unwrap();
+        world.start_vm_agent().await.unwrap();
+        world.start_migration_agent().await.unwrap();
+    }
+    lab.start_migration_service().await.unwrap();
+    lab.provision().await.unwrap();
+    until("VMAPI knows the VM", async || {
+        lab.vmapi.store().get(VM).is_some_and(|vm| vm["state"] == "running")
+    })
+    .await;
+    let client = lab.migrations().unwrap();
+    let [from, to] = [lab.node(), other.node()].map(|node| node.cn_uuid().to_owned());
+    let target = Options { override_server_uuid: Some(to), ..Options::default() };
+    done(&client, "begin", &target, "paused").await;
+    done(&client, "sync", &Options::default(), "paused").await;
+
+    let agent = lab.pid("migration-agent").unwrap();
+    signal(agent, Signal::STOP);
+    // CNAPI of the lab was never sent a heartbeat: nobody knows when the node was last alive.
+    let word = Options { source_dead: Some(from), ..Options::default() };
+    let refused = client.act(VM, "switch", &word).await.unwrap_err();
+    let why = refused.message();
+    assert!(why.contains("has no heartbeat") && why.contains("use --really"), "{why}");
+    done(&client, "switch", &Options { really: true, ..word }, "successful").await;
+    for (node, what) in [(lab.node(), "the source"), (other.node(), "the target")] {
+        let copy = copy(node);
+        assert!(copy.running && !copy.hidden, "{what}: {copy:?}");
+    }
+
+    signal(agent, Signal::CONT);
+    let is_down = |copy: Copy| !copy.running && copy.hidden && !copy.autoboot;
+    until("its copy is stopped and hidden", async || is_down(copy(lab.node()))).await;
+    // Somebody starts it by hand.
+    lab.verbs().boot(VM).await.unwrap();
+    until("it is stopped again", async || is_down(copy(lab.node()))).await;
+    assert!(copy(other.node()).running && !copy(other.node()).hidden);
+    other.stop().await.unwrap();
+    lab.stop().await;
+}
