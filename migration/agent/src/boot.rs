@@ -14,11 +14,12 @@ use daemon::command::{Call, CommandError, Commands, Program};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::carry::order;
 use super::failed::Failed;
 use super::memory::{Entry, Memory, Taken};
 use super::parts::Parts;
 use super::peer::Peers;
-use migration_core::protocol::{About, Replaced};
+use migration_core::protocol::{About, Order, Replaced, What};
 
 /// For one question to the service, and between two.
 const ANSWERS: Duration = Duration::from_secs(10);
@@ -179,7 +180,7 @@ pub async fn ask(parts: Arc<Parts>, service: String, quiet: Duration) {
 
 /// Does with a VM what the service says.
 async fn obey(
-    parts: &Parts,
+    parts: &Arc<Parts>,
     answer: &Replaced,
     migration: Uuid,
     entry: &Entry,
@@ -187,6 +188,13 @@ async fn obey(
     match (word(answer, migration), entry.waits) {
         (Word::Replaced, _) => keep_down(parts, migration, entry).await,
         (Word::Kept, Some(taken)) => give_back(parts, migration, entry.vm, taken).await,
+        (Word::Kept, None) if answer.over.contains(&migration) => {
+            let Entry { vm, end, revision, .. } = *entry;
+            let about = About { migration, revision, vm, end };
+            let over = Order { about, wait_ms: 0, order: What::Over };
+            tracing::info!(%vm, %migration, "a migration is over, and nobody had said so");
+            Ok(order(parts, over).await.map(drop)?)
+        }
         (Word::Kept, None) if entry.replaced => {
             Ok(parts.memory.change(migration, |entry| entry.replaced = false).await?)
         }

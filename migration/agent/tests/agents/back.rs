@@ -23,12 +23,17 @@ const SERVICE: &str = "service.example";
 
 /// A service that says this of the copies of each node, and counts how often it was asked.
 fn service(world: &World, replaced: bool) -> Arc<AtomicUsize> {
+    says(world, replaced, false)
+}
+
+fn says(world: &World, replaced: bool, over: bool) -> Arc<AtomicUsize> {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let answer = move || async move {
         counted.fetch_add(1, Ordering::SeqCst);
         let replaced = if replaced { vec![MIGRATION] } else { vec![] };
-        axum::Json(json!({ "replaced": replaced, "known": [MIGRATION] }))
+        let over = if over { vec![MIGRATION] } else { vec![] };
+        axum::Json(json!({ "replaced": replaced, "known": [MIGRATION], "over": over }))
     };
     let routes = Router::new().route("/agents/{cn}/replaced", get(answer));
     world.net.connect(SERVICE, Identity::Service, Some(routes));
@@ -76,4 +81,14 @@ async fn an_agent_asks_only_when_it_has_heard_nothing_for_a_minute() {
     assert!((8..=11).contains(&count), "{count}");
     let found = copy(&world, 21).await;
     assert!(found.running && !found.hidden && found.autoboot, "{found:?}");
+}
+
+#[tokio::test(start_paused = true)] // M106
+async fn a_migration_whose_end_was_not_heard_is_over_for_the_agent_too() {
+    let world = World::new(Zfs::Illumos).await;
+    assert!(copy(&world, 1).await.running);
+    says(&world, false, true);
+    world.source.asks(SERVICE);
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(world.source.status()["migrations"], json!([]));
 }

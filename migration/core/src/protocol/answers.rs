@@ -93,6 +93,9 @@ pub struct Replaced {
     /// Which of the migrations that the agent has open the service knows or knew, with all that the agent has heard of
     /// them. Of others it says nothing: its store is empty, or older than they are.
     pub known: Vec<Uuid>,
+    /// Those of them that are over: the agent has not heard so.
+    #[serde(default)]
+    pub over: Vec<Uuid>,
 }
 
 /// A node and its agent.

@@ -21,7 +21,7 @@ use crate::runner::{found_older, found_returned};
 use crate::state::Service;
 use migration_core::dead::Word;
 use migration_core::protocol::Replaced;
-use migration_core::record::is_on;
+use migration_core::record::{is_on, is_over};
 
 /// Returns the route for agents, which have proved which node they are on.
 pub fn routes(service: Service) -> Router {
@@ -66,13 +66,14 @@ async fn replaced(
                 }
             }
         }
+        let over = over(&service, &known, &replaced).await?;
         known.extend(replaced.iter().filter(|id| !known.contains(id)).copied().collect::<Vec<_>>());
         let unknown = open.iter().map(|(id, _)| id).filter(|id| !known.contains(id));
         let unknown: Vec<&Uuid> = unknown.collect();
         if !unknown.is_empty() {
             tracing::error!(%cn, ?unknown, "a node has open migrations that the store does not know");
         }
-        ok(&json!(Replaced { replaced, known }))
+        ok(&json!(Replaced { replaced, known, over }))
     };
     respond(answer.await)
 }
@@ -82,6 +83,18 @@ fn heard(text: &str) -> Result<(Uuid, u64), Refused> {
     let (id, revision) = text.split_once('.').unwrap_or((text, ""));
     let revision = revision.parse();
     Ok((uuid(id)?, revision.map_err(|_| Refused::parameter("open", "Invalid revision"))?))
+}
+
+/// Returns those that are over, but for copies that were replaced, which are watched. The end of the others was not
+/// heard, or nobody told it: a begin that chose no node is given up without a round.
+async fn over(service: &Service, known: &[Uuid], replaced: &[Uuid]) -> Result<Vec<Uuid>, Refused> {
+    let mut over = Vec::new();
+    for id in known.iter().filter(|id| !replaced.contains(id)) {
+        if service.records.get(*id).await?.is_none_or(|kept| is_over(&kept.record)) {
+            over.push(*id);
+        }
+    }
+    Ok(over)
 }
 
 /// Returns those that the service knows or knew. Of a record that is older than what the agent has heard it knows

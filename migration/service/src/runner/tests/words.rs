@@ -226,6 +226,27 @@ async fn an_agent_is_told_which_of_its_open_migrations_the_store_knows_or_knew()
     assert_eq!(told(&world, ONE, &open).await["known"], json!([gone.unwrap()]));
 }
 
+#[tokio::test(start_paused = true)] // M106
+async fn an_agent_is_told_of_the_end_of_a_begin_that_chose_no_node() {
+    let world = World::new(true);
+    let none = json!({"code": "NoAllocatableServersError", "message": "none"});
+    let answer = Action::Status { status: 409, body: Some(none), retry_after: None };
+    world.cnapi.faults().add(Rule::new("POST", "/allocate", answer));
+    beside(&world, async {
+        world.command("migration_action=begin").await.unwrap();
+        let record = world.settled().await.unwrap();
+        assert_eq!((record.phase, record.state), (Phase::Begin, State::Failed));
+        let heard = world.centre().hosts[&ONE].open();
+        assert_eq!(heard[0]["migration"], json!(record.id), "the source was observed");
+        let open = format!("{}.{}", record.id, heard[0]["revision"]);
+        assert_eq!(told(&world, ONE, &open).await["over"], json!([]));
+        assert_eq!(world.act("abort").await.0, 200);
+        let answer = told(&world, ONE, &open).await;
+        assert_eq!((&answer["known"], &answer["over"]), (&json!([record.id]), &json!([record.id])));
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)] // M58
 async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
     let world = World::new(true);
