@@ -50,6 +50,9 @@ pub struct Volume {
     /// When it was made, in ISO 8601.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_timestamp: Option<String>,
+    /// Why it has failed; of a service with `rfd26` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// Every other field.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -113,6 +116,31 @@ pub struct Degraded {
     pub other: Map<String, Value>,
 }
 
+/// A volume that has failed.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Failed {
+    /// The volume.
+    pub volume: String,
+    /// Why, if that is known.
+    pub why: Option<String>,
+    /// Every other field.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// What is wrong with volumes, by the status of the service; nothing of a service without one.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Troubles {
+    /// Ready volumes that cannot be used now.
+    pub degraded: Vec<Degraded>,
+    /// Volumes that have failed, or as many of them as the status names; none while the storage is away.
+    pub failed: Option<Vec<Failed>>,
+}
+
 /// A client of volapi.
 #[derive(Debug, Clone)]
 pub struct Volapi {
@@ -132,15 +160,11 @@ impl Volapi {
         self.http.execute(call).await?.json("an array of volumes")
     }
 
-    /// The ready volumes that cannot be used now; none of a service without a status.
-    pub async fn degraded(&self) -> Result<Vec<Degraded>, Error> {
-        #[derive(Deserialize)]
-        struct Page {
-            degraded: Vec<Degraded>,
-        }
+    /// What is wrong with volumes; nothing of a service without a status.
+    pub async fn troubles(&self) -> Result<Troubles, Error> {
         match self.http.execute(Call::get(&["status"]).timeout(LIST_TIMEOUT)).await {
-            Ok(reply) => Ok(reply.json::<Page>("a status")?.degraded),
-            Err(error) if error.status() == Some(404) => Ok(Vec::new()),
+            Ok(reply) => reply.json("a status"),
+            Err(error) if error.status() == Some(404) => Ok(Troubles::default()),
             Err(error) => Err(error),
         }
     }

@@ -8,6 +8,8 @@ pub mod control; // the client of an agent's unix socket
 
 pub mod pages; // pages of a running agent
 
+pub mod hosts; // nodes by their host names
+
 pub mod names; // VMs as people type them
 
 pub mod version; // what --version says

@@ -41,6 +41,8 @@ pub mod reservation; // the reservation record
 
 pub mod volume; // the volume record
 
+pub mod failure; // why a volume has failed
+
 pub mod snapshot; // a snapshot in it
 
 pub mod script; // how JavaScript spells values

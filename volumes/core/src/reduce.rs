@@ -6,6 +6,7 @@
 //! often as it comes: the records depend on the last one only, and on the order of no two.
 
 use super::facts::{Fact, Vm, VmState};
+use super::failure::Failure;
 use super::jobs::Verdict;
 use super::machine::{self, Next};
 use super::networks;
@@ -82,6 +83,11 @@ pub fn is_degraded(volume: &Volume, known: &Fact) -> bool {
 fn drive(volume: &mut Volume, fact: &Vm, judged: Judged) -> bool {
     match machine::next(volume.state(), fact.state, judged.patience_over) {
         Next::Remove => return false,
+        Next::Become(State::Failed) => volume.fail(&match fact.state {
+            VmState::Destroyed => Failure::VmDestroyed,
+            VmState::Failed => Failure::VmFailed,
+            _ => Failure::Stopped,
+        }),
         Next::Become(state) => volume.set_state(state),
         Next::Stay | Next::Degraded => {}
     }

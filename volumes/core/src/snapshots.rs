@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::checks::{self, Causes, Params};
 use super::facts::VmState;
+use super::failure::Failure;
 use super::refused::Refused;
 use super::snapshot::{Rollback, Snapshot, Stage};
 use super::volume::{State, Volume};
@@ -316,7 +317,7 @@ pub fn vm_is_gone(volume: &mut Volume, due: &Due) {
 /// The storage VM is gone, or failed.
 pub fn lost(volume: &mut Volume) {
     if volume.state() == State::RollingBack {
-        volume.set_state(State::Failed);
+        volume.fail(&Failure::RolledBack);
     }
 }
 

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value, json};
 
+use super::failure::Failure;
 use super::script::{self, show_time};
 use super::snapshot::{Rollback, Snapshot};
 
@@ -20,6 +21,8 @@ pub const TYPE: &str = "tritonnfs";
 /// The field of the snapshots, and that of a roll-back, which is not shown.
 const SNAPSHOTS: &str = "snapshots";
 const ROLLBACK: &str = "rollback";
+/// Why it has failed, which deployed clients do not see.
+const FAILURE: &str = "failure";
 
 /// The state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -259,9 +262,21 @@ impl Volume {
         self.fields.insert("name".to_owned(), name.into());
     }
 
+    /// Why it has failed, where that is known.
+    pub fn failure(&self) -> Option<&str> {
+        self.fields.get(FAILURE).and_then(Value::as_str)
+    }
+
+    /// Sets the state `failed`, with the reason.
+    pub fn fail(&mut self, why: &Failure) {
+        self.set_state(State::Failed);
+        self.fields.insert(FAILURE.to_owned(), why.to_string().into());
+    }
+
     /// Sets the state.
     pub fn set_state(&mut self, state: State) {
         self.state = state;
+        self.fields.shift_remove(FAILURE);
         self.fields.insert("state".to_owned(), state.name().into());
     }
 
@@ -311,11 +326,22 @@ impl Volume {
         self.clone().into_shown()
     }
 
+    /// Returns the same with the reason of a failure.
+    pub fn into_explained(mut self) -> Value {
+        let failure = self.fields.shift_remove(FAILURE);
+        let mut shown = self.into_shown();
+        if let Some(failure) = failure {
+            shown[FAILURE] = failure;
+        }
+        shown
+    }
+
     /// The same of a volume that nobody needs any more: a list has many.
     pub fn into_shown(mut self) -> Value {
         let snapshots = self.snapshots();
         show_time(&mut self.fields);
         self.fields.shift_remove(ROLLBACK);
+        self.fields.shift_remove(FAILURE);
         if let Some(place) = self.fields.get_mut(SNAPSHOTS) {
             *place = snapshots.iter().map(Snapshot::shown).collect();
         }
@@ -388,6 +414,19 @@ mod tests {
         assert_eq!(volume.refs(), ["b"]);
         assert!(volume.remove_ref("b"));
         assert!(!keys(&volume).contains(&"refs".to_owned()));
+    }
+
+    #[test] // V142
+    fn the_reason_of_a_failure_goes_with_it_and_deployed_clients_do_not_see_it() {
+        let mut volume = volume();
+        volume.fail(&Failure::Refused("no\nroom".to_owned()));
+        assert_eq!(volume.failure(), Some("VMAPI did not make its storage VM: no\nroom"));
+        assert!(!keys(&volume).contains(&"failure".to_owned()));
+        let shown = volume.clone().into_explained();
+        assert_eq!((&shown["state"], shown["failure"].is_string()), (&json!("failed"), true));
+        volume.set_state(State::Ready);
+        assert_eq!(volume.failure(), None);
+        assert!(volume.into_explained().get("failure").is_none());
     }
 
     #[test]

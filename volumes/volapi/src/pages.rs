@@ -22,6 +22,9 @@ use crate::service::{Count, Service};
 use crate::updater::State;
 use volumes_core::volume::{State as VolumeState, Volume};
 
+/// Volumes that failed and are named; `volumes` counts all.
+const SHOWN: usize = 100;
+
 /// What the pages are made from.
 pub struct Pages {
     pub service: Arc<Service>,
@@ -90,6 +93,24 @@ impl Pages {
         all
     }
 
+    /// Returns the volumes that failed, and why; none while the storage is away.
+    async fn failed(&self) -> Option<Vec<Value>> {
+        let state = VolumeState::Failed.name();
+        let found = self.service.shared.records.volumes_with(&[("state", state)]).await.ok()?;
+        let need = daemon::needs::find("volumes-failed");
+        let shown = |volume: &Volume| {
+            json!({
+                "command": need.map(|need| need.command),
+                "volume": volume.uuid(),
+                "name": volume.name(),
+                "owner_uuid": volume.owner_uuid(),
+                "vm_uuid": volume.vm_uuid(),
+                "why": volume.failure(),
+            })
+        };
+        Some(found.iter().take(SHOWN).map(|it| shown(&it.value)).collect())
+    }
+
     /// Returns how many volumes are in each state; none while the storage is away.
     async fn by_state(&self) -> Option<BTreeMap<&'static str, usize>> {
         let mut counts = BTreeMap::new();
@@ -129,6 +150,7 @@ impl Pages {
             "healthy": is_healthy,
             "volumes": self.by_state().await,
             "degraded": self.degraded().await,
+            "failed": self.failed().await,
             "out_of_reach": self.probes.out_of_reach(),
             "last_calls": self.probes.last_pass().map(|at| at.to_string()),
             "network_changes": self.service.networks.shown().await.ok(),

@@ -45,7 +45,7 @@ pub struct Reach {
     /// VMAPI.
     #[arg(long, value_name = "URL", global = true)]
     pub vmapi: Option<String>,
-    /// CNAPI, which only `check` asks.
+    /// CNAPI, for `check` and for the names of nodes.
     #[arg(long, value_name = "URL", global = true)]
     pub cnapi: Option<String>,
     /// IMGAPI, which only `update-volume-zone` asks.
@@ -61,7 +61,7 @@ pub struct Reach {
 pub struct Chosen {
     /// The volume; without it all of the owner.
     pub volume: Option<String>,
-    /// The uuid of its owner; with a volume, the two are checked against each other.
+    /// Its owner, by uuid or a beginning of it; with a volume, the two are checked against each other.
     #[arg(long, value_name = "UUID")]
     pub owner: Option<String>,
     /// Also volumes that are used.
@@ -82,13 +82,17 @@ pub enum Verb {
 Examples:
   sdc-voladm list-volume-zones
   sdc-voladm list-volume-zones OWNER -o name,size,used,users
-  sdc-voladm list-volume-zones -p -o zone,node -s node
+  sdc-voladm list-volume-zones -l
+  sdc-voladm list-volume-zones -p -o zone,cn -s cn
 
 `used` is what the datasets of the storage VM hold, as VMAPI estimates it: each row asks a node, so leave the
 column out where there are many. `users` says for each VM where it mounts the volume, and how.")]
     ListVolumeZones {
-        /// The uuid of an owner: only his.
+        /// An owner, by uuid or a beginning of it: only his.
         owner: Option<String>,
+        /// With the uuids of volumes, owners, storage VMs and nodes.
+        #[arg(short = 'l', long)]
+        long: bool,
         #[command(flatten)]
         list: ListArgs,
     },

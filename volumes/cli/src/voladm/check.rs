@@ -49,12 +49,12 @@ async fn facts(services: &Services) -> anyhow::Result<Facts> {
     let tickets = services.cnapi()?.list_tickets(DEFAULT_SERVER).await?;
     // Reservations before volumes: what a reservation becomes is seen, or the reservation is.
     let reservations = volapi.reservations().await?;
-    let (volumes, degraded) = (volapi.list(None).await?, volapi.degraded().await?);
+    let (volumes, troubles) = (volapi.list(None).await?, volapi.troubles().await?);
     let uuids = volumes
         .iter()
         .flat_map(|it| it.refs.iter().chain(std::iter::once(&it.vm_uuid)).map(String::as_str));
     let named = records(&vmapi, uuids).await?;
-    Ok(Facts { volumes, degraded, reservations, zones, named, tickets })
+    Ok(Facts { volumes, troubles, reservations, zones, named, tickets })
 }
 
 fn table(found: &[Finding]) -> Table {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use daemon::cli::screen::visible;
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::cnapi::Ticket;
-use sdc_clients::volapi::{Degraded, Reservation, Volume};
+use sdc_clients::volapi::{Reservation, Troubles, Volume};
 use serde_json::{Map, Value, json};
 
 use super::shell::word;
@@ -26,8 +26,8 @@ const NAME: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub(super) volumes: Vec<Volume>,
-    /// What volapi says of those that cannot be used.
-    pub(super) degraded: Vec<Degraded>,
+    /// What volapi says of those that cannot be used, or have failed.
+    pub(super) troubles: Troubles,
     pub(super) reservations: Vec<Reservation>,
     /// The records of the storage VMs that are neither destroyed nor failed.
     pub(super) zones: Vms,
@@ -78,7 +78,7 @@ fn unusable(facts: &Facts) -> Vec<Finding> {
     for volume in &facts.volumes {
         let zone =
             facts.named.get(&volume.vm_uuid).filter(|vm| text(vm, "state") != Some("destroyed"));
-        let Some((why, zone)) = ails(volume, &facts.named, &facts.degraded).zip(zone) else {
+        let Some((why, zone)) = ails(volume, &facts.named, &facts.troubles).zip(zone) else {
             continue;
         };
         let name = word(&volume.name);
@@ -136,15 +136,14 @@ fn without_zone(facts: &Facts, now: Timestamp) -> Vec<Finding> {
         volume.state != "creating" || is_older(volume.create_timestamp.as_deref(), OLD, now)
     };
     let gone = facts.volumes.iter().filter(is_gone).filter(is_left);
+    let why = |volume| match ails(volume, &facts.named, &facts.troubles) {
+        Some(why) => visible(&why),
+        None => format!("its storage VM {} is gone", word(&volume.vm_uuid)),
+    };
     gone.map(|volume| Finding {
         kind: "no storage VM",
         what: volume.uuid.clone(),
-        detail: format!(
-            "volume {}, {}: its storage VM {} is gone",
-            word(&volume.name),
-            word(&volume.state),
-            word(&volume.vm_uuid)
-        ),
+        detail: format!("volume {}, {}: {}", word(&volume.name), word(&volume.state), why(volume)),
         repair: deletes(volume),
     })
     .collect()
@@ -243,6 +242,8 @@ fn old_reservations(reservations: &[Reservation], now: Timestamp) -> Vec<Finding
 
 #[cfg(test)]
 mod tests {
+    use sdc_clients::volapi::{Degraded, Failed};
+
     use super::*;
 
     fn volume(uuid: &str, name: &str, state: &str, more: Value) -> Volume {
@@ -307,11 +308,14 @@ mod tests {
                 ("u2", json!({"state": "destroyed"})),
             ]),
             tickets: vec![ticket("active", "2026-01-01T02:54:59.000Z")],
-            degraded: vec![Degraded {
-                vm_uuid: "z-v2".to_owned(),
-                storage_vm: "does not serve".to_owned(),
-                ..Degraded::default()
-            }],
+            troubles: Troubles {
+                degraded: vec![Degraded {
+                    vm_uuid: "z-v2".to_owned(),
+                    storage_vm: "does not serve".to_owned(),
+                    ..Degraded::default()
+                }],
+                failed: None,
+            },
         };
         let text = |kind, what: &str, repair: &str| (kind, what.to_owned(), repair.to_owned());
         let reference = |user: &str| {
@@ -338,6 +342,44 @@ mod tests {
                     "r",
                     "sdc-volapi '/volumereservations/r?owner_uuid=o' -X DELETE"
                 ),
+            ]
+        );
+    }
+
+    #[test] // V142
+    fn a_volume_that_failed_is_found_with_the_reason_wherever_that_is_known() {
+        let said = "its storage VM was destroyed";
+        let mut told = volume("v1", "data", "failed", json!({}));
+        told.failure = Some(said.to_owned());
+        let failed =
+            Failed { volume: "v2".to_owned(), why: Some(said.to_owned()), ..Failed::default() };
+        let facts = Facts {
+            volumes: vec![
+                told,
+                volume("v2", "logs", "failed", json!({})),
+                volume("v3", "x", "failed", json!({})),
+            ],
+            troubles: Troubles { degraded: Vec::new(), failed: Some(vec![failed]) },
+            named: vms(&[
+                ("z-v2", json!({"state": "stopped"})),
+                ("z-v1", json!({"state": "destroyed"})),
+            ]),
+            ..Facts::default()
+        };
+        let found = findings(&facts, NOW.parse().unwrap());
+        let told: Vec<_> = found.iter().map(|it| (it.kind, &*it.detail)).collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    "failed",
+                    "volume logs cannot be used: its storage VM was destroyed; its storage VM z-v2 is stopped"
+                ),
+                (
+                    "no storage VM",
+                    "volume data, failed: its storage VM was destroyed; its storage VM z-v1 is gone"
+                ),
+                ("no storage VM", "volume x, failed: its storage VM z-v3 is gone"),
             ]
         );
     }

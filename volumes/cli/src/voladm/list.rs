@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use daemon::cli::hosts::Hosts;
 use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone};
 use futures_util::{StreamExt as _, stream};
-use sdc_clients::volapi::{Degraded, Volume};
+use sdc_clients::volapi::{Troubles, Volume};
 use serde_json::{Value, json};
 
 use super::services::Services;
@@ -17,24 +18,41 @@ use super::zones::{Vms, ails, mount, owner, records, text};
 /// Storage VMs whose nodes are asked at once how much they hold.
 const AT_ONCE: usize = 8;
 
-const COLUMNS: [&str; 12] = [
-    "name", "volume", "owner", "size", "used", "state", "node", "zone", "users", "path", "created",
-    "why",
+const COLUMNS: [&str; 13] = [
+    "name", "size", "used", "state", "node", "users", "volume", "owner", "zone", "cn", "path",
+    "created", "why",
 ];
+/// Columns that people see.
+const USUAL: usize = 6;
+/// With `-l` and for scripts; `node` is a uuid in JSON.
+const LONG: &str = "name,volume,owner,size,used,state,cn,zone,users";
+const JSON: &str = "name,volume,owner,size,used,state,node,zone,users";
+/// A uuid is shown so far where there is no name.
+const SHORT: usize = 8;
 
 /// Lists all volumes, or an owner's.
 pub(super) async fn list(
     services: &Services,
     whose: Option<&str>,
+    is_long: bool,
     layout: &Layout,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    let whose = whose.map(owner).transpose()?;
+    let long = || match (layout.json, is_long || layout.parsable) {
+        (true, _) => Some(JSON.to_owned()),
+        (false, is_long) => is_long.then(|| LONG.to_owned()),
+    };
+    let layout = &Layout { columns: layout.columns.clone().or_else(long), ..layout.clone() };
     // A column that does not exist is refused before anybody is asked.
-    table(&[], &Vms::new(), &[], &BTreeMap::new()).print(layout, screen)?;
+    table(&[], &Known::default()).print(layout, screen)?;
     let shown = Progress::begin("reading volumes");
     let volapi = services.volapi()?;
-    let (volumes, degraded) = (volapi.list(whose).await?, volapi.degraded().await?);
+    let mut volumes = volapi.list(None).await?;
+    if let Some(whose) = whose {
+        let whose = owner(&volumes, whose)?;
+        volumes.retain(|volume| volume.owner_uuid == whose);
+    }
+    let troubles = volapi.troubles().await?;
     let uuids = volumes.iter().flat_map(|volume| {
         volume.refs.iter().chain(std::iter::once(&volume.vm_uuid)).map(String::as_str)
     });
@@ -45,8 +63,12 @@ pub(super) async fn list(
         true => used(services, &volumes).await?,
         false => BTreeMap::new(),
     };
+    let hosts = match asks_for(layout, "node") {
+        true => services.hosts().await,
+        false => Hosts::default(),
+    };
     drop(shown);
-    Ok(table(&volumes, &vms, &degraded, &used).print(layout, screen)?)
+    Ok(table(&volumes, &Known { vms, troubles, used, hosts }).print(layout, screen)?)
 }
 
 /// Returns true if the column is printed or sorted by.
@@ -68,15 +90,20 @@ async fn used(services: &Services, volumes: &[Volume]) -> anyhow::Result<BTreeMa
     Ok(stream::iter(asked).buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await)
 }
 
-fn table(
-    volumes: &[Volume],
-    vms: &Vms,
-    degraded: &[Degraded],
-    used: &BTreeMap<String, u64>,
-) -> Table {
-    let mut table = Table::new(&COLUMNS).usually(9);
+/// What is known besides volapi's records.
+#[derive(Debug, Default)]
+struct Known {
+    vms: Vms,
+    troubles: Troubles,
+    used: BTreeMap<String, u64>,
+    hosts: Hosts,
+}
+
+fn table(volumes: &[Volume], known: &Known) -> Table {
+    let Known { vms, troubles, used, hosts } = known;
+    let mut table = Table::new(&COLUMNS).usually(USUAL);
     for volume in volumes {
-        let why = ails(volume, vms, degraded);
+        let why = ails(volume, vms, troubles);
         // A volume is ready by its record also while nobody can use it.
         let (state, tone) = match (volume.state.as_str(), &why) {
             ("ready", Some(_)) => ("degraded", Tone::Bad),
@@ -93,14 +120,15 @@ fn table(
         let path = volume.other.get("filesystem_path").and_then(Value::as_str);
         table.row(vec![
             volume.name.as_str().into(),
-            volume.uuid.as_str().into(),
-            volume.owner_uuid.as_str().into(),
             Cell::shown(volume.size, mebibytes(volume.size)),
             used,
             Cell::toned(state, tone),
-            Cell::from(node),
-            volume.vm_uuid.as_str().into(),
+            node.map_or_else(|| Value::Null.into(), |cn| Cell::shown(cn, hosts.name(cn))),
             users(volume, vms),
+            volume.uuid.as_str().into(),
+            volume.owner_uuid.as_str().into(),
+            volume.vm_uuid.as_str().into(),
+            Cell::from(node),
             Cell::from(path),
             Cell::from(volume.create_timestamp.as_deref()),
             Cell::from(why.as_deref()),
@@ -121,7 +149,8 @@ fn users(volume: &Volume, vms: &Vms) -> Cell {
             let state = vm.and_then(|vm| text(vm, "state"));
             let mount = vm.and_then(|vm| mount(vm, &volume.name));
             let (mountpoint, mode) = mount.unzip();
-            let words = [alias.or(Some(uuid)), mountpoint.as_deref(), mode.as_deref()];
+            let short = uuid.get(..SHORT).unwrap_or(uuid);
+            let words = [alias.or(Some(short)), mountpoint.as_deref(), mode.as_deref()];
             shown.push(words.into_iter().flatten().collect::<Vec<_>>().join(" "));
             json!({"vm": uuid, "alias": alias, "state": state, "mountpoint": mountpoint, "mode": mode})
         })

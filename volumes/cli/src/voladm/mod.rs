@@ -51,8 +51,9 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 async fn answer(verb: Verb, reach: &Reach, screen: Screen) -> anyhow::Result<ExitCode> {
     let services = || Services::find(reach);
     Ok(match verb {
-        Verb::ListVolumeZones { owner, list } => {
-            let text = list::list(&services()?, owner.as_deref(), &list.layout(), screen).await?;
+        Verb::ListVolumeZones { owner, long, list } => {
+            let (services, owner) = (services()?, owner.as_deref());
+            let text = list::list(&services, owner, long, &list.layout(), screen).await?;
             cli::print(NAME, &text)
         }
         Verb::RestartVolumeZone { chosen } => act(&services()?, &chosen, &Deed::Restart).await?,

@@ -6,6 +6,7 @@
 
 use daemon::ConfigError;
 use daemon::cli::Usage;
+use daemon::cli::hosts::Hosts;
 use daemon::cli::services::{self, Place};
 use sdc_clients::Http;
 use sdc_clients::cnapi::Cnapi;
@@ -67,6 +68,12 @@ impl Services {
     /// Returns the client of CNAPI.
     pub(super) fn cnapi(&self) -> anyhow::Result<Cnapi> {
         self.http(2).map(Cnapi::new)
+    }
+
+    /// Returns the host names of the nodes; none where CNAPI is not known or does not answer: uuids do.
+    pub(super) async fn hosts(&self) -> Hosts {
+        let Ok(cnapi) = self.cnapi() else { return Hosts::default() };
+        Hosts::read(&cnapi).await.unwrap_or_default()
     }
 
     /// Returns the client of IMGAPI.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use daemon::cli::Usage;
 use daemon::cli::names::{Kind, find_kind};
 use sdc_clients::vmapi::{VmQuery, Vmapi};
-use sdc_clients::volapi::{Degraded, Volume};
+use sdc_clients::volapi::{Troubles, Volume};
 use serde_json::{Map, Value};
 
 use super::args::Chosen;
@@ -17,6 +17,7 @@ use super::services::Services;
 use super::shell::word;
 use sdc_clients::restify::is_uuid;
 
+const OWNER: Kind = Kind { one: "owner", name: "name" };
 const VOLUME: Kind = Kind { one: "volume", name: "name" };
 
 /// VMAPI's records by uuid.
@@ -34,13 +35,13 @@ pub(super) fn is_live(record: &Map<String, Value>) -> bool {
 
 /// Returns what keeps a volume from being used: what volapi says of its storage VM, else what VMAPI does. None if it
 /// can be used, or has a state that says so itself.
-pub(super) fn ails(volume: &Volume, vms: &Vms, degraded: &[Degraded]) -> Option<String> {
+pub(super) fn ails(volume: &Volume, vms: &Vms, troubles: &Troubles) -> Option<String> {
     let zone = vms.get(&volume.vm_uuid);
     let state = zone.and_then(|zone| text(zone, "state"));
     let called = format!("its storage VM {}", word(&volume.vm_uuid));
     match (volume.state.as_str(), state) {
         ("ready", _) => {
-            if let Some(told) = degraded.iter().find(|it| it.vm_uuid == volume.vm_uuid) {
+            if let Some(told) = troubles.degraded.iter().find(|it| it.vm_uuid == volume.vm_uuid) {
                 let is = if told.storage_vm == "stopped" {
                     "is stopped"
                 } else {
@@ -52,8 +53,13 @@ pub(super) fn ails(volume: &Volume, vms: &Vms, degraded: &[Degraded]) -> Option<
             }
             (state == Some("stopped")).then(|| format!("{called} is stopped"))
         }
-        ("failed", None | Some("destroyed")) => Some(format!("{called} is gone")),
-        ("failed", Some(state)) => Some(format!("{called} is {}", word(state))),
+        ("failed", state) => {
+            let is = state.filter(|state| *state != "destroyed").map_or("gone".to_owned(), word);
+            let mut failed = troubles.failed.iter().flatten().filter(|it| it.volume == volume.uuid);
+            let told = failed.find_map(|it| it.why.as_ref()).or(volume.failure.as_ref());
+            let why = told.map(|why| format!("{why}; ")).unwrap_or_default();
+            Some(format!("{why}{called} is {is}"))
+        }
         _ => None,
     }
 }
@@ -63,20 +69,29 @@ pub(super) fn called(volume: &Volume) -> String {
     format!("{} ({})", word(&volume.name), word(&volume.uuid))
 }
 
-/// Returns the uuid of an owner.
-pub(super) fn owner(typed: &str) -> Result<&str, Usage> {
-    match is_uuid(typed) {
-        true => Ok(typed),
-        false => Err(Usage(format!("{typed:?} is not the uuid of an owner"))),
+/// Returns the uuid of an owner; a beginning is looked for among those who have volumes.
+pub(super) fn owner(volumes: &[Volume], typed: &str) -> Result<String, Usage> {
+    if is_uuid(typed) {
+        return Ok(typed.to_owned());
+    }
+    let mut owners: Vec<(&str, &str)> =
+        volumes.iter().map(|volume| (volume.owner_uuid.as_str(), "")).collect();
+    owners.sort_unstable();
+    match owners.iter().any(|(uuid, _)| uuid.starts_with(typed)) {
+        true => find_kind(OWNER, &owners, typed),
+        false => Err(Usage(format!(
+            "{typed:?} is not the uuid of an owner, nor the beginning of one who has volumes"
+        ))),
     }
 }
 
 /// Returns the volumes that a command line means: one, or all of an owner.
 pub(super) async fn chosen(services: &Services, asked: &Chosen) -> anyhow::Result<Vec<Volume>> {
-    let whose = asked.owner.as_deref().map(owner).transpose()?;
-    let volapi = services.volapi()?;
-    let volumes = volapi.list(whose).await?;
-    match (&asked.volume, whose) {
+    let all = services.volapi()?.list(None).await?;
+    let whose = asked.owner.as_deref().map(|typed| owner(&all, typed)).transpose()?;
+    let is_his = |it: &Volume| whose.as_ref().is_none_or(|whose| it.owner_uuid == *whose);
+    let volumes: Vec<Volume> = all.iter().filter(|it| is_his(it)).cloned().collect();
+    match (&asked.volume, &whose) {
         (None, None) => {
             let what = "which volume? Give its uuid or name, or --owner alone for all of his";
             Err(Usage(what.to_owned()).into())
@@ -88,7 +103,7 @@ pub(super) async fn chosen(services: &Services, asked: &Chosen) -> anyhow::Resul
         (Some(typed), Some(owner)) => {
             if let Err(unknown) = one(&volumes, typed) {
                 // It may be another owner's.
-                return Err(match one(&volapi.list(None).await?, typed) {
+                return Err(match one(&all, typed) {
                     Ok(of_other) => {
                         let (called, other) = (called(&of_other), &of_other.owner_uuid);
                         Usage(format!("{called} belongs to {other}, not to {owner}")).into()

@@ -64,6 +64,13 @@ fn status_lines(page: &Value, screen: Screen) -> String {
         let state = text("storage_vm");
         lines.push(("degraded", format!("{name}: storage VM {vm} {state} since {since}{why}")));
     }
+    for one in page["failed"].as_array().into_iter().flatten() {
+        let why = one["why"].as_str().map_or("the reason is not known".to_owned(), visible);
+        lines.push((
+            "failed",
+            format!("{} ({}): {why}", plain(&one["name"]), plain(&one["volume"])),
+        ));
+    }
     let far = page["out_of_reach"].as_u64().unwrap_or_default();
     if far > 0 {
         lines.push(("out of reach", format!("{far} storage VMs cannot be called from here")));
@@ -82,16 +89,19 @@ mod tests {
 
     use super::*;
 
-    #[test] // V87
-    fn the_status_names_each_degraded_volume_and_why() {
+    #[test] // V87, V142
+    fn the_status_names_each_degraded_and_each_failed_volume_and_why() {
         let page = json!({
             "waiting_for": [], "volumes": {"ready": 2}, "out_of_reach": 3, "runs_timers": true,
+            "failed": [{"name": "old", "volume": "u", "why": "no\nroom"}, {"name": "x", "volume": "w", "why": null}],
             "degraded": [{"name": "da\u{1b}ta", "vm_uuid": "v", "storage_vm": "does not serve",
                 "since": "2026-01-01T00:00:00Z", "why": "no\nanswer"}],
         });
         let shown = status_lines(&page, Screen { is_terminal: false, colour: false });
         for line in [
             "da\\u001bta: storage VM v does not serve since 2026-01-01T00:00:00Z: no\\u000aanswer\n",
+            "failed        old (u): no\\u000aroom\n",
+            "failed        x (w): the reason is not known\n",
             "3 storage VMs cannot be called from here\n",
         ] {
             assert!(shown.contains(line), "{shown}");

@@ -23,6 +23,7 @@ use super::state::{Count, Shared};
 use super::works::{NoTicket, Works};
 use crate::records::{Doing, of_storage};
 use volumes_core::facts::Fact;
+use volumes_core::failure::Failure;
 use volumes_core::refused::{Refused, Step};
 use volumes_core::requests::Create;
 use volumes_core::storage_vm::{self, Version, Wanted, payload};
@@ -213,9 +214,10 @@ impl Creates {
     async fn not_made(&self, volume: &Volume, error: &Error) -> Result<Refused, Refused> {
         tracing::warn!(%error, volume = volume.uuid(), "VMAPI did not create the storage VM");
         self.shared.counts.add(Count::CreateFailed);
+        let why = Failure::Refused(error.message().to_owned());
         let fail = |volume: &mut Volume| {
             if volume.state() == State::Creating {
-                volume.set_state(State::Failed);
+                volume.fail(&why);
             }
         };
         self.shared.records.change(volume.uuid(), fail).await?;
@@ -232,9 +234,11 @@ impl Creates {
         if self.shared.peers.vm(&vm).await? != Fact::Gone {
             return Ok(());
         }
+        let why = Failure::CutOff;
+        tracing::warn!(volume = uuid, %why, "the volume has failed");
         let fail = |volume: &mut Volume| {
             if volume.state() == State::Creating && volume.vm_uuid() == vm {
-                volume.set_state(State::Failed);
+                volume.fail(&why);
             }
         };
         self.shared.records.change(uuid, fail).await?;

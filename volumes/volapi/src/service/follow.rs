@@ -189,6 +189,9 @@ impl Follower {
                     if volume.state() == State::Ready && was.value.state() != State::Ready {
                         ready.push(volume.clone());
                     }
+                    if let Some(why) = volume.failure().filter(|_| was.value.failure().is_none()) {
+                        tracing::warn!(volume = volume.uuid(), why, "the volume has failed");
+                    }
                     let expect = Expect::Etag(was.etag.clone());
                     self.shared
                         .records

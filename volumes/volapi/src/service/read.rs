@@ -19,13 +19,21 @@ impl Service {
     pub async fn list(&self, filter: &Filter) -> Result<Value, Refused> {
         let found = self.shared.records.volumes_with(&filter.conditions()).await?;
         let admitted = found.into_iter().map(|it| it.value).filter(|volume| filter.admits(volume));
-        Ok(admitted.map(Volume::into_shown).collect())
+        Ok(admitted.map(|volume| self.seen(volume)).collect())
     }
 
     /// Returns a volume as clients see it.
     pub async fn get(&self, asked: &One) -> Result<Value, Refused> {
         let found = self.shared.records.volume(&asked.uuid, asked.owner_uuid.as_deref()).await?;
-        found.map(|it| it.value.shown()).ok_or_else(|| Refused::NoVolume(asked.uuid.clone()))
+        found.map(|it| self.seen(it.value)).ok_or_else(|| Refused::NoVolume(asked.uuid.clone()))
+    }
+
+    /// Returns a volume as clients see it; with `rfd26` with the reason of a failure.
+    fn seen(&self, volume: Volume) -> Value {
+        match self.shared.settings.rfd26 {
+            true => volume.into_explained(),
+            false => volume.into_shown(),
+        }
     }
 
     /// Returns the sizes that there are.
