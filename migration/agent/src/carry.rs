@@ -118,7 +118,9 @@ async fn carry(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> 
             node.set_hidden(vm, false).await?;
             Ok(memory.change(id, |entry| entry.hidden = false).await?)
         }
-        What::Send { number, to } => sync::send(parts, about, work, *number, *to).await,
+        What::Send { number, to, mbps } => {
+            sync::send(parts, about, work, *number, (*to, *mbps)).await
+        }
         What::SendImage { image, to } => sync::send_image(parts, about, work, *image, *to).await,
         What::Receive { .. } => Ok(()),
         What::RestoreQuota => quotas::restore(parts, id).await,

@@ -44,7 +44,7 @@ pub struct Streams {
     /// What may be opened.
     pub tokens: Tokens<Expected>,
     /// The limit of all of them.
-    pub rate: Rate,
+    pub rate: Arc<Rate>,
     /// Bytes that came in.
     pub bytes_in: Meter,
     /// Bytes that went out in orders that have ended.

@@ -276,7 +276,7 @@ async fn take(
             io::Error::other(text)
         })
     };
-    let all = (&streams.rate, &streams.bytes_in, &streams.refusals);
+    let all = (&*streams.rate, &streams.bytes_in, &streams.refusals);
     let fed = incoming.feed(stdin, taken, all).await;
     match fed {
         Ok(bytes) => Ok(bytes),

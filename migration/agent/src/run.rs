@@ -79,7 +79,7 @@ impl Agent {
             streams: Streams {
                 wire: setup.wire,
                 tokens: Tokens::new(seed),
-                rate: Rate::new(mbps),
+                rate: Arc::new(Rate::new(mbps)),
                 bytes_in: Meter::default(),
                 bytes_out: std::sync::atomic::AtomicU64::new(0),
                 refusals: Refusals::default(),

@@ -28,7 +28,7 @@ use migration_core::journal::End;
 use migration_core::protocol::{
     About, Accepted, Clear, Datasets, Failure, Gone, Offer, Properties, Received, Whole,
 };
-use migration_core::stream::{self, StreamError, Token};
+use migration_core::stream::{self, Rate, StreamError, Token};
 use migration_core::sync_plan::{self, Act, Base, Capabilities, Mode, Sent, Side};
 
 /// The same order may come this much later than the observation that announced it.
@@ -48,6 +48,8 @@ struct Sync<'a> {
     about: About,
     work: &'a Work,
     other: Other,
+    /// The limit of this migration.
+    rate: Rate,
 }
 
 /// Returns the datasets of a VM that are sent.
@@ -67,10 +69,11 @@ pub async fn send(
     about: &About,
     work: &Work,
     number: u32,
-    to: Uuid,
+    (to, mbps): (Uuid, Option<u32>),
 ) -> Result<(), Failed> {
     let other = parts.peers.to(to);
-    let sync = Sync { parts, about: *about, work, other };
+    let sync =
+        Sync { parts, about: *about, work, other, rate: Rate::within(&parts.streams.rate, mbps) };
     let id = about.vm;
     let vm = parts.node.existing(about.vm).await?;
     let sent = sent(parts, &vm).await?;
@@ -125,7 +128,8 @@ pub async fn send_image(
     to: Uuid,
 ) -> Result<(), Failed> {
     let other = parts.peers.to(to);
-    let sync = Sync { parts, about: *about, work, other };
+    let sync =
+        Sync { parts, about: *about, work, other, rate: Rate::within(&parts.streams.rate, None) };
     let dataset = format!("{}/{image}", parts.zfs.pool());
     let snapshot = format!("{dataset}@final");
     let there = sync.received(Vec::new(), vec![snapshot.clone()]).await?;
@@ -412,7 +416,7 @@ impl Sync<'_> {
         token: &Token,
     ) -> Result<(), Option<StreamError>> {
         let streams = &self.parts.streams;
-        let all = (&streams.rate, &self.work.meter, &streams.refusals);
+        let all = (&self.rate, &self.work.meter, &streams.refusals);
         let ended = ended.map(|ended| ended.map_err(std::io::Error::other));
         let mut sending = pin!(stream::send(stdout, ended, connection, token, all));
         let mut before = self.work.meter.bytes();

@@ -9,12 +9,11 @@ use std::process::ExitCode;
 use daemon::cli::screen::{self, visible};
 use daemon::exit;
 use sdc_clients::migrations::{Estimate, Migration, Options};
-use sdc_clients::vmapi::Vm;
 use sdc_clients::{Class, Error};
 
-use super::args::{Consent, NAME, Placed};
+use super::args::{Consent, NAME, Placed, Rate};
 use super::ask::{Stake, called, confirm, is_asked, takes};
-use super::services::Services;
+use super::services::{Services, alias};
 use super::show::Style;
 use super::steps::waits_for;
 use super::watching::{Watched, follow};
@@ -90,9 +89,9 @@ impl Act<'_> {
         say("The migration is no longer scheduled")
     }
 
-    pub(super) async fn sync(&self, vm: &str) -> anyhow::Result<ExitCode> {
+    pub(super) async fn sync(&self, vm: &str, Rate { bwlimit }: Rate) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
-        self.order(&vm, "sync", &Options::default()).await
+        self.order(&vm, "sync", &Options { bwlimit, ..Options::default() }).await
     }
 
     pub(super) async fn pause(&self, vm: &str) -> anyhow::Result<ExitCode> {
@@ -106,14 +105,15 @@ impl Act<'_> {
         vm: &str,
         source_dead: Option<&str>,
         really: bool,
+        Rate { bwlimit }: Rate,
         consent: Consent,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
         let source_dead = self.services.any_node(source_dead).await?;
+        let options = Options { source_dead: source_dead.clone(), really, bwlimit, ..Options::default() };
         if source_dead.is_none() && !is_asked(consent) {
-            return self.order(&vm, "switch", &Options::default()).await;
+            return self.order(&vm, "switch", &options).await;
         }
-        let options = Options { source_dead: source_dead.clone(), really, ..Options::default() };
         let migration = self.admitted(&vm, Action::Switch, &options).await?;
         let name = self.name(&vm).await;
         let (text, stake) = match &source_dead {
@@ -314,6 +314,7 @@ impl Act<'_> {
         Ok(Options {
             override_server_uuid: self.services.any_node(placed.cn.as_deref()).await?,
             affinity: placed.affinity.clone(),
+            bwlimit: placed.rate.bwlimit,
             ..Options::default()
         })
     }
@@ -426,11 +427,6 @@ pub(super) fn now() -> Time {
 pub(super) fn say(line: &str) -> anyhow::Result<ExitCode> {
     screen::write(&format!("{line}\n"))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns a VM's alias.
-pub(super) fn alias(vm: &Vm) -> Option<&str> {
-    vm.other.get("alias").and_then(serde_json::Value::as_str)
 }
 
 /// What a migration that is queued waits for.

@@ -21,8 +21,8 @@ Examples:
   sdc-migrate finalize VM                       delete the copy on the old node
   sdc-migrate evacuate CN --dry-run             what moving all VMs of a node takes
 
-A VM is its uuid, its alias, or a beginning of the uuid of one that migrates. Where the services are: --url and
---cnapi, else $VMAPI_URL and $CNAPI_URL, else the configuration.
+A VM is its uuid, its alias, or a beginning of its uuid (4 characters or more) that no other VM has; a node is its uuid,
+its host name, or a beginning of its uuid. Where the services are: --url and --cnapi, else $VMAPI_URL and $CNAPI_URL, else the configuration.
 
 Exit status: 0 done, 1 failed or refused, 2 wrong usage or configuration, 130 left with Ctrl-C: the migration
 goes on. Colours only on a terminal, and never with NO_COLOR or --no-ansi.";
@@ -190,9 +190,15 @@ Examples:
         placed: Placed,
     },
     /// Bring the copy's filesystems up to date while the instance runs.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate sync VM
+  sdc-migrate sync --bwlimit 100 VM     at most 100 Mbit/s, this sync and those after it")]
     Sync {
         /// The VM.
         vm: String,
+        #[command(flatten)]
+        rate: Rate,
         /// Do not watch it: print its job and end.
         #[arg(long)]
         no_wait: bool,
@@ -215,6 +221,8 @@ of its agent is younger than the setting dead_after, or not known: --really says
         /// You have seen that the node is off, whatever was heard of it.
         #[arg(long, requires = "source_dead")]
         really: bool,
+        #[command(flatten)]
+        rate: Rate,
         /// Do not watch it: print its job and end.
         #[arg(long)]
         no_wait: bool,
@@ -496,6 +504,14 @@ pub enum TrustVerb {
     Export,
 }
 
+/// How fast.
+#[derive(Args, Debug, Clone, Copy, Default)]
+pub struct Rate {
+    /// At most so many megabits per second from now on, besides the limit of the nodes; 0: only that.
+    #[arg(long, value_name = "MBPS")]
+    pub bwlimit: Option<u32>,
+}
+
 /// A migration that begins.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Placed {
@@ -507,6 +523,8 @@ pub struct Placed {
     /// Where to place it relative to others, as docker spells it.
     #[arg(long, value_name = "RULE")]
     pub affinity: Option<String>,
+    #[command(flatten)]
+    pub rate: Rate,
     /// Do not watch it: print its job and end.
     #[arg(long)]
     pub no_wait: bool,

@@ -127,9 +127,9 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         Verb::Estimate { vm, cn, full } => act.print_estimate(&vm, cn.as_deref(), full).await,
         Verb::Migrate { placed } => act.begin(&placed, true).await,
         Verb::Begin { placed } => act.begin(&placed, false).await,
-        Verb::Sync { vm, .. } => act.sync(&vm).await,
-        Verb::Switch { vm, source_dead, really, consent, .. } => {
-            act.switch(&vm, source_dead.as_deref(), really, consent).await
+        Verb::Sync { vm, rate, .. } => act.sync(&vm, rate).await,
+        Verb::Switch { vm, source_dead, really, rate, consent, .. } => {
+            act.switch(&vm, source_dead.as_deref(), really, rate, consent).await
         }
         Verb::Pause { which, consent } => match &which.vm {
             Some(vm) => act.pause(vm).await,

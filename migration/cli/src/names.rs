@@ -6,24 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use daemon::cli::hosts::Hosts;
 use daemon::cli::screen::visible;
-
-/// The host names of nodes by uuid.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Hosts(BTreeMap<String, String>);
-
-impl Hosts {
-    /// Returns those of which there is one.
-    pub(super) fn of(named: impl Iterator<Item = (String, String)>) -> Hosts {
-        let named = named.filter(|(_, name)| !name.is_empty());
-        Hosts(named.map(|(uuid, name)| (uuid, visible(&name))).collect())
-    }
-
-    /// Returns how people call a node; one of an unknown name by its uuid.
-    pub(super) fn name<'a>(&'a self, uuid: &'a str) -> &'a str {
-        self.0.get(uuid).map_or(uuid, String::as_str)
-    }
-}
 
 /// The aliases of VMs by uuid, and the host names.
 #[derive(Debug, Clone, Default)]

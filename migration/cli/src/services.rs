@@ -8,19 +8,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use daemon::cli::Usage;
-use daemon::cli::names::{self, Kind};
+use daemon::cli::hosts::{self, Hosts, Unknown};
+use daemon::cli::names;
 use daemon::cli::screen::visible;
 use daemon::cli::services::{self, Place};
 use daemon::{ConfigError, Fields};
-use sdc_clients::cnapi::{Cnapi, ServerQuery};
+use sdc_clients::cnapi::Cnapi;
 use sdc_clients::migrations::{Migration, Migrations};
 use sdc_clients::uuid_value;
 use sdc_clients::vmapi::{Vm, VmQuery, Vmapi};
 use serde_json::{Value, json};
 
 use super::args::{NAME, Reach};
-use super::names::{Hosts, Names};
+use super::names::Names;
 
 /// The installed configuration.
 const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-migrate.config.json";
@@ -82,21 +82,24 @@ impl Services {
         Ok(Cnapi::new(self.found.client(self.found.url(1)?)?))
     }
 
-    /// Finds a VM by what was typed: its uuid, its alias, or the beginning of the uuid of one that migrates.
+    /// Finds a VM by what was typed: its uuid, its alias, or a beginning of its uuid that no other VM has.
     pub(super) async fn vm(&self, typed: &str) -> anyhow::Result<String> {
         if uuid::Uuid::try_parse(typed).is_ok() {
             return Ok(uuid_value(typed));
         }
+        // VMAPI finds no beginnings of uuids: where it may be one, all are read.
+        let is_beginning = typed.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
         let query = VmQuery {
             state: Some("active".to_owned()),
-            predicate: Some(json!({ "eq": ["alias", typed] })),
-            fields: vec!["uuid".to_owned(), "state".to_owned()],
+            predicate: (!is_beginning).then(|| json!({ "eq": ["alias", typed] })),
+            fields: ["uuid", "alias", "state"].map(str::to_owned).into(),
             ..VmQuery::default()
         };
-        let named = self.vmapi.list_vms(&query).await.context("the VMs of this alias")?;
+        let vms = self.vmapi.list_vms(&query).await.context("the VMs by their names")?;
+        // They may be active no more.
         let migrating = self.migrations.list(&Default::default()).await?;
-        let named = named.iter().map(|vm| (vm.uuid.as_str(), typed));
-        let mut known: Vec<(&str, &str)> = named.collect();
+        let mut known: Vec<(&str, &str)> =
+            vms.iter().map(|vm| (vm.uuid.as_str(), alias(vm).unwrap_or_default())).collect();
         for one in &migrating {
             if !known.iter().any(|(uuid, _)| *uuid == one.vm_uuid) {
                 known.push((&one.vm_uuid, ""));
@@ -111,25 +114,14 @@ impl Services {
     /// uuid is taken as it is.
     /// Fails if there is no such node: the nearest name is told.
     pub(super) async fn node(&self, typed: &str) -> anyhow::Result<String> {
-        let uuid = whole(typed);
         if self.cnapi.is_empty() {
-            return Ok(uuid?);
+            return Ok(hosts::whole(typed)?);
         }
-        let cnapi = self.cnapi()?;
-        if let Ok(uuid) = &uuid {
-            match cnapi.get_server(uuid).await {
-                Err(error) if error.is_not_found_resource() => {}
-                _ => return Ok(uuid.clone()),
-            }
+        match hosts::node(&self.cnapi()?, typed).await {
+            Ok(uuid) => Ok(uuid),
+            Err(Unknown::Name(unknown)) => Err(unknown.into()),
+            Err(Unknown::Cnapi(error)) => Err(error).context("CNAPI"),
         }
-        let servers = cnapi.list_servers(&ServerQuery::default()).await.context("CNAPI")?;
-        let names =
-            servers.iter().map(|it| (&*it.uuid, it.hostname.as_deref().unwrap_or_default()));
-        let known: Vec<(&str, &str)> = names.collect();
-        names::find_kind(NODE, &known, typed).map_err(|unknown| match nearest(&known, typed) {
-            Some(near) => Usage(format!("{unknown}; did you mean {near}?")).into(),
-            None => unknown.into(),
-        })
     }
 }
 
@@ -137,9 +129,7 @@ impl Services {
     /// Returns the host names of the nodes by uuid; none where CNAPI is not known or does not answer: uuids do.
     pub(super) async fn hosts(&self) -> Hosts {
         let Ok(cnapi) = self.cnapi() else { return Hosts::default() };
-        let servers = cnapi.list_servers(&ServerQuery::default()).await.unwrap_or_default();
-        let named = servers.into_iter().filter_map(|it| Some((it.uuid, it.hostname?)));
-        Hosts::of(named)
+        Hosts::read(&cnapi).await.unwrap_or_default()
     }
 }
 
@@ -166,25 +156,16 @@ impl Services {
             true => Vec::new(),
             false => self.vmapi.list_vms(&query).await.unwrap_or_default(),
         };
-        let alias = |vm: &Vm| vm.other.get("alias").and_then(Value::as_str).map(str::to_owned);
-        let named = vms.into_iter().filter_map(|vm| Some((vm.uuid.clone(), alias(&vm)?)));
+        let named =
+            vms.into_iter().filter_map(|vm| Some((vm.uuid.clone(), alias(&vm)?.to_owned())));
         Names::of(named, self.hosts().await)
     }
-}
-
-const NODE: Kind = Kind { one: "node", name: "host name" };
-
-/// Returns the uuid or the name that begins most like what was typed.
-fn nearest<'a>(known: &[(&'a str, &'a str)], typed: &str) -> Option<&'a str> {
-    let common = |name: &str| name.chars().zip(typed.chars()).take_while(|(a, b)| a == b).count();
-    let names = known.iter().flat_map(|(uuid, name)| [*uuid, *name]);
-    names.filter(|name| common(name) >= 3).max_by_key(|name| common(name))
 }
 
 impl Services {
     /// The same of one that CNAPI may have forgotten: a uuid is taken as it is.
     pub(super) async fn any_node(&self, typed: Option<&str>) -> anyhow::Result<Option<String>> {
-        Ok(match typed.map(|typed| whole(typed).map_err(|_| typed)) {
+        Ok(match typed.map(|typed| hosts::whole(typed).map_err(|_| typed)) {
             None => None,
             Some(Ok(uuid)) => Some(uuid),
             Some(Err(name)) => Some(self.node(name).await?),
@@ -192,10 +173,7 @@ impl Services {
     }
 }
 
-/// Returns a node's uuid.
-fn whole(typed: &str) -> Result<String, Usage> {
-    match uuid::Uuid::try_parse(typed) {
-        Ok(_) => Ok(uuid_value(typed)),
-        Err(_) => Err(Usage(format!("{typed:?} is not the uuid of a node"))),
-    }
+/// Returns a VM's alias.
+pub(super) fn alias(vm: &Vm) -> Option<&str> {
+    vm.other.get("alias").and_then(Value::as_str)
 }

@@ -148,6 +148,9 @@ pub struct Journal {
     /// Where to place the VM relative to others, as the caller asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub affinity: Vec<String>,
+    /// The limit of its streams in Mbit/s, below that of the nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bwlimit: Option<u32>,
     /// A step does not succeed and is tried again. Only people read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again: Option<Again>,

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::looks::{Look, Looks};
 use migration_core::protocol::{Datasets, Doing, Node, Observe, Observed, Open, Order, Rate, Size};
 
 /// How long an answer may take besides the wait that an order asks for.
@@ -43,13 +44,13 @@ fn another(method: &Method, route: &str, expected: &str) -> Error {
 
 /// The agents; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Agents(NodeAgents);
+pub struct Agents(NodeAgents, Arc<Looks>);
 
 impl Agents {
     /// Returns the agents of the nodes that CNAPI knows.
     pub fn new(known: Known, cnapi: Cnapi, transport: Arc<dyn Transport>) -> Agents {
         let sender = concat!("migration-service/", env!("CARGO_PKG_VERSION"));
-        Agents(NodeAgents::new(known, cnapi, transport, sender))
+        Agents(NodeAgents::new(known, cnapi, transport, sender), Arc::default())
     }
 
     /// Asks for a sign of life. Any answer is one, also an error, and a handshake with whatever certificate.
@@ -92,6 +93,11 @@ impl Agents {
             return Ok(node);
         }
         Err(another(&Method::GET, "node", "the node that was asked"))
+    }
+
+    /// Returns what a node is, or was a moment ago.
+    pub async fn look(&self, cn: Uuid) -> Look {
+        self.1.at(cn, self.node(cn)).await
     }
 
     /// Asks for the VM's object, read now.

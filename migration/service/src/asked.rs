@@ -30,6 +30,8 @@ pub struct Asked {
     pub at: Option<String>,
     /// Where to place the VM relative to others.
     pub affinity: Vec<String>,
+    /// The limit of its streams in Mbit/s from now on; 0 is none.
+    pub bwlimit: Option<u32>,
     /// The word of the operator that something is lost.
     pub words: Words,
 }
@@ -66,6 +68,7 @@ impl Asked {
             with_target: false,
             at: None,
             affinity: Vec::new(),
+            bwlimit: None,
             words: Words::default(),
         }
     }
@@ -96,6 +99,7 @@ impl Asked {
             with_target: is_rfd34 && params.is_true("with_target"),
             at: params.text("scheduled_timestamp").map(str::to_owned),
             affinity,
+            bwlimit: limit(params)?,
             words,
         })
     }
@@ -120,6 +124,17 @@ pub fn overrides(params: &Params) -> Result<Option<Uuid>, Refused> {
         }
     }
     Ok(params.text("override_server_uuid").and_then(lower_uuid))
+}
+
+/// Reads the limit of a migration.
+fn limit(params: &Params) -> Result<Option<u32>, Refused> {
+    let Some(value) = params.get("bwlimit") else { return Ok(None) };
+    let read = match value.as_str() {
+        Some(text) => text.parse().ok(),
+        None => value.as_u64().and_then(|it| u32::try_from(it).ok()),
+    };
+    let what = "expected whole megabits per second, or 0 for no limit of its own";
+    read.map(Some).ok_or_else(|| Refused::parameter("bwlimit", what))
 }
 
 /// Reads a uuid that may be absent.

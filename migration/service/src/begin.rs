@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::asked::Asked;
+use super::looks::Look;
 use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::{self, Findings, Known, Node};
@@ -60,6 +61,17 @@ impl Vm {
     }
 }
 
+/// Whom a check asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// No other service: what an action is refused for anyway.
+    Nobody,
+    /// Services and agents, for an estimate: many of them share a look at a node, which is a few seconds old.
+    Shared,
+    /// Services and agents, now.
+    Now,
+}
+
 impl Service {
     /// Returns a VM.
     pub async fn vm(&self, uuid: Uuid) -> Result<Vm, Refused> {
@@ -68,50 +80,58 @@ impl Service {
         Ok(Vm { uuid, server: server.and_then(|text| text.parse().ok()), object })
     }
 
-    /// Returns all that stands against a begin, or against an estimate, which asks no other service.
+    /// Returns all that stands against a begin.
     pub async fn check(
         &self,
         vm: &Vm,
         target: Option<Uuid>,
-        is_begin: bool,
+        asks: Asks,
     ) -> Result<Findings, Refused> {
         let is_same = target.is_some() && target == vm.server;
         let mut known = known(vm);
-        if is_begin {
+        if asks != Asks::Nobody {
             known.has_image = self.peers.image(&vm.object).await?.is_some();
             self.manifest(&vm.object).await.map_err(Refused::from)?;
             self.peers.package(&vm.object).await?;
-            self.ask_nodes(vm, target, &mut known).await;
+            self.ask_nodes(vm, target, asks, &mut known).await;
         }
         Ok(checks::check(&known, is_same, self.clock.now()))
     }
 
     /// Asks the agents and CNAPI what the nodes are. What does not answer is not known.
-    async fn ask_nodes(&self, vm: &Vm, target: Option<Uuid>, known: &mut Known) {
+    async fn ask_nodes(&self, vm: &Vm, target: Option<Uuid>, asks: Asks, known: &mut Known) {
         let Some(source) = vm.server else { return };
         known.object = self.agents.object(source, vm.uuid).await.ok();
         // What the node shows is newer than VMAPI's record, and whole.
         let object = known.object.clone().unwrap_or_else(|| vm.object.clone());
         let vm = &Vm { object, ..vm.clone() };
-        let (used, from, to) =
-            tokio::join!(self.agents.size(source, vm.uuid), self.node(source, vm, false), async {
+        let (used, from, to) = tokio::join!(
+            self.agents.size(source, vm.uuid),
+            self.node(source, vm, false, asks),
+            async {
                 match target {
-                    Some(target) => Some(self.node(target, vm, true).await),
+                    Some(target) => Some(self.node(target, vm, true, asks).await),
                     None => None,
                 }
-            },);
+            },
+        );
         known.used_bytes = used.map_or(0, |size| size.bytes);
         (known.source, known.target) = (Some(from), to);
     }
 
     /// Returns what is known of a node.
-    pub async fn node(&self, cn: Uuid, vm: &Vm, is_target: bool) -> Node {
+    pub async fn node(&self, cn: Uuid, vm: &Vm, is_target: bool, asks: Asks) -> Node {
         let uuid = cn.to_string();
-        let (agent, server) =
-            tokio::join!(self.agents.node(cn), self.peers.cnapi.get_server(&uuid));
+        let look = async {
+            match asks {
+                Asks::Now => Look::of(self.agents.node(cn).await),
+                Asks::Nobody | Asks::Shared => self.agents.look(cn).await,
+            }
+        };
+        let (look, server) = tokio::join!(look, self.peers.cnapi.get_server(&uuid));
         let now = self.clock.now();
-        let is_unproved = agent.as_ref().is_err_and(trust::has_answered);
-        let (agent, server) = (agent.ok(), server.ok());
+        let is_unproved = matches!(look, Look::Silent { is_unproved: true });
+        let (agent, server) = (look.node(), server.ok());
         let tags: Vec<&str> = server.as_ref().map(|server| server.nic_tags()).unwrap_or_default();
         let needed = vm.list("nics").iter().filter_map(|nic| nic["nic_tag"].as_str());
         let missing =
@@ -120,17 +140,17 @@ impl Service {
             .as_ref()
             .and_then(|server| server.other.get("next_reboot")?.as_str().map(Time::parse));
         Node {
-            agent_version: agent.as_ref().map(|agent| agent.version),
+            agent_version: agent.map(|agent| agent.version),
             is_unproved,
-            cpu: agent.as_ref().and_then(|agent| agent.cpu.clone()),
-            platform: agent.as_ref().and_then(|agent| agent.platform.clone()),
-            clock_ms: agent.as_ref().map(|agent| now.millis() - agent.now_ms),
-            can_resume: agent.as_ref().is_some_and(|agent| agent.can_resume),
-            pool: agent.as_ref().and_then(|agent| agent.pool.clone()),
+            cpu: agent.and_then(|agent| agent.cpu.clone()),
+            platform: agent.and_then(|agent| agent.platform.clone()),
+            clock_ms: agent.map(|agent| now.millis() - agent.now_ms),
+            can_resume: agent.is_some_and(|agent| agent.can_resume),
+            pool: agent.and_then(|agent| agent.pool.clone()),
             lacks_limits: has_limits(&vm.object)
-                && agent.as_ref().is_some_and(|agent| agent.has_limits == Some(false)),
-            encrypted: agent.as_ref().and_then(|agent| agent.encrypted),
-            free_bytes: agent.as_ref().and_then(|agent| agent.free_bytes),
+                && agent.is_some_and(|agent| agent.has_limits == Some(false)),
+            encrypted: agent.and_then(|agent| agent.encrypted),
+            free_bytes: agent.and_then(|agent| agent.free_bytes),
             missing_nic_tags: missing.map(str::to_owned).collect(),
             next_reboot: reboot.flatten(),
             has_copy: is_target && agent.is_some_and(|agent| agent.vms.contains(&vm.uuid)),
@@ -196,6 +216,7 @@ impl Service {
             reserved_nics: Vec::new(),
             journal: migration_core::journal::Journal {
                 affinity: asked.affinity.clone(),
+                bwlimit: asked.bwlimit.filter(|limit| *limit > 0),
                 ..migration_core::journal::Journal::default()
             },
         })

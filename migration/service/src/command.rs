@@ -8,7 +8,7 @@ use store::Error;
 use uuid::Uuid;
 
 use super::asked::{Asked, Words};
-use super::begin::Vm;
+use super::begin::{Asks, Vm};
 use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::Warning;
@@ -104,7 +104,8 @@ impl Service {
         };
         let mut warnings = Vec::new();
         if admitted == Admitted::Start(Phase::Begin) || admitted == Admitted::Estimate {
-            let findings = self.check(vm, target, admitted != Admitted::Estimate).await?;
+            let asks = if admitted == Admitted::Estimate { Asks::Nobody } else { Asks::Now };
+            let findings = self.check(vm, target, asks).await?;
             if let Some(refused) = Refused::obstacles(&findings) {
                 return Err(refused.into());
             }
@@ -125,6 +126,9 @@ impl Service {
         let before = kept.record.clone();
         if let Some(target) = target.filter(|_| admitted == Admitted::Start(Phase::Begin)) {
             kept.record.target_server_uuid = Some(target);
+        }
+        if let (Some(limit), Admitted::Start(_) | Admitted::Schedule) = (asked.bwlimit, &admitted) {
+            kept.record.journal.bwlimit = Some(limit).filter(|limit| *limit > 0);
         }
         let by = match asked.caller {
             Caller::Account(account) => account,

@@ -43,6 +43,8 @@ pub mod enrol; // who is let in: authorities, tokens, certificates
 
 mod agents; // the migration-agents of the nodes
 
+mod looks; // one look at a node for many estimates
+
 mod peers; // the other services of the data centre
 
 pub mod settings; // the settings in the store

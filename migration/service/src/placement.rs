@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::asked::Asked;
-use super::begin::Vm;
+use super::begin::{Asks, Vm};
 use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::{self, Obstacle};
@@ -81,22 +81,22 @@ impl Service {
         if let Some(target) = kept.and_then(|kept| kept.record.target_server_uuid) {
             return Ok(target);
         }
-        let findings = self.check(vm, named, true).await?;
+        let findings = self.check(vm, named, Asks::Shared).await?;
         if let Some(refused) = Refused::obstacles(&findings) {
             return Err(refused);
         }
         match named {
             Some(target) => Ok(target),
-            None => Ok(self.choose(vm, &asked.affinity).await?),
+            None => Ok(self.choose(vm, &asked.affinity, Asks::Shared).await?),
         }
     }
 
     /// Has CNAPI choose a node other than the VM's, against which nothing stands.
-    pub async fn choose(&self, vm: &Vm, affinity: &[String]) -> Result<Uuid, Unplaced> {
+    pub async fn choose(&self, vm: &Vm, affinity: &[String], asks: Asks) -> Result<Uuid, Unplaced> {
         let mut placement = self.placement(vm, affinity).await?;
         let here = vm.server.ok_or(Unplaced::NoSource)?;
         let (used, source) =
-            tokio::join!(self.agents.size(here, vm.uuid), self.node(here, vm, false));
+            tokio::join!(self.agents.size(here, vm.uuid), self.node(here, vm, false, asks));
         let used = used.map_err(|_| Unplaced::NoSource)?.bytes;
         let (mut against, mut passes) = (Vec::new(), false);
         while against.len() < LOOKS && !placement.servers.is_empty() {
@@ -109,7 +109,7 @@ impl Service {
                 Err(error) => return Err(error.into()),
             };
             let Ok(target) = chosen.parse::<Uuid>() else { return Err(Unplaced::Odd(chosen)) };
-            let node = self.node(target, vm, true).await;
+            let node = self.node(target, vm, true, asks).await;
             let obstacles = checks::between(&source, &node, used, self.clock.now());
             if obstacles.is_empty() {
                 return Ok(target);

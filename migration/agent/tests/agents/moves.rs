@@ -224,7 +224,7 @@ async fn another_order_stops_a_sync_and_the_next_one_goes_on() {
     let hangs = simnode::streams::fault::End::Send;
     world.source.programs.node.fail_stream(hangs, 200_000, Effect::Hangs).unwrap();
     world.done(End::Target, What::Receive { from: world.source.uuid, image: None }).await;
-    let order = What::Send { number: 1, to: world.target.uuid };
+    let order = What::Send { number: 1, to: world.target.uuid, mbps: None };
     let given = migration_core::protocol::Order {
         about: world.about(End::Source, world.next()),
         wait_ms: 5000,

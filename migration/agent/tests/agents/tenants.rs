@@ -24,7 +24,10 @@ fn data() -> String {
 /// The sender's order and what it says.
 async fn sends(world: &World, number: u32) -> Doing {
     world.done(End::Target, What::Receive { from: world.source.uuid, image: None }).await;
-    world.doing(End::Source, What::Send { number, to: world.target.uuid }).await.unwrap()
+    world
+        .doing(End::Source, What::Send { number, to: world.target.uuid, mbps: None })
+        .await
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)] // M90

@@ -305,7 +305,7 @@ impl World {
     /// Sends the snapshot of this number to the other copy.
     pub async fn send(&self, from: End, number: u32) -> Result<State, Error> {
         self.done(from.other(), What::Receive { from: self.cn(from).uuid, image: None }).await;
-        self.order(from, What::Send { number, to: self.cn(from.other()).uuid }).await
+        self.order(from, What::Send { number, to: self.cn(from.other()).uuid, mbps: None }).await
     }
 
     /// Checks that both copies are the same, but for what only one of them has: later writes, other snapshots.

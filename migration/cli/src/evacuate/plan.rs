@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use daemon::cli::hosts::Hosts;
 use daemon::cli::screen::visible;
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, span};
 use sdc_clients::migrations::{Estimate, Migration};
 use serde_json::Value;
 
-use crate::names::Hosts;
 use crate::units;
 
 /// A VM of the node, or one that has left it.
@@ -154,9 +154,12 @@ pub(crate) fn called(vm: &str, known: &Known) -> String {
     }
 }
 
+/// Characters of a name in a row; what is longer is cut.
+const WIDTH: usize = 19;
+
 fn line(cells: [&str; 5], last: &str) -> String {
     let [vm, target, bytes, time, downtime] = cells;
-    format!("{vm:<20} {target:<20} {bytes:>9} {time:>7} {downtime:>8}  {last}\n")
+    format!("{vm:<20} {target:<14} {bytes:>9} {time:>7} {downtime:>8}  {last}\n")
 }
 
 /// Returns the title of the rows of a dry run.
@@ -176,12 +179,16 @@ pub(crate) fn row(vm: &str, known: &Known, cn: &str, was_tried: bool, hosts: &Ho
         None => ["-"; 3].map(str::to_owned),
     };
     let last = match next(known, cn, was_tried) {
-        Next::Stays(obstacle) => visible(&obstacle.to_string()),
+        Next::Stays(obstacle) => hosts.in_text(&visible(&obstacle.to_string())),
         Next::Moved => "it has moved".to_owned(),
         _ => String::new(),
     };
-    line([&called(vm, known), &target, &bytes, &time, &downtime], &last).trim_end().to_owned()
-        + "\n"
+    let name = called(vm, known);
+    let name = match name.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
+    };
+    line([&name, &target, &bytes, &time, &downtime], &last).trim_end().to_owned() + "\n"
 }
 
 fn seconds(count: u64) -> String {

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use daemon::cli::hosts::Hosts;
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Progress, screen};
 use daemon::exit;
@@ -22,11 +23,10 @@ use tokio::time::Instant;
 
 use super::memory::{Memory, Note};
 use super::plan::{self, Known, Next};
-use crate::act::{alias, say};
+use crate::act::say;
 use crate::args::{Consent, NAME};
 use crate::ask::{Stake, confirm};
-use crate::names::Hosts;
-use crate::services::Services;
+use crate::services::{Services, alias};
 use crate::show::Style;
 
 /// Estimates at once: each asks the agents of two nodes.

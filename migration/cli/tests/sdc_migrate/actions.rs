@@ -361,16 +361,22 @@ async fn a_schedule_is_told_with_its_time() {
 }
 
 #[tokio::test]
-async fn a_vm_is_found_by_alias_or_by_the_beginning_of_one_that_migrates() {
+async fn a_vm_is_found_by_alias_or_by_the_beginning_of_its_uuid() {
     let predicate = "%7B%22eq%22%3A%5B%22alias%22%2C%22NAME%22%5D%7D";
     let named = |name: &str| {
         let predicate = predicate.replace("NAME", name);
-        format!("GET /vms?fields=uuid%2Cstate&state=active&predicate={predicate}&limit=1000")
+        format!(
+            "GET /vms?fields=uuid%2Calias%2Cstate&state=active&predicate={predicate}&limit=1000"
+        )
     };
     let record = json!({"vm_uuid": VM, "phase": "sync", "state": "paused"});
+    let web = json!({"uuid": VM, "state": "running", "alias": "web"});
+    // A tenant's choice of a name.
+    let other = json!({"uuid": "88888888-4", "state": "running", "alias": "1ca52b3b"});
+    let all = "GET /vms?fields=uuid%2Calias%2Cstate&state=active&limit=1000";
     let (url, _) = Script::default()
-        .on(&named("web"), Answer::Whole(200, json!([{"uuid": VM, "state": "running"}])))
-        .on(&named("1ca5"), Answer::Whole(200, json!([])))
+        .on(&named("web"), Answer::Whole(200, json!([web])))
+        .on(all, Answer::Whole(200, json!([web, other])))
         .on(&named("none"), Answer::Whole(200, json!([])))
         .on("GET /migrations?format=raw", Answer::Whole(200, json!([record])))
         .on(&watch(), Answer::Lines(vec![end("sync", "paused")]))
@@ -381,6 +387,8 @@ async fn a_vm_is_found_by_alias_or_by_the_beginning_of_one_that_migrates() {
         let want = "OK - ready for migration sync or migration switch\n";
         assert_eq!((done.code, done.stdout.as_str()), (Some(0), want), "{}", done.stderr);
     }
+    let done = run(&url, &["watch", "1ca52b3b"]).await;
+    assert!(done.code == Some(2) && done.stderr.contains("fits 2 VMs"), "{}", done.stderr);
     let done = run(&url, &["watch", "none"]).await;
     assert_eq!(done.code, Some(2));
     assert!(

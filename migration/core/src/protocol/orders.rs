@@ -71,6 +71,9 @@ pub enum What {
         number: u32,
         /// The node that has it.
         to: Uuid,
+        /// The limit of this migration alone, in Mbit/s.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mbps: Option<u32>,
     },
     /// Send an image that the other node lacks, its snapshot with the same GUID.
     SendImage {

@@ -4,8 +4,7 @@
 
 //! The limit that all streams of a node share, in both directions.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
@@ -23,6 +22,8 @@ pub struct Rate {
     account: Mutex<Account>,
     /// One waits for credit; the others wait in line.
     turn: Semaphore,
+    /// What passes here has to pass there too.
+    within: Option<Arc<Rate>>,
 }
 
 /// Bytes that may pass now; negative while a frame that has passed is paid off.
@@ -50,7 +51,13 @@ impl Rate {
             mbps: watch::Sender::new(mbps.filter(|mbps| *mbps > 0)),
             account: Mutex::new(Account { credit: 0.0, at: Instant::now() }),
             turn: Semaphore::new(1),
+            within: None,
         }
+    }
+
+    /// The rate of one migration, within that of the node.
+    pub fn within(all: &Arc<Rate>, mbps: Option<u32>) -> Rate {
+        Rate { within: Some(Arc::clone(all)), ..Rate::new(mbps) }
     }
 
     /// Changes the limit, for what waits already too.
@@ -69,6 +76,13 @@ impl Rate {
 
     /// Waits until `bytes` may pass.
     pub(super) async fn pass(&self, bytes: usize) {
+        self.pass_here(bytes).await;
+        if let Some(all) = &self.within {
+            all.pass_here(bytes).await;
+        }
+    }
+
+    async fn pass_here(&self, bytes: usize) {
         let _turn = self.turn.acquire().await;
         let mut changes = self.mbps.subscribe();
         loop {

@@ -20,6 +20,7 @@ use crate::asked::{Asked, lower_uuid, overrides};
 use crate::begin::Vm;
 use crate::command::Done;
 use crate::params::Params;
+use crate::placement::Unplaced;
 use crate::refused::Refused;
 use crate::verify::verify;
 use migration_core::checks::{Obstacle, Warning};
@@ -240,6 +241,12 @@ impl Front {
     }
 
     async fn estimate(&self, vm: &Vm, asked: &Asked, target: Option<Uuid>) -> Answer {
+        // Many of these come at once: an agent that does not answer holds up none of them for long.
+        if let (true, Some(source)) = (asked.with_target, vm.server)
+            && self.service.agents.look(source).await.node().is_none()
+        {
+            return Err(Unplaced::NoSource.into());
+        }
         let (basis, bytes) = self.service.basis(vm).await?;
         if !asked.is_forced {
             return ok(&estimate::deployed(bytes));

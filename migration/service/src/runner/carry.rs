@@ -92,7 +92,8 @@ async fn send(
     let cn = node_of(&kept.record, from.other()).ok_or_else(create::unread)?;
     let sender = node_of(&kept.record, from).ok_or_else(create::unread)?;
     order(service, &kept.record, from.other(), What::Receive { from: sender, image: None }).await?;
-    order_and_tell(service, kept, from, What::Send { number, to: cn }, fence).await
+    let mbps = kept.record.journal.bwlimit;
+    order_and_tell(service, kept, from, What::Send { number, to: cn, mbps }, fence).await
 }
 
 /// Puts the object that the node's agent has just read into VMAPI, whole, and reads it back.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::observe::Round;
 use super::order::{Carried, Failed, order};
 use super::tickets::{self, For};
-use crate::begin::Vm;
+use crate::begin::{Asks, Vm};
 use crate::placement::Unplaced;
 use crate::records::Kept;
 use crate::state::Service;
@@ -37,7 +37,7 @@ pub async fn place(
     let server = Some(kept.record.source_server_uuid);
     let vm = Vm { uuid: kept.record.vm_uuid, object, server };
     tickets::take(service, kept, fence, For::Placement).await?;
-    let chosen = service.choose(&vm, &kept.record.journal.affinity).await;
+    let chosen = service.choose(&vm, &kept.record.journal.affinity, Asks::Now).await;
     // The next placement sees what this one takes.
     let reserved = match &chosen {
         Ok(target) => tickets::reserve(service, kept, fence, *target, &vm.object).await,

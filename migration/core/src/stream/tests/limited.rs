@@ -50,6 +50,16 @@ async fn one_stream_keeps_the_limit_of_either_end() {
     }
 }
 
+#[tokio::test(start_paused = true)] // M172
+async fn one_migration_has_a_limit_of_its_own_within_that_of_the_node() {
+    for (node, own, seconds) in [(80, Some(8), 2.0), (8, Some(80), 2.0), (8, None, 2.0)] {
+        let own = Arc::new(Rate::within(&rate(node), own));
+        let began = Instant::now();
+        carry(2 * MB, own, rate(10_000)).await;
+        about(began.elapsed(), seconds);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn all_streams_of_a_node_in_and_out_share_one_limit() {
     let node = rate(80);
