@@ -9,7 +9,7 @@ use std::path::Path;
 use sdc_clients::Http;
 use sdc_clients::http::user_agent;
 
-use super::program::Usage;
+use super::program::{Usage, author};
 use crate::config::{ConfigError, Fields, environment};
 
 /// A service: its name, its flag, its environment variable, its key in the configuration.
@@ -64,13 +64,22 @@ impl Services {
         }
     }
 
-    /// Returns a client of the service at this address.
-    /// Fails if the address cannot be used.
+    /// Returns a client of the service at this address, which also says who runs the program.
+    ///
+    /// # Errors
+    /// If the address cannot be used.
     pub fn client(&self, url: &str) -> Result<Http, ConfigError> {
         let agent = user_agent(self.program, env!("CARGO_PKG_VERSION"), None);
+        let agent = format!("{agent} ({})", plain(&author()));
         Http::new(url, &agent).map_err(|error| ConfigError::Faults {
             place: url.to_owned(),
             faults: vec![error.message().to_owned()],
         })
     }
+}
+
+/// Returns a name as a comment of a header may have it.
+fn plain(name: &str) -> String {
+    let is_fit = |c: char| c.is_ascii_graphic() && !"()\\".contains(c);
+    name.chars().map(|c| if is_fit(c) { c } else { '_' }).collect()
 }

@@ -65,9 +65,14 @@ mod tests {
 
     #[test]
     fn spans_carry_units() {
-        for (text, millis) in
-            [("250ms", 250), ("10s", 10_000), ("5m", 300_000), ("1h30m", 5_400_000), ("0", 0)]
-        {
+        for (text, millis) in [
+            ("250ms", 250),
+            ("10s", 10_000),
+            ("5m", 300_000),
+            ("1h30m", 5_400_000),
+            ("2d", 172_800_000),
+            ("0", 0),
+        ] {
             assert_eq!(parse_span(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         for text in ["", "5", "-5s", "soon", "5 parsecs"] {

@@ -44,11 +44,14 @@ pub fn lower_uuid(text: &str) -> Result<String, String> {
     Ok(parsed.hyphenated().to_string())
 }
 
-/// Parses a duration: a number and its unit, several joined (`"1h30m"`).
+/// Parses a duration: a number and its unit, several joined (`"1h30m"`), or whole days (`"7d"`).
 pub fn parse_span(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration (write 250ms, 10s, 5m, 2h, 1h30m)");
+    let wrong = || format!("{text:?} is not a duration (write 250ms, 10s, 5m, 2h, 1h30m, 7d)");
     if text.trim() == "0" {
         return Ok(Duration::ZERO);
+    }
+    if let Some(days) = text.trim().strip_suffix('d').and_then(|days| days.parse::<u32>().ok()) {
+        return Ok(Duration::from_secs(u64::from(days) * 86_400));
     }
     let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| wrong())?;
     Duration::try_from(signed).map_err(|_| wrong())

@@ -20,6 +20,7 @@ Examples:
   sdc-migrate watch VM
   sdc-migrate finalize VM                       delete the copy on the old node
   sdc-migrate evacuate CN --dry-run             what moving all VMs of a node takes
+  sdc-migrate history --since 12h               what has ended, by whom, how long it was down
 
 A VM is its uuid, its alias, or a beginning of its uuid (4 characters or more) that no other VM has; a node is its uuid,
 its host name, or a beginning of its uuid. Where the services are: --url and --cnapi, else $VMAPI_URL and $CNAPI_URL, else the configuration.
@@ -160,6 +161,37 @@ Examples:
 
 On a terminal VMs and nodes are shown by name; -l and -j have the uuids.")]
     List(MigrationList),
+    /// Show what has ended, the newest first: migrations, rollbacks, evacuations, changes of settings.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate history --since 12h
+  sdc-migrate history --vm web01 -o ended,what,downtime,by,program
+  sdc-migrate history --cn CN --since 2026-03-01T00:00:00Z
+  sdc-migrate history --vm web01 -j             with the steps and their times
+
+The service keeps it for history_keep (400 days). The columns downtime and bytes are - where they are not known, and of a
+VM that did not run.")]
+    History {
+        /// Of this VM.
+        #[arg(long, value_name = "VM")]
+        vm: Option<String>,
+        /// About this node.
+        #[arg(long, value_name = "CN")]
+        cn: Option<String>,
+        /// Ended since: 90s, 12h, 7d, or ISO 8601 with an offset.
+        #[arg(long, value_name = "SPAN|TIME")]
+        since: Option<String>,
+        /// Of this owner's VMs.
+        #[arg(long, value_name = "UUID")]
+        owner: Option<String>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Say why a migration is not done, or how the last one of an instance ended.
+    Why {
+        /// The VM.
+        vm: String,
+    },
     /// Print what a migration would take, as JSON.
     #[command(after_help = "\
 Examples:

@@ -13,6 +13,8 @@
 
 mod evacuate;
 
+mod history;
+
 mod trust;
 
 mod settings;
@@ -124,6 +126,11 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
     match verb {
         Verb::Get { vm, json } => get(&services, &vm, json, style).await,
         Verb::List(list_args) => list(&services, &list_args, style).await,
+        Verb::History { vm, cn, since, owner, list } => {
+            let asked = history::Asked { vm, cn, since, owner };
+            history::list(&services, asked, &list.layout(), style).await
+        }
+        Verb::Why { vm } => history::why(&services, &vm).await,
         Verb::Estimate { vm, cn, full } => act.print_estimate(&vm, cn.as_deref(), full).await,
         Verb::Migrate { placed } => act.begin(&placed, true).await,
         Verb::Begin { placed } => act.begin(&placed, false).await,

@@ -4,6 +4,7 @@
 
 //! The services: where they are, and the names of VMs as people type them.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ use super::names::Names;
 
 /// The installed configuration.
 const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-migrate.config.json";
+
+/// VMs whose names are asked for in one request.
+const AT_ONCE: usize = 200;
 
 const PLACES: [Place; 2] = [
     ("migration-service", "--url", "VMAPI_URL", "vmapi_url"),
@@ -149,13 +153,18 @@ impl Services {
 
     /// Returns how people call the VMs of these migrations, and the nodes. What a service does not say has none.
     pub(super) async fn names(&self, of: &[Migration]) -> Names {
-        let uuids: Vec<String> = of.iter().map(|one| one.vm_uuid.clone()).collect();
-        let fields = ["uuid", "alias", "state"].map(str::to_owned).into();
-        let query = VmQuery { uuids, fields, ..VmQuery::default() };
-        let vms = match of.is_empty() {
-            true => Vec::new(),
-            false => self.vmapi.list_vms(&query).await.unwrap_or_default(),
-        };
+        self.names_of(of.iter().map(|one| one.vm_uuid.clone()).collect()).await
+    }
+
+    /// The same of VMs by uuid. A part of them is asked for at a time: the query is a line of a request.
+    pub(super) async fn names_of(&self, all: BTreeSet<String>) -> Names {
+        let all: Vec<String> = all.into_iter().collect();
+        let mut vms = Vec::new();
+        for uuids in all.chunks(AT_ONCE) {
+            let fields = ["uuid", "alias", "state"].map(str::to_owned).into();
+            let query = VmQuery { uuids: uuids.to_vec(), fields, ..VmQuery::default() };
+            vms.extend(self.vmapi.list_vms(&query).await.unwrap_or_default());
+        }
         let named =
             vms.into_iter().filter_map(|vm| Some((vm.uuid.clone(), alias(&vm)?.to_owned())));
         Names::of(named, self.hosts().await)

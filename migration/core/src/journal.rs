@@ -151,9 +151,40 @@ pub struct Journal {
     /// The limit of its streams in Mbit/s, below that of the nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bwlimit: Option<u32>,
+    /// Who asked for the operation that runs or waits. Only people read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asker: Option<Asker>,
+    /// Since when the operation that runs has kept a VM down that ran. Only people read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub down: Option<Down>,
+    /// Bytes that streams carried since the last operation that the history has. Only people read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<u64>,
     /// A step does not succeed and is tried again. Only people read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again: Option<Again>,
+}
+
+/// Who asked for an operation, as far as the request said it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asker {
+    /// The account or the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    pub at: Time,
+}
+
+/// When a VM that ran was down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Down {
+    /// Before it was ordered to stop.
+    pub since: Time,
+    /// When it was seen running again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
 }
 
 /// A step that is tried again.

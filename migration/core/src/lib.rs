@@ -41,6 +41,8 @@ pub mod properties; // which properties of a dataset go from node to node
 
 pub mod need; // what a person has to do something about
 
+pub mod downtime; // how long a VM is down while it is switched or rolled back
+
 pub mod machine; // which action is taken when, and what its next step is
 
 #[cfg(any(test, feature = "samples"))]

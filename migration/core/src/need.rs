@@ -117,6 +117,20 @@ pub fn waits_for(record: &Record, turn: Option<&str>, now: Time) -> Option<Strin
     }
 }
 
+/// Returns why a migration is not done: what has failed, what it was aborted for, whose turn it is. `turn` is what one
+/// that is queued waits for.
+pub fn why(record: &Record, turn: Option<&str>) -> Option<String> {
+    let error = |otherwise: &str| record.error.clone().unwrap_or_else(|| otherwise.to_owned());
+    match record.state {
+        State::Failed => Some(error("it failed, and no reason is known")),
+        State::Aborted => Some(error("somebody aborted it")),
+        State::Queued => Some(turn.unwrap_or("it is its turn").to_owned()),
+        State::Running | State::Paused | State::Scheduled | State::Successful => {
+            record.error.clone()
+        }
+    }
+}
+
 /// Returns what a migration waits for a person to do, however long it does.
 pub fn waits(record: &Record) -> Option<Why> {
     let last = record.progress_history.last();

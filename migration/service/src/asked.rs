@@ -9,8 +9,11 @@ use uuid::Uuid;
 
 use super::params::Params;
 use super::refused::Refused;
+use super::through::Through;
+use migration_core::journal::Asker;
 use migration_core::machine::{Action, Call};
 use migration_core::permit::Caller;
+use migration_core::time::Time;
 
 /// An action and what changes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +37,8 @@ pub struct Asked {
     pub bwlimit: Option<u32>,
     /// The word of the operator that something is lost.
     pub words: Words,
+    /// The program that asks.
+    pub through: Through,
 }
 
 /// What an operator takes upon himself.
@@ -70,6 +75,7 @@ impl Asked {
             affinity: Vec::new(),
             bwlimit: None,
             words: Words::default(),
+            through: Through::default(),
         }
     }
 
@@ -101,7 +107,16 @@ impl Asked {
             affinity,
             bwlimit: limit(params)?,
             words,
+            through: params.through.clone(),
         })
+    }
+
+    /// Returns who asks, for the record.
+    pub fn asker(&self, now: Time) -> Asker {
+        match self.caller {
+            Caller::Account(account) => self.through.asker(Some(account), now),
+            Caller::Operator => self.through.asker(None, now),
+        }
     }
 
     /// Returns the call that the state machine judges.

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::asked::{Asked, Words};
 use super::begin::{Asks, Vm};
+use super::history;
 use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::Warning;
@@ -120,6 +121,7 @@ impl Service {
             let mut record = self.new_record(vm, asked, target, now);
             record.scheduled_timestamp = at;
             record.journal.job = Some(job);
+            record.journal.asker = Some(asked.asker(now));
             let kept = self.records.create(record, lock).await?;
             return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
         };
@@ -180,6 +182,11 @@ impl Service {
         };
         // An order that is given again changes nothing: a write would cost those who do the rounds theirs.
         if kept.record != before {
+            kept.record.journal.asker = Some(asked.asker(now));
+            if admitted == Admitted::AbortAtOnce {
+                kept.ended =
+                    Some(history::of(&mut kept.record, ("abort", history::SUCCESSFUL), now));
+            }
             self.records.write(&mut kept, None).await?;
         }
         Ok(done)

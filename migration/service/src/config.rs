@@ -13,6 +13,7 @@ use daemon::config::{http_url, lower_uuid};
 use daemon::{ConfigError, Fields};
 use uuid::Uuid;
 
+use super::history::KEEP;
 use super::peers::Addresses;
 
 /// The port that clients know, and that of the pages.
@@ -61,6 +62,8 @@ pub struct Config {
     pub storage: Storage,
     /// How long the lease of the service that does the rounds runs.
     pub lease: Duration,
+    /// How long what has ended is kept.
+    pub history_keep: Duration,
     /// The account that operators act as.
     pub operators: Uuid,
     /// A tracing filter.
@@ -105,6 +108,7 @@ impl Config {
                 None => Storage::File(f.path("store.file", "/var/db/migration-service/store.redb")),
             },
             lease: f.span("lease", s(15), s(3)..=s(300)),
+            history_keep: f.span("history_keep", KEEP, s(86_400)..=s(4000 * 86_400)),
             operators: match f.get("operators_uuid").is_some() {
                 true => f.required("operators_uuid", lower_uuid).parse().unwrap_or_default(),
                 false => Uuid::nil(),

@@ -57,7 +57,11 @@ pub mod strangers; // migrations that the store never knew
 
 pub mod ends; // the ends that were replaced
 
+pub mod history; // what has ended
+
 mod params; // the parameters of a request
+
+pub mod through; // who asks, and through which program
 
 mod refused; // replies that are no success
 

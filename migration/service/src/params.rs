@@ -10,6 +10,7 @@ use sdc_clients::restify;
 use serde_json::{Map, Value, json};
 
 use super::refused::Refused;
+use super::through::Through;
 
 /// Parameters by name. One of the path wins over one of the body, and that over one of the query.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,12 +18,19 @@ pub struct Params {
     fields: Map<String, Value>,
     /// The body has a type of which VMAPI reads nothing.
     pub is_body_unread: bool,
+    /// Who asks.
+    pub through: Through,
 }
 
 impl Params {
     /// Reads a query.
     pub fn of_query(query: Option<&str>) -> Params {
-        Params { fields: pairs(query.unwrap_or_default()), is_body_unread: false }
+        Params { fields: pairs(query.unwrap_or_default()), ..Params::default() }
+    }
+
+    /// The same, asked for by this.
+    pub fn through(self, through: Through) -> Params {
+        Params { through, ..self }
     }
 
     /// Reads the uuid in a path, a body and a query. A list as the body takes the place of what the path says.
@@ -34,7 +42,7 @@ impl Params {
         headers: &HeaderMap,
         body: &[u8],
     ) -> Result<Params, Refused> {
-        let mut params = Params::default();
+        let mut params = Params { through: Through::of(headers), ..Params::default() };
         params.fields.extend(uuid.map(|uuid| ("uuid".to_owned(), json!(uuid))));
         match content(headers, body)? {
             Content::Fields(fields) => params.fill(fields),

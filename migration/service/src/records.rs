@@ -8,11 +8,15 @@
 //! begins for one VM one must lose, which a search for open migrations cannot decide: a row for each VM is written in
 //! the batch of each new record.
 
+use std::time::Duration;
+
+use sdc_clients::migrations::Ended;
 use serde_json::{Value, json};
 use store::{Batch, Bucket, Error, Etag, Expect, Fence, Marker, Query, Schema, Store};
 use uuid::Uuid;
 
 use super::ends::Ends;
+use super::history::History;
 use super::strangers::Strangers;
 use migration_core::progress::Latest;
 use migration_core::record::{Filter, Invalid, Record, State, is_of_vm, is_over};
@@ -43,6 +47,9 @@ const JOBS: &str = "jobs";
 const LOCKS: Schema =
     Schema { bucket: "migration_locks", version: 2, fields: &[], lists: &["ids"] };
 
+/// So many aborted records are removed at a look.
+const PRUNED: usize = 1000;
+
 /// So many ids of a VM's records are remembered.
 const MOST_IDS: usize = 64;
 
@@ -64,6 +71,8 @@ pub struct Kept {
     etag: Etag,
     /// An earlier version stored it, without the fields by which it is found.
     is_of_old: bool,
+    /// What the next write, or the removal, ends.
+    pub ended: Option<Ended>,
 }
 
 impl Kept {
@@ -74,7 +83,7 @@ impl Kept {
         }
         let record = Record::read(&fields)?;
         let is_of_old = stored != stored_form(&record);
-        Ok(Kept { record, etag, is_of_old })
+        Ok(Kept { record, etag, is_of_old, ended: None })
     }
 }
 
@@ -85,6 +94,8 @@ pub struct Records {
     pub ends: Ends,
     /// Migrations that the store never knew.
     pub strangers: Strangers,
+    /// What has ended.
+    pub history: History,
     store: Store,
     records: Bucket<Value>,
     locks: Bucket<Value>,
@@ -99,6 +110,7 @@ impl Records {
         Ok(Records {
             ends: Ends::open(store).await?,
             strangers: Strangers::open(store).await?,
+            history: History::open(store).await?,
             store: store.clone(),
             records: Bucket::open(store, RECORDS).await?,
             locks: Bucket::open(store, LOCKS).await?,
@@ -217,7 +229,7 @@ impl Records {
         self.ends.need_in(&mut batch, &record).await?;
         let mut etags = self.commit(batch, &record).await?;
         let etag = etags.swap_remove(0).ok_or(Error::Unavailable { why: "no etag".into() })?;
-        Ok(Kept { record, etag, is_of_old: false })
+        Ok(Kept { record, etag, is_of_old: false, ended: None })
     }
 
     /// Reads what [`Records::create`] compares with. To be read before the VM's records are.
@@ -239,7 +251,11 @@ impl Records {
         let (id, expect) = (kept.record.id.to_string(), Expect::Etag(kept.etag.clone()));
         self.records.put_in(&mut batch, &id, expect, &stored_form(&kept.record))?;
         self.ends.need_in(&mut batch, &kept.record).await?;
+        if let Some(ended) = &kept.ended {
+            self.history.put_in(&mut batch, ended).await?;
+        }
         let mut etags = self.commit(batch, &kept.record).await?;
+        kept.ended = None;
         kept.etag = etags.swap_remove(0).ok_or(Error::Unavailable { why: "no etag".into() })?;
         Ok(())
     }
@@ -281,6 +297,9 @@ impl Records {
         let jobs: Vec<Uuid> = jobs(&kept.record).collect();
         let row = json!({"jobs": jobs, "record": kept.record.to_json()});
         self.past.put_in(&mut batch, &kept.record.vm_uuid.to_string(), Expect::Anything, &row)?;
+        if let Some(ended) = &kept.ended {
+            self.history.put_in(&mut batch, ended).await?;
+        }
         match rest {
             Rest::Stays => self.ends.stay_in(&mut batch, &kept.record).await?,
             Rest::Gone => self.ends.go_in(&mut batch, &kept.record).await?,
@@ -292,6 +311,25 @@ impl Records {
             },
             done => done.map(drop),
         }
+    }
+
+    /// Removes what ended longer ago than `keep`: entries of the history, and records of aborted migrations.
+    pub async fn prune(&self, keep: Duration, now: Time, fence: &Fence) -> Result<(), Error> {
+        self.history.prune(keep, now, fence).await?;
+        let keep = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
+        let is_old = |it: &Kept| {
+            let ended = it.record.finished_timestamp.unwrap_or(it.record.created_timestamp);
+            it.record.state == State::Aborted && now.since(ended) > keep
+        };
+        let over = Query::all().with(OVER, true).by("created_timestamp");
+        for kept in self.pages(over, is_old, PRUNED).await? {
+            let mut batch = Batch::new();
+            batch.require(fence);
+            let expect = Expect::Etag(kept.etag.clone());
+            self.records.delete_in(&mut batch, &kept.record.id.to_string(), expect)?;
+            self.store.commit(batch).await?;
+        }
+        Ok(())
     }
 
     /// Returns when the service that does the rounds was last heard of.

@@ -111,7 +111,8 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     let url = config.url.clone().unwrap_or_else(|| url_of(address));
     let service = Service::open(&store, peers, agents, Clock::System, &url).await?;
     let (operators, enrolled) = (config.operators, enrolment.clone());
-    let service = Service { operators, enrolment: Some(enrolled), ..service };
+    let history_keep = config.history_keep;
+    let service = Service { operators, enrolment: Some(enrolled), history_keep, ..service };
     let upstream = Upstream::new(&config.addresses.vmapi, transport)?;
     let routes = router(service.clone(), upstream);
     let of_agents = agent_routes(service.clone()).merge(enrol::agents(enrolment.clone()));

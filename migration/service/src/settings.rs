@@ -5,11 +5,14 @@
 //! The settings in the store, and their form in `GET` and `PUT /settings`.
 
 use serde_json::{Map, Value, json};
-use store::{Bucket, Error, Expect, Schema, Store};
+use store::{Batch, Bucket, Error, Expect, Schema, Store};
 use uuid::Uuid;
 
+use super::history::{self, History};
 use super::refused::Refused;
+use super::through::Through;
 use migration_core::limits::{Overrides, Settings};
+use migration_core::time::Time;
 
 const SETTINGS: Schema =
     Schema { bucket: "migration_settings", version: 1, fields: &[], lists: &[] };
@@ -19,13 +22,16 @@ const ALL: &str = "all";
 /// The settings that operators change.
 #[derive(Clone, Debug)]
 pub struct Kept {
+    store: Store,
     bucket: Bucket<Map<String, Value>>,
+    history: History,
 }
 
 impl Kept {
     /// Opens the bucket.
     pub async fn open(store: &Store) -> Result<Kept, Error> {
-        Ok(Kept { bucket: Bucket::open(store, SETTINGS).await? })
+        let (bucket, history) = (Bucket::open(store, SETTINGS).await?, History::open(store).await?);
+        Ok(Kept { store: store.clone(), bucket, history })
     }
 
     /// Returns all settings.
@@ -47,12 +53,14 @@ impl Kept {
         }
     }
 
-    /// Changes what is named, and returns the settings in the form of [`shown`].
+    /// Changes what is named, which the history has from then on, and returns the settings in the form of [`shown`].
     /// Refuses with 409 for a name that is not known, or a value that cannot be.
     pub async fn change(
         &self,
         cn: Option<Uuid>,
         values: &Map<String, Value>,
+        through: &Through,
+        now: Time,
     ) -> Result<Value, Refused> {
         for (name, value) in values {
             check(cn.is_some(), name, value)?;
@@ -74,7 +82,19 @@ impl Kept {
             if row == before {
                 return Ok(shown(&self.read().await?, cn));
             }
-            match self.bucket.put(&key, expect, &row).await {
+            let was: Map<String, Value> = values
+                .keys()
+                .map(|name| (name.clone(), before.get(name).cloned().unwrap_or_default()))
+                .collect();
+            let told = Map::from_iter([
+                ("values".to_owned(), Value::Object(values.clone())),
+                ("before".to_owned(), Value::Object(was)),
+            ]);
+            let mut batch = Batch::new();
+            self.bucket.put_in(&mut batch, &key, expect, &row)?;
+            let ended = history::about("set", cn, through, told, now);
+            self.history.put_in(&mut batch, &ended).await?;
+            match self.store.commit(batch).await {
                 Ok(_) => return Ok(shown(&self.read().await?, cn)),
                 Err(Error::EtagConflict { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -163,7 +183,10 @@ mod tests {
         let store = Store::in_memory().unwrap();
         let kept = Kept::open(&store).await.unwrap();
         let cn = Uuid::from_u128(7);
-        let change = async |cn, values: Value| kept.change(cn, values.as_object().unwrap()).await;
+        let (through, now) = (Through::default(), Time::from_millis(0));
+        let change = async |cn, values: Value| {
+            kept.change(cn, values.as_object().unwrap(), &through, now).await
+        };
         let all = change(
             None,
             json!({"max_running_migrations_per_cn": 2, "allow_user_migrations": true}),

@@ -5,6 +5,7 @@
 //! What all routes and rounds share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use store::Store;
 use tokio::sync::Notify;
@@ -14,6 +15,7 @@ use super::agents::Agents;
 use super::clock::Clock;
 use super::enrol::Enrolment;
 use super::heard::Heard;
+use super::history;
 use super::peers::Peers;
 use super::records::Records;
 use super::settings;
@@ -37,6 +39,8 @@ pub struct Service {
     pub operators: Uuid,
     /// Who lets the agents in; none in tests.
     pub enrolment: Option<Enrolment>,
+    /// How long the history is kept.
+    pub history_keep: Duration,
     /// Woken when a record has changed.
     pub wake: Arc<Notify>,
 }
@@ -60,6 +64,7 @@ impl Service {
             url: url.into(),
             operators: Uuid::nil(),
             enrolment: None,
+            history_keep: history::KEEP,
             wake: Arc::default(),
         })
     }

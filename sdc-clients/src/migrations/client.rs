@@ -9,6 +9,7 @@ use std::time::Duration;
 use ::http::Method;
 use serde_json::{Map, Value};
 
+use super::ended::{Ended, HistoryQuery};
 use super::types::{Answer, Estimate, Migration, MigrationQuery, Options, Signs, Verification};
 use crate::error::Error;
 use crate::http::{Call, Http, LIST_TIMEOUT, Reply};
@@ -37,6 +38,12 @@ impl Migrations {
         let call = Call::get(&["migrations"]).timeout(LIST_TIMEOUT).body_cap(LIST_CAP);
         let reply = self.http.execute(query.apply(call)).await?;
         reply.json("an array of migrations")
+    }
+
+    /// Returns what has ended, the newest first.
+    pub async fn history(&self, query: &HistoryQuery) -> Result<Vec<Ended>, Error> {
+        let call = Call::get(&["migrations"]).timeout(LIST_TIMEOUT).body_cap(LIST_CAP);
+        self.http.execute(query.apply(call)).await?.json("an array of what has ended")
     }
 
     /// Returns the migration of a VM.

@@ -29,7 +29,10 @@ mod client;
 
 mod types;
 
+mod ended;
+
 pub use client::Migrations;
+pub use ended::{Ended, EndedStep, HistoryQuery};
 pub use types::{
     Answer, Dataset, Estimate, Event, Migration, MigrationQuery, Options, Progress, Sign, Signs,
     Verification,

@@ -107,7 +107,7 @@ Examples:
     Changes {
         /// The VM: its uuid, a unique beginning of it, or its alias.
         vm: String,
-        /// How far back: 90s, 2h, 3d as 72h.
+        /// How far back: 90s, 2h, 3d.
         #[arg(long, value_name = "SPAN")]
         since: Option<String>,
         #[command(flatten)]

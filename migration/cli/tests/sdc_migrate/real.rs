@@ -18,6 +18,7 @@ use migration_service::front::{Upstream, router};
 use migration_service::{Addresses, Agents, Known, Peers, Service};
 use pretty_assertions::assert_eq;
 use sdc_clients::http::{HttpTransport, Transport};
+use sdc_clients::migrations::Ended;
 use serde_json::{Value, json};
 
 use super::program::{config, run, start};
@@ -49,9 +50,63 @@ async fn service() -> (String, Service) {
     let agents = Agents::new(known, peers.cnapi.clone(), Arc::clone(&transport));
     let opened = Service::open(&store, peers, agents, Clock::System, &url);
     let opened = opened.await.unwrap();
+    for entry in ended() {
+        opened.records.history.put(&entry).await.unwrap();
+    }
     let routes = router(opened.clone(), Upstream::new(&vmapi, transport).unwrap());
     tokio::spawn(Server::new(Limits::default(), Shutdown::new()).serve(listener, routes));
     (url, opened)
+}
+
+/// What the service's history has.
+fn ended() -> [Ended; 2] {
+    let entry = |id: &str, what: &str, at: &str| Ended {
+        id: id.into(),
+        what: what.into(),
+        outcome: "successful".into(),
+        ended: at.into(),
+        vm_uuid: Some(VM.into()),
+        cn_uuids: vec![SOURCE.into(), TARGET.into()],
+        from: Some(SOURCE.into()),
+        to: Some(TARGET.into()),
+        by: Some("ops".into()),
+        ..Ended::default()
+    };
+    let moved = entry("a", "migrate", "2026-02-01T10:02:05.000Z");
+    let moved = Ended { downtime_ms: Some(2345), bytes: Some(2048), ..moved };
+    [moved, entry("b", "finalize", "2026-02-02T10:00:00.000Z")]
+}
+
+#[tokio::test] // M147
+async fn the_history_of_the_service_is_listed_with_downtime() {
+    let url = service().await;
+    let columns = "ended,vm,what,from,downtime,bytes,by";
+    let all = "\
+2026-02-02T10:00:00.000Z  0aa41ab0  finalize  96c6fbfa-9615-4135-b135-0199b3500ce4  -     -       ops
+2026-02-01T10:02:05.000Z  0aa41ab0  migrate   96c6fbfa-9615-4135-b135-0199b3500ce4  2.3s  2.0KiB  ops
+";
+    for (flags, lines) in [
+        (vec!["--vm", VM], 2),
+        (vec!["--cn", TARGET], 2),
+        (vec!["--since", "2026-02-02T00:00:00Z"], 1),
+        (vec!["--owner", SOURCE], 0),
+        (vec!["--cn", VM], 0),
+    ] {
+        let done = run(&url, &[&["history", "-H", "-o", columns], flags.as_slice()].concat()).await;
+        let want: String = all.split_inclusive('\n').take(lines).collect();
+        let cells = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(cells(&done.stdout), cells(&want), "{flags:?}: {}", done.stderr);
+    }
+    let done = run(&url, &["history", "-j"]).await;
+    let listed: Vec<Ended> = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(listed, ended().into_iter().rev().collect::<Vec<_>>());
+    let done = run(&url, &["why", VM]).await;
+    assert!(
+        done.stdout.contains("finalize successful, 2026-02-02T10:00:00.000Z by ops"),
+        "{done:?}"
+    );
+    assert_eq!(run(&url, &["history", "-o", "nope"]).await.code, Some(2));
+    assert_eq!(run(&url, &["history", "--since", "soon"]).await.code, Some(2));
 }
 
 /// Stores the migration's record, as a round does.

@@ -74,7 +74,7 @@ impl Front {
             return self.migrate(vm, &params).await;
         }
         if action == "delete" {
-            self.end_what_waits(vm).await?;
+            self.end_what_waits(vm, &params).await?;
         }
         self.refuse_while_migrating(vm, change, action, params.is_body_unread).await?;
         self.upstream.send(parts, body).await
@@ -111,7 +111,7 @@ impl Front {
 
     /// Aborts a migration of which nothing runs: its owner deletes the VM. Where the copy cannot be removed the first
     /// deletion is refused with the reason, and the VM is let go of.
-    async fn end_what_waits(&self, vm: &str) -> Result<(), Refused> {
+    async fn end_what_waits(&self, vm: &str, params: &Params) -> Result<(), Refused> {
         let Some(uuid) = lower_uuid(vm) else { return Ok(()) };
         let Some(kept) = self.service.records.of_vm(uuid).await? else { return Ok(()) };
         let (record, id) = (&kept.record, kept.record.id);
@@ -120,7 +120,8 @@ impl Front {
             return Ok(());
         }
         let vm = self.service.vm(uuid).await?;
-        self.service.command(&vm, Action::Abort, &Asked::abort(), None).await?;
+        let asked = Asked { through: params.through.clone(), ..Asked::abort() };
+        self.service.command(&vm, Action::Abort, &asked, None).await?;
         let until = Instant::now() + ABORTED;
         while Instant::now() < until {
             match self.service.records.get(id).await? {

@@ -4,7 +4,7 @@
 
 //! The table of the paths that this service answers itself.
 
-use sdc_clients::migrations::{Migration, Signs, Verification};
+use sdc_clients::migrations::{Ended, Migration, Signs, Verification};
 use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
 use sdc_clients::schema::Schemas;
 use serde_json::Value;
@@ -27,18 +27,22 @@ pub enum Route {
 
 /// Returns the document of these paths.
 pub fn document() -> Value {
-    let schemas = Schemas::default().with::<Migration>().with::<Verification>();
+    let schemas =
+        Schemas::default().with::<Migration>().with::<Ended>().with::<Verification>();
     let schemas = schemas.with::<Signs>().all();
     ENDPOINTS.openapi("migration-service", env!("CARGO_PKG_VERSION"), schemas)
 }
 
-/// By what a list is filtered; `format=raw` has all fields of a record.
+/// By what a list is filtered; `format=raw` has all fields of a record, `format=history` lists what has ended ([`Ended`])
+/// by VM, node, owner and time.
 const LIST: &[&str] = &[
     "state",
     "vm_uuid",
     "owner_uuid",
     "source_server_uuid",
     "target_server_uuid",
+    "cn_uuid",
+    "since",
     "limit",
     "format",
 ];
@@ -47,7 +51,7 @@ const LIST: &[&str] = &[
 pub const ENDPOINTS: Endpoints<Route> = Endpoints {
     all: &[
         Endpoint::new("/migrations", "GET", Route::Migrations)
-            .about("lists migrations, by any of their fields")
+            .about("lists migrations, by any of their fields; with format=history what has ended (Ended)")
             .shapes(&[Shape::get(LIST, "[Migration]")]),
         Endpoint::new("/migrations/{uuid}", "GET, DELETE", Route::Migration)
             .about("the migration of a VM; removes its record, the last resort")

@@ -6,21 +6,24 @@
 
 use std::collections::BTreeMap;
 
+use sdc_clients::migrations::HistoryQuery;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer::{Answer, done, ok, uuid};
 use super::shared::Front;
 use crate::asked::Asked;
+use crate::history;
 use crate::params::Params;
 use crate::records::{Kept, Rest};
 use crate::refused::Refused;
 use crate::runner::let_go;
 use crate::verify::verify as compare;
 use migration_core::limits::{Turn, turns};
-use migration_core::need::{needs, waits_for};
+use migration_core::need::{needs, waits_for, why};
 use migration_core::permit::{Caller, permit_reading};
 use migration_core::record::{Filter, Record, State as RecordState};
+use migration_core::time::Time;
 
 /// So many records that are over are listed at once.
 const MOST_LISTED: usize = 1000;
@@ -57,6 +60,9 @@ impl Front {
     }
 
     pub async fn list(&self, params: &Params) -> Answer {
+        if params.text("format") == Some("history") {
+            return self.history(params).await;
+        }
         let text = |name: &str| params.as_sent(name);
         let filter = Filter {
             owner_uuid: text("owner_uuid"),
@@ -68,13 +74,7 @@ impl Front {
             created_timestamp: text("created_timestamp"),
             data_version: text("data_version"),
         };
-        let limit = match params.as_sent("limit") {
-            Some(text) => {
-                let limit = text.parse().ok().filter(|limit| (1..=MOST_LISTED).contains(limit));
-                limit.ok_or_else(|| Refused::parameter("limit", "Invalid limit"))?
-            }
-            None => MOST_LISTED,
-        };
+        let limit = limit(params)?;
         let mut found = self.service.records.list(&filter, limit).await?;
         if params.as_sent("limit").is_some() {
             found.truncate(limit);
@@ -82,6 +82,26 @@ impl Front {
         let waits = self.waits(found.iter().map(|kept| &kept.record)).await?;
         let shown = found.iter().map(|kept| self.shown(&kept.record, &waits, params));
         ok(&Value::Array(shown.collect()))
+    }
+
+    /// What has ended, the newest first.
+    async fn history(&self, params: &Params) -> Answer {
+        let since = match params.as_sent("since") {
+            Some(text) => {
+                let since = Time::parse(&text);
+                Some(since.ok_or_else(|| Refused::parameter("since", "Invalid time"))?.to_string())
+            }
+            None => None,
+        };
+        let wanted = HistoryQuery {
+            vm_uuid: params.as_sent("vm_uuid"),
+            cn_uuid: params.as_sent("cn_uuid"),
+            owner_uuid: params.as_sent("owner_uuid"),
+            since,
+            limit: None,
+        };
+        let found = self.service.records.history.list(&wanted, limit(params)?).await?;
+        ok(&json!(found))
     }
 
     /// Returns what each migration waits for whose turn it is not yet, if any of these waits.
@@ -111,9 +131,12 @@ impl Front {
         ok(&self.shown(&kept.record, &waits, params))
     }
 
-    pub async fn remove(&self, vm: &str) -> Answer {
+    pub async fn remove(&self, vm: &str, params: &Params) -> Answer {
         let kept = self.service.records.of_vm(uuid(vm)?).await?;
-        let kept = kept.ok_or_else(|| Refused::not_found("migration not found"))?;
+        let mut kept = kept.ok_or_else(|| Refused::not_found("migration not found"))?;
+        let now = self.service.clock.now();
+        kept.record.journal.asker = Some(params.through.asker(None, now));
+        kept.ended = Some(history::of(&mut kept.record, ("remove", history::SUCCESSFUL), now));
         self.service.records.remove(&kept, None, Rest::Stays).await?;
         let_go(&self.service, &kept.record).await;
         let (vm, id) = (kept.record.vm_uuid, kept.record.id);
@@ -130,6 +153,9 @@ impl Front {
         let turn = waits.get(&record.id).map(String::as_str);
         if let Some(reason) = waits_for(record, turn, now) {
             shown["waits_for"] = json!(reason);
+        }
+        if let Some(why) = why(record, turn).filter(|_| !self.is_external()) {
+            shown["why"] = json!(why);
         }
         let needs = needs(record, now).into_iter().filter_map(|why| {
             let need = daemon::needs::find(why.name()?)?;
@@ -160,4 +186,11 @@ impl Front {
         let kept = self.service.records.of_vm(vm).await?;
         kept.ok_or_else(|| Refused::not_found("migration not found"))
     }
+}
+
+/// Returns how many are wanted at most.
+fn limit(params: &Params) -> Result<usize, Refused> {
+    let Some(text) = params.as_sent("limit") else { return Ok(MOST_LISTED) };
+    let limit = text.parse().ok().filter(|limit| (1..=MOST_LISTED).contains(limit));
+    limit.ok_or_else(|| Refused::parameter("limit", "Invalid limit"))
 }

@@ -45,6 +45,7 @@ use tokio::time::Instant;
 use super::params::Params;
 use super::refused::Refused;
 use super::state::Service;
+use super::through::Through;
 use answer::{Answer, respond};
 use endpoints::Route;
 use shared::Front;
@@ -85,12 +86,13 @@ impl Front {
         };
         let found = ENDPOINTS.find(path).filter(|found| found.endpoint.allows(&method));
         let Some(found) = found else { return self.pass(request).await };
-        let params = Params::of_query(request.uri().query());
+        let through = Through::of(request.headers());
+        let params = Params::of_query(request.uri().query()).through(through);
         let (uuid, is_read) = (found.part("uuid"), method == Method::GET);
         match found.endpoint.route {
             Route::Migrations => self.list(&params).await,
             Route::Migration if is_read => self.one(uuid, &params).await,
-            Route::Migration => self.remove(uuid).await,
+            Route::Migration => self.remove(uuid, &params).await,
             Route::Watch => self.watch(uuid, &params).await,
             Route::Verify => self.compare(uuid, &params).await,
             Route::Signs => self.signs(uuid, &params).await,

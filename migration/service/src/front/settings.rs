@@ -18,8 +18,10 @@ impl Front {
 
     pub async fn change_settings(&self, cn: Option<&str>, request: Request) -> Answer {
         let cn = cn.map(uuid).transpose()?;
-        let values = params(request).await?.into_object();
-        let changed = self.service.settings.change(cn, &values).await?;
+        let params = params(request).await?;
+        let (through, values) = (params.through.clone(), params.into_object());
+        let now = self.service.clock.now();
+        let changed = self.service.settings.change(cn, &values, &through, now).await?;
         tracing::info!(?cn, values = %serde_json::Value::Object(values), "changed the settings");
         self.service.wake.notify_one();
         ok(&changed)

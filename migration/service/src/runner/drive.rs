@@ -22,6 +22,7 @@ use super::order::{Carried, Failed};
 use super::tickets::{self, For};
 use crate::records::Kept;
 use crate::state::Service;
+use migration_core::downtime;
 use migration_core::journal::Again;
 use migration_core::limits::Attempts;
 use migration_core::machine::{Next, Step, next, note};
@@ -125,12 +126,15 @@ impl Drive<'_> {
             };
         }
         let is_nowhere = seen.facts.is_nowhere(kept.record.journal.target_shown);
-        if is_nowhere != kept.record.journal.hidden_since.is_some() {
-            kept.record.journal.hidden_since = is_nowhere.then(|| service.clock.now());
+        let runs_again = downtime::seen(&mut kept.record, &seen.facts, service.clock.now());
+        if is_nowhere != kept.record.journal.hidden_since.is_some() || runs_again {
+            let since = kept.record.journal.hidden_since.unwrap_or_else(|| service.clock.now());
+            kept.record.journal.hidden_since = is_nowhere.then_some(since);
             service.records.write(&mut kept, Some(fence)).await?;
         }
         match next(&kept.record, &seen.facts) {
             Next::Note(it) => {
+                downtime::noted(&mut kept.record, it, service.clock.now());
                 note(&mut kept.record, it);
                 service.records.write(&mut kept, Some(fence)).await?;
             }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::order::{Failed, order};
 use super::tickets;
 use crate::command::message;
+use crate::history;
 use crate::records::{Kept, Rest};
 use crate::state::Service;
 use migration_core::journal::End;
@@ -54,8 +55,15 @@ pub async fn end(
     if is_last(&ending) {
         over(service, &kept.record, &ending).await;
     }
+    let ended = history::named(&kept.record, &ending);
+    kept.record.journal.sent = match (sent, kept.record.journal.sent) {
+        (None, None) => None,
+        (now, before) => Some(now.unwrap_or(0).saturating_add(before.unwrap_or(0))),
+    };
     kept.record.journal.finalize = false;
-    match settle(&mut kept.record, ending.clone(), now) {
+    let after = settle(&mut kept.record, ending.clone(), now);
+    kept.ended = ended.map(|ended| history::of(&mut kept.record, ended, now));
+    match after {
         After::Goes => service.records.remove(kept, Some(fence), Rest::Gone).await?,
         After::Over if kept.record.journal.over => {
             service.records.remove(kept, Some(fence), Rest::Stays).await?;
@@ -88,7 +96,9 @@ pub async fn give_up(
         tickets::free(service, kept).await;
     }
     let record = &mut kept.record;
+    let what = history::running(record);
     record.journal.again = None;
+    let has_ended = record.state == State::Successful || record.journal.undo.is_some();
     if record.state == State::Successful {
         // A finalize that failed can be repeated.
         (record.journal.finalize, record.journal.undo) = (false, None);
@@ -97,6 +107,10 @@ pub async fn give_up(
         stall(record, &why, service.clock.now());
     } else {
         migration_core::machine::give_up(record, &why);
+    }
+    if has_ended {
+        let now = service.clock.now();
+        kept.ended = Some(history::of(record, (what, history::FAILED), now));
     }
     service.records.write(kept, Some(fence)).await?;
     Ok(())

@@ -21,6 +21,8 @@ use super::returned::watch;
 use super::timers::{Looks, look};
 use crate::state::Service;
 
+/// Between two looks at what the history has kept long enough.
+const PRUNE: Duration = Duration::from_secs(3600);
 /// The lease's name.
 const NAME: &str = "migration-service";
 /// Between two looks at the records.
@@ -44,6 +46,7 @@ pub async fn lead(service: Service, store: Store, term: Duration) {
                 () = watch(service, &fence) => {}
                 () = ask(service, &fence) => {}
                 () = worked(service, &fence) => {}
+                () = pruned(service, &fence) => {}
             }
         }
     };
@@ -57,6 +60,18 @@ async fn seen(service: &Service, pause: Duration) {
             tracing::warn!(reason = %error, "cannot record the leader's heartbeat in the store");
         }
         sleep(pause).await;
+    }
+}
+
+/// Removes from the history, and from the aborted migrations, what is older than it is kept.
+async fn pruned(service: &Service, fence: &Fence) {
+    loop {
+        if let Err(error) =
+            service.records.prune(service.history_keep, service.clock.now(), fence).await
+        {
+            tracing::warn!(reason = %error, "cannot remove what the history has kept long enough");
+        }
+        sleep(PRUNE).await;
     }
 }
 

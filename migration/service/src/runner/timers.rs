@@ -17,6 +17,7 @@ use super::order::Failed;
 use crate::command::message;
 use crate::records::Kept;
 use crate::state::Service;
+use crate::through::Through;
 use migration_core::limits::{Settings, Turn, turns};
 use migration_core::machine::{Action, Call, admit, start};
 use migration_core::record::{Phase, Record, State};
@@ -150,6 +151,15 @@ fn by_clock(record: &Record, settings: &Settings, now: Time) -> Option<ByClock> 
 
 /// Does what the clock asks for, if the state machine admits it.
 fn take(record: &mut Record, action: ByClock, now: Time) {
+    let by = match action {
+        ByClock::Finalize => Some("auto_finalize_after"),
+        ByClock::Abort => Some("max_paused"),
+        // It was asked for by who set the time.
+        ByClock::Begin(_) | ByClock::Late => None,
+    };
+    if let Some(setting) = by {
+        record.journal.asker = Some(Through::itself(setting).asker(None, now));
+    }
     let admits = |record: &Record, action| admit(Some(record), Call::new(action)).is_ok();
     match action {
         ByClock::Begin(phase) => start(record, phase, message(phase), Uuid::new_v4(), now),

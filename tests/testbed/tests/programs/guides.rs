@@ -324,6 +324,19 @@ async fn every_command_that_is_shown_runs_and_ends_as_documented() {
     println!("typed {typed} commands in {:?}", began.elapsed());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(typed >= 90, "{typed}");
+    // M147
+    let history = format!("sdc-migrate history --vm {VM} -p -o what,outcome,downtime,program");
+    let history = known.good(&history).await;
+    let of = |what: &str| {
+        let rows = history.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let mut rows = rows.filter(|row| row[..2] == [what, "successful"]);
+        rows.next().unwrap_or_else(|| panic!("no {what} in {history}"))
+    };
+    for (what, is_down) in [("migrate", true), ("rollback", true), ("finalize", false)] {
+        let row = of(what);
+        assert_eq!(row[2] != "-", is_down, "{what}: {history}");
+        assert!(row[3].starts_with("sdc-migrate/"), "{history}");
+    }
     known.centre.stop().await;
 }
 

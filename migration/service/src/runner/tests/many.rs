@@ -13,13 +13,15 @@ use migration_core::record::State;
 use migration_core::samples::record;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use store::{Call, Fault, Faults};
+use store::{Batch, Call, Fault, Faults};
 use uuid::Uuid;
 
 use super::super::timers::{Looks, look};
 use super::node::{ONE, VM};
 use super::words::{page, told};
 use super::world::World;
+use crate::history::of;
+use migration_core::time::Time;
 
 /// Counts what is read of the store: each answer has at most 1,000 records.
 #[derive(Debug, Default)]
@@ -52,6 +54,17 @@ async fn centre(over: u128) -> (Arc<World>, Arc<Reads>) {
     });
     records.overwrite_all(&all.collect::<Vec<_>>()).await.unwrap();
     records.overwrite(&record(json!({"vm_uuid": VM, "state": "paused"}))).await.unwrap();
+    let history = &records.history;
+    for some in (1..=over).collect::<Vec<_>>().chunks(500) {
+        let mut batch = Batch::new();
+        for at in some {
+            let time = Time::from_millis(i64::try_from(*at).unwrap() * 1000);
+            let mut ended = record(json!({"vm_uuid": Uuid::from_u128(*at), "id": job(*at)}));
+            let ended = of(&mut ended, ("migrate", "successful"), time);
+            history.put_in(&mut batch, &ended).await.unwrap();
+        }
+        world.store.commit(batch).await.unwrap();
+    }
     let reads = Arc::new(Reads::default());
     (world.with_store(world.store.with_faults(reads.clone())), reads)
 }
@@ -82,6 +95,9 @@ async fn reads(over: u128) -> BTreeMap<&'static str, usize> {
     let (status, listed) = world.ask("GET", "/migrations?state=aborted", json!({})).await;
     assert_eq!((status, listed.as_array().unwrap().len() <= 1000), (200, true));
     count("the list of those that are over");
+    let (status, listed) = world.ask("GET", "/migrations?format=history&limit=50", json!({})).await;
+    assert_eq!((status, listed.as_array().unwrap().len()), (200, 50));
+    count("the history");
     page(&world, "/status").await;
     count("the status");
     page(&world, "/metrics").await;

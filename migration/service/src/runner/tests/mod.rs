@@ -26,6 +26,8 @@ mod killed;
 
 mod hands;
 
+mod history;
+
 mod story;
 
 mod routed;

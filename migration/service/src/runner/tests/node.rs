@@ -126,10 +126,11 @@ impl Host {
     pub fn order(&mut self, order: &Order) -> Doing {
         let name = serde_json::to_value(&order.order).unwrap()["name"].as_str().unwrap().to_owned();
         self.orders.push(name.clone());
+        let sends = matches!(order.order, What::Send { .. } | What::SendImage { .. });
         let done = |state| Doing {
             order: order.order.clone(),
             state,
-            progress: None,
+            progress: sends.then_some(Progress { current: 1000, total: 1000, rate: 0 }),
             warnings: Vec::new(),
         };
         if let Some(fails) = self.fails.as_mut().filter(|fails| fails.name == name) {

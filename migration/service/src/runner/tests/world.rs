@@ -30,6 +30,7 @@ use crate::front::{Upstream, router};
 use crate::params::Params;
 use crate::runner::{TERM, lead};
 use crate::state::Service;
+use crate::through::Through;
 use crate::{Addresses, Agents, Known, Peers, Refused};
 use migration_core::protocol::{Observe, Order, What};
 use migration_core::record::{Record, State};
@@ -192,6 +193,7 @@ impl World {
         let routes = router(self.plain().await.clone(), upstream);
         let request = http::Request::builder().method(method).uri(path.replace(' ', "%20"));
         let request = request.header("content-type", "application/json");
+        let request = request.header("user-agent", "sdc-migrate/1.0.0 (ops)");
         let answer = call(routes, request.body(Body::from(body.to_string())).unwrap()).await;
         let status = answer.status().as_u16();
         let bytes = collect(answer.into_body(), 1 << 20, Duration::from_secs(60)).await.unwrap();
@@ -254,7 +256,9 @@ impl World {
     /// Sets how many migrations a node may have.
     pub async fn limit(self: &Arc<World>, most: u32) {
         let values = json!({"max_running_migrations_per_cn": most});
-        self.plain().await.settings.change(None, values.as_object().unwrap()).await.unwrap();
+        let (plain, through) = (self.plain().await, Through::default());
+        let (values, now) = (values.as_object().unwrap(), plain.clock.now());
+        plain.settings.change(None, values, &through, now).await.unwrap();
     }
 
     /// Returns the newest record.
