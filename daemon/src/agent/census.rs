@@ -135,9 +135,7 @@ impl Census {
 
     /// There is a VM on the node that this machine never had: looks whether it is another machine's. CNAPI may know
     /// this machine, and NAPI has the NICs of both.
-    ///
-    /// # Errors
-    /// If NAPI does not answer: then it is not known.
+    /// Fails if NAPI does not answer: then it is not known.
     pub(super) async fn look_for(
         &self,
         vm: &str,

@@ -30,9 +30,7 @@ impl Hosts {
     }
 
     /// Asks CNAPI for all.
-    ///
-    /// # Errors
-    /// If it does not answer.
+    /// Fails if it does not answer.
     pub async fn read(cnapi: &Cnapi) -> Result<Hosts, Error> {
         let servers = cnapi.list_servers(&ServerQuery::default()).await?;
         Ok(Hosts::of(servers.into_iter().filter_map(|it| Some((it.uuid, it.hostname?)))))
@@ -51,9 +49,7 @@ impl Hosts {
 }
 
 /// Finds a node by its uuid, a beginning of it, or its host name.
-///
-/// # Errors
-/// If CNAPI does not answer, or has no such node: the nearest name is offered.
+/// Fails if CNAPI does not answer, or has no such node: the nearest name is offered.
 pub async fn node(cnapi: &Cnapi, typed: &str) -> Result<String, Unknown> {
     if let Ok(uuid) = whole(typed) {
         match cnapi.get_server(&uuid).await {
@@ -72,9 +68,7 @@ pub async fn node(cnapi: &Cnapi, typed: &str) -> Result<String, Unknown> {
 }
 
 /// Returns a node's uuid.
-///
-/// # Errors
-/// If it is none.
+/// Fails if it is none.
 pub fn whole(typed: &str) -> Result<String, Usage> {
     match uuid::Uuid::try_parse(typed) {
         Ok(_) => Ok(uuid_value(typed)),

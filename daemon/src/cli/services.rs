@@ -65,9 +65,7 @@ impl Services {
     }
 
     /// Returns a client of the service at this address, which also says who runs the program.
-    ///
-    /// # Errors
-    /// If the address cannot be used.
+    /// Fails if the address cannot be used.
     pub fn client(&self, url: &str) -> Result<Http, ConfigError> {
         let agent = user_agent(self.program, env!("CARGO_PKG_VERSION"), None);
         let agent = format!("{agent} ({})", plain(&author()));

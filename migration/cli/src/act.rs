@@ -110,7 +110,8 @@ impl Act<'_> {
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
         let source_dead = self.services.any_node(source_dead).await?;
-        let options = Options { source_dead: source_dead.clone(), really, bwlimit, ..Options::default() };
+        let options =
+            Options { source_dead: source_dead.clone(), really, bwlimit, ..Options::default() };
         if source_dead.is_none() && !is_asked(consent) {
             return self.order(&vm, "switch", &options).await;
         }
@@ -297,9 +298,7 @@ impl Act<'_> {
     }
 
     /// Returns what was last heard of a node that is to be declared dead, as a sentence.
-    ///
-    /// # Errors
-    /// If it answers, or may be alive and nobody has seen that it is off.
+    /// Fails if it answers, or may be alive and nobody has seen that it is off.
     async fn dead(&self, vm: &str, cn: &str, really: bool) -> anyhow::Result<String> {
         let signs = self.services.migrations.signs(vm).await?;
         let sign = std::iter::once(signs.source).chain(signs.target).find(|sign| sign.cn == cn);

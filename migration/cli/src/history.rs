@@ -130,9 +130,7 @@ fn since(text: &str, now: Time) -> Result<String, Usage> {
 }
 
 /// Returns the table of what has ended.
-///
-/// # Errors
-/// If a column that is asked for does not exist.
+/// Fails if a column that is asked for does not exist.
 fn table(
     found: &[Ended],
     names: &Names,

@@ -88,9 +88,6 @@ impl fmt::Display for Alive {
 impl Signs {
     /// Checks that the node may be taken for dead: it does not answer, and both signs are known and older than
     /// `dead_after` seconds. `is_really`: the operator knows that it is off.
-    ///
-    /// # Errors
-    /// Why not.
     pub fn dead(&self, dead_after: u32, is_really: bool, now: Time) -> Result<(), Alive> {
         let is_old = |at: Time| now.since(at) >= i64::from(dead_after) * 1000;
         let is_heartbeat_old = matches!(self.heartbeat, Heartbeat::At(at) if is_old(at));

@@ -28,17 +28,11 @@ pub struct Heard {
 
 impl Heard {
     /// Opens the bucket.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn open(store: &Store) -> Result<Heard, Error> {
         Ok(Heard { bucket: Bucket::open(store, HEARD).await?, written: Arc::default() })
     }
 
     /// Returns what the agent of a node said last.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn last(&self, cn: Uuid) -> Result<Option<Said>, Error> {
         match self.bucket.get(&cn.to_string()).await {
             Ok(found) => Ok(Some(found.value)),

@@ -16,9 +16,6 @@ use super::state::Service;
 
 impl Service {
     /// Asks for the signs of a node: its agent and CNAPI now, the store for what was heard before.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn signs(&self, cn: Uuid) -> Result<Signs, Refused> {
         let name = cn.to_string();
         let (answers, server, said) = join!(
@@ -38,9 +35,7 @@ impl Service {
     }
 
     /// Takes an operator's word that a node is dead, unless it is not known to be.
-    ///
-    /// # Errors
-    /// 412 if it answers, or may be alive and the operator has not seen that it is off.
+    /// Refuses with 412 if it answers, or may be alive and the operator has not seen that it is off.
     pub async fn take_for_dead(&self, cn: Uuid, is_really: bool) -> Result<(), Refused> {
         let (signs, settings) = (self.signs(cn).await?, self.settings.read().await?);
         let (dead_after, now) = (settings.dead_after, self.clock.now());
@@ -51,9 +46,7 @@ impl Service {
     }
 
     /// Checks the words of a command: each names the node of its end, which may be taken for dead.
-    ///
-    /// # Errors
-    /// 409 for another node, 412 as [`Service::take_for_dead`].
+    /// Refuses with 409 for another node, 412 as [`Service::take_for_dead`].
     pub async fn take(&self, record: &Record, words: Words) -> Result<(), Refused> {
         for (end, named, node) in [
             ("source", words.source_dead, Some(record.source_server_uuid)),
@@ -69,9 +62,6 @@ impl Service {
     }
 
     /// Returns the signs of both nodes of a migration for people, and why each is not taken for dead.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn signs_of(&self, record: &Record) -> Result<Value, Refused> {
         let (dead_after, now) = (self.settings.read().await?.dead_after, self.clock.now());
         let shown = async |cn: Uuid| {

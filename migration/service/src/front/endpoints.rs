@@ -27,8 +27,7 @@ pub enum Route {
 
 /// Returns the document of these paths.
 pub fn document() -> Value {
-    let schemas =
-        Schemas::default().with::<Migration>().with::<Ended>().with::<Verification>();
+    let schemas = Schemas::default().with::<Migration>().with::<Ended>().with::<Verification>();
     let schemas = schemas.with::<Signs>().all();
     ENDPOINTS.openapi("migration-service", env!("CARGO_PKG_VERSION"), schemas)
 }
