@@ -79,7 +79,7 @@ fn ended() -> [Ended; 2] {
 
 #[tokio::test] // M147
 async fn the_history_of_the_service_is_listed_with_downtime() {
-    let url = service().await;
+    let (url, _service) = service().await;
     let columns = "ended,vm,what,from,downtime,bytes,by";
     let all = "\
 2026-02-02T10:00:00.000Z  0aa41ab0  finalize  96c6fbfa-9615-4135-b135-0199b3500ce4  -     -       ops

@@ -132,7 +132,7 @@ pub async fn to_an_agent(centre: &Centre, node: &Compromised, others: SocketAddr
             _ => json!({}),
         };
         let listening = Listening::at(node, node.at, Arc::new(answers)).await;
-        let order = What::Send { number: 1, to: node.cn };
+        let order = What::Send { number: 1, to: node.cn, mbps: None };
         let mut doing = node.ordered(about(revision), order.clone()).await;
         while doing.state == State::Running {
             doing = node.ordered(about(revision), order.clone()).await;

@@ -36,7 +36,12 @@ pub async fn of_services(centre: &Centre, node: &Compromised, rows: &mut Rows) {
         ("delete", &post, vec!["orders"], order(What::Delete)),
         ("over", &post, vec!["orders"], order(What::Over)),
         ("roll back", &post, vec!["orders"], order(What::Settle)),
-        ("send the disks", &post, vec!["orders"], order(What::Send { number: 1, to: node.cn })),
+        (
+            "send the disks",
+            &post,
+            vec!["orders"],
+            order(What::Send { number: 1, to: node.cn, mbps: None }),
+        ),
         ("update", &post, vec!["orders"], order(What::BringOver { update, then: Vec::new() })),
         ("observe", &post, vec!["observe"], json!(Observe { about })),
         ("limit the streams", &put, vec!["rate"], json!(Rate { mbps: Some(1) })),
