@@ -90,10 +90,12 @@ async fn one(
     }
 }
 
-/// A record without what the raw form adds to what is stored.
+/// Returns a record without what the raw form adds to what is stored.
 fn stored(mut shown: Value) -> Value {
     if let Some(record) = shown.as_object_mut() {
-        record.shift_remove("duration_ms");
+        for shown in ["duration_ms", "waits_for", "needs", "why", "held_bytes"] {
+            record.shift_remove(shown);
+        }
         let history = record.get_mut("progress_history").and_then(Value::as_array_mut);
         for entry in history.into_iter().flatten().filter_map(Value::as_object_mut) {
             entry.shift_remove("duration_ms");
