@@ -20,7 +20,7 @@ async fn one_daemon_observes_all_instances() {
     let names: Vec<String> = (0..30).map(|n| format!("vm{n}")).collect();
     let mut all = Vec::new();
     for name in &names {
-        all.push(Qemu::start(&node.socket(name)));
+        all.push(Qemu::start(&node.socket(name)).unwrap());
     }
     for name in &names {
         node.watching(name).await;
@@ -59,7 +59,7 @@ async fn ends_with_success_where_not_needed() {
     set("enabled_user_shutdown", "True\n");
     node.settings = json!({"ssconf_dir": node.dir.path(), "rescan": "50ms"});
     node.start().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     // The cluster's flag goes off while it runs.
     std::fs::write(node.dir.path().join("ssconf_enabled_user_shutdown"), "False\n").unwrap();
@@ -72,7 +72,7 @@ async fn ends_with_success_where_not_needed() {
 #[tokio::test]
 async fn sends_only_the_negotiation() {
     let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     for line in [POWERDOWN, STOP, r#"{"return": {"status": "running"}}"#, "garbage", OFF] {
         qemu.say(line).await;
@@ -87,7 +87,7 @@ async fn sends_only_the_negotiation() {
 #[tokio::test]
 async fn the_marker_is_an_empty_file_beside_the_socket() {
     let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("web.example.com"));
+    let qemu = Qemu::start(&node.socket("web.example.com")).unwrap();
     node.watching("web.example.com").await;
     qemu.say(OFF).await;
     qemu.end().await;
@@ -103,7 +103,7 @@ async fn the_marker_is_an_empty_file_beside_the_socket() {
 #[tokio::test]
 async fn the_verdict_comes_at_the_end_of_the_connection() {
     let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(OFF).await;
     node.heard("vm1", "SHUTDOWN").await;
@@ -134,7 +134,7 @@ async fn the_shipped_rule_is_three_flags() {
     for (lines, user) in cases {
         // What an earlier verdict left is removed, or truncated.
         std::fs::write(node.marker("vm1"), "old").unwrap();
-        let qemu = Qemu::start(&node.socket("vm1"));
+        let qemu = Qemu::start(&node.socket("vm1")).unwrap();
         node.watching("vm1").await;
         for line in lines {
             qemu.say(line).await;
@@ -165,7 +165,7 @@ async fn our_rule_uses_qemus_cause() {
     ];
     for (lines, wanted, user) in cases {
         std::fs::write(node.marker("vm1"), "").unwrap();
-        let qemu = Qemu::start(&node.socket("vm1"));
+        let qemu = Qemu::start(&node.socket("vm1")).unwrap();
         node.watching("vm1").await;
         for line in lines {
             qemu.say(line).await;
@@ -184,7 +184,7 @@ async fn a_crash_or_a_kill_leaves_no_marker() {
         node.settings = json!({"rule": rule});
         node.start().await;
         std::fs::write(node.marker("vm1"), "").unwrap();
-        let qemu = Qemu::start(&node.socket("vm1"));
+        let qemu = Qemu::start(&node.socket("vm1")).unwrap();
         node.watching("vm1").await;
         qemu.kill().await;
         let verdict = node.verdict("vm1").await;
@@ -196,12 +196,12 @@ async fn a_crash_or_a_kill_leaves_no_marker() {
 #[tokio::test]
 async fn watches_existing_sockets_on_start_and_when_dir_returns() {
     let mut node = Node::new();
-    let first = Qemu::start(&node.socket("vm1"));
+    let first = Qemu::start(&node.socket("vm1")).unwrap();
     node.start().await;
     node.watching("vm1").await;
     let aside = node.dir.path().join("aside");
     std::fs::rename(node.control(), &aside).unwrap();
-    let second = Qemu::start(&aside.join("vm2.kvmd"));
+    let second = Qemu::start(&aside.join("vm2.kvmd")).unwrap();
     // The connection that lives goes on without its directory.
     first.say(POWERDOWN).await;
     node.heard("vm1", "POWERDOWN").await;
@@ -216,7 +216,7 @@ async fn one_monitor_per_path() {
     let mut node = Node::new();
     node.settings = json!({"rescan": "20ms"});
     node.start().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     // The name is signalled again and again while its monitor lives.
     for n in 0..20 {
@@ -237,7 +237,7 @@ async fn one_monitor_per_path() {
 #[tokio::test]
 async fn a_removed_directory_or_marker_is_no_failure() {
     let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(OFF).await;
     node.heard("vm1", "SHUTDOWN").await;
@@ -246,13 +246,13 @@ async fn a_removed_directory_or_marker_is_no_failure() {
     assert_eq!(node.verdict("vm1").await["marker"], "failed");
     // It is back, and so is everything else.
     std::fs::create_dir_all(node.control()).unwrap();
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(OFF).await;
     qemu.end().await;
     assert_eq!(node.verdict("vm1").await["marker"], "written");
     std::fs::remove_file(node.marker("vm1")).unwrap();
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(QUIT).await;
     qemu.end().await;
@@ -272,8 +272,8 @@ async fn the_marker_does_not_migrate() {
         // A marker of an earlier life is on the source, and was copied to the target.
         std::fs::write(source.marker("vm1"), "").unwrap();
         std::fs::write(target.marker("vm1"), "").unwrap();
-        let old = Qemu::start(&source.socket("vm1"));
-        let new = Qemu::start(&target.socket("vm1"));
+        let old = Qemu::start(&source.socket("vm1")).unwrap();
+        let new = Qemu::start(&target.socket("vm1")).unwrap();
         source.watching("vm1").await;
         target.watching("vm1").await;
         for line in [STOP, completed, TERM] {
@@ -312,7 +312,7 @@ async fn clear_works_without_a_daemon() {
     }
     // Clearing at a start does not concern the life that begins after it.
     node.start().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(OFF).await;
     qemu.end().await;

@@ -43,7 +43,7 @@ async fn lines(node: &Node, call: Call, count: usize) -> Vec<Value> {
 }
 
 async fn life(node: &mut Node, name: &str, word: &str) {
-    let qemu = Qemu::start(&node.socket(name));
+    let qemu = Qemu::start(&node.socket(name)).unwrap();
     node.watching(name).await;
     qemu.say(word).await;
     qemu.end().await;
@@ -54,7 +54,7 @@ async fn life(node: &mut Node, name: &str, word: &str) {
 async fn verdicts_are_events_with_snapshot_and_resume() {
     let mut node = Node::running().await;
     life(&mut node, "vm1", OFF).await;
-    let _vm2 = Qemu::start(&node.socket("vm2"));
+    let _vm2 = Qemu::start(&node.socket("vm2")).unwrap();
     node.watching("vm2").await;
     let ready = lines(&node, Call::get(&["events"]), 1).await.remove(0);
     assert_eq!(ready["type"], "ready");
@@ -120,7 +120,7 @@ async fn the_clients_show_people_and_programs_the_same() {
     let mut node = Node::running().await;
     life(&mut node, "web01", OFF).await;
     life(&mut node, "db01", QUIT).await;
-    let _other = Qemu::start(&node.socket("cache01"));
+    let _other = Qemu::start(&node.socket("cache01")).unwrap();
     node.watching("cache01").await;
     let url = node.url();
     let said = |output: &std::process::Output| String::from_utf8(output.stdout.clone()).unwrap();

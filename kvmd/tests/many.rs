@@ -20,7 +20,7 @@ async fn many_instances_cost_a_descriptor_each() {
     let (descriptors, threads) = (count("fd"), count("task"));
     let mut all = Vec::new();
     for n in 0..MANY {
-        all.push(Qemu::start(&node.socket(&format!("vm{n}"))));
+        all.push(Qemu::start(&node.socket(&format!("vm{n}"))).unwrap());
     }
     let is_watching = |node: &Node| {
         let snapshot = node.ledger().snapshot();

@@ -20,7 +20,7 @@ async fn a_storm_of_short_lives_leaves_no_descriptor() {
     let mut node = Node::settled().await;
     let before = count("fd");
     for n in 0..200_u64 {
-        let qemu = Qemu::start(&node.socket("vm1"));
+        let qemu = Qemu::start(&node.socket("vm1")).unwrap();
         node.watching("vm1").await;
         qemu.kill().await;
         node.verdict("vm1").await;

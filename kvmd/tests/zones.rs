@@ -147,8 +147,8 @@ async fn a_second_monitor_tells_what_the_facts_cannot() {
     let mut node = node(&vminfod, json!({"socket": "/tmp/vm.kvmd"})).await;
     let tmp = node.dir.path().join("zones/a/root/tmp");
     std::fs::create_dir_all(&tmp).unwrap();
-    let public = Qemu::start(&tmp.join("vm.qmp"));
-    let second = Qemu::start(&tmp.join("vm.kvmd"));
+    let public = Qemu::start(&tmp.join("vm.qmp")).unwrap();
+    let second = Qemu::start(&tmp.join("vm.kvmd")).unwrap();
     // The zone is seen again, now that its sockets are there.
     vminfod.tell("modify", &vm("a", json!({"ram": 1})));
     node.watching("a").await;
@@ -175,7 +175,7 @@ async fn no_link_leads_out_of_a_zone() {
     let node = node(&vminfod, json!({"socket": "/tmp/vm.kvmd"})).await;
     let outside: PathBuf = node.dir.path().join("outside");
     std::fs::create_dir_all(&outside).unwrap();
-    let elsewhere = Qemu::start(&outside.join("vm.kvmd"));
+    let elsewhere = Qemu::start(&outside.join("vm.kvmd")).unwrap();
     let root = node.dir.path().join("zones/a/root");
     std::fs::create_dir_all(&root).unwrap();
     std::os::unix::fs::symlink(&outside, root.join("tmp")).unwrap();
@@ -183,7 +183,7 @@ async fn no_link_leads_out_of_a_zone() {
     // A second zone, whose monitor is a proper one, shows that the first was looked at.
     let proper = node.dir.path().join("zones/b/root/tmp");
     std::fs::create_dir_all(&proper).unwrap();
-    let _qemu = Qemu::start(&proper.join("vm.kvmd"));
+    let _qemu = Qemu::start(&proper.join("vm.kvmd")).unwrap();
     vminfod.tell("create", &vm("b", json!({})));
     node.watching("b").await;
     assert_eq!(elsewhere.clients(), 0);

@@ -5,7 +5,7 @@
 //! A node for one test: directories, a daemon in process, and waits for its events.
 #![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part and may stop at once.
 
-pub mod qemu;
+pub use simnode::qemu;
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -36,7 +36,7 @@ impl Node {
     /// A node whose daemon has opened all that it opens once: it has seen a whole life.
     pub async fn settled() -> Self {
         let mut node = Self::running().await;
-        let qemu = qemu::Qemu::start(&node.socket("first"));
+        let qemu = qemu::Qemu::start(&node.socket("first")).unwrap();
         node.watching("first").await;
         qemu.kill().await;
         node.verdict("first").await;

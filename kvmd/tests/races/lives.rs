@@ -39,7 +39,7 @@ async fn a_recreated_directory_loses_no_socket() {
     // Another directory is put in its place in one step.
     let other = node.dir.path().join("other");
     std::fs::create_dir(&other).unwrap();
-    let qemu = Qemu::start(&other.join("vm3.kvmd"));
+    let qemu = Qemu::start(&other.join("vm3.kvmd")).unwrap();
     std::fs::rename(node.control(), node.dir.path().join("before")).unwrap();
     std::fs::rename(&other, node.control()).unwrap();
     node.watching("vm3").await;
@@ -48,7 +48,7 @@ async fn a_recreated_directory_loses_no_socket() {
 
 fn made(node: &Node, name: &str) -> Qemu {
     std::fs::create_dir_all(node.control()).unwrap();
-    Qemu::start(&node.socket(name))
+    Qemu::start(&node.socket(name)).unwrap()
 }
 
 async fn end(node: &mut Node, qemu: Qemu, name: &str) -> String {
@@ -70,7 +70,7 @@ async fn a_rescan_finds_what_no_change_showed() {
     let stale = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     drop(stale);
     node.until("it was given up", || node.ledger().snapshot().instances.is_empty()).await;
-    let _qemu = Qemu::start(&socket);
+    let _qemu = Qemu::start(&socket).unwrap();
     node.watching("vm1").await;
 }
 
@@ -78,7 +78,7 @@ async fn a_rescan_finds_what_no_change_showed() {
 #[tokio::test]
 async fn a_request_survives_a_restart() {
     let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(POWERDOWN).await;
     node.heard("vm1", "POWERDOWN").await;
@@ -97,7 +97,7 @@ async fn a_request_survives_a_restart() {
 #[tokio::test]
 async fn a_restart_makes_one_poweroff_unsure() {
     let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(r#"{"event": "STOP"}"#).await;
     qemu.say(r#"{"event": "RESUME"}"#).await;
@@ -108,7 +108,7 @@ async fn a_restart_makes_one_poweroff_unsure() {
     qemu.say(OFF).await;
     qemu.end().await;
     assert_eq!(node.verdict("vm1").await["confidence"], "low");
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(OFF).await;
     qemu.end().await;
@@ -125,7 +125,7 @@ async fn an_end_while_off_leaves_nothing() {
     let mut node = Node::new();
     node.settings = json!({"rescan": "30ms"});
     node.start().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(POWERDOWN).await;
     node.heard("vm1", "POWERDOWN").await;
@@ -143,7 +143,7 @@ async fn a_cleared_marker_is_not_written() {
     let mut node = Node::running().await;
     let clears = Clears::below(&node.run_dir());
     // Cleared between the event and the end.
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(OFF).await;
     node.heard("vm1", "SHUTDOWN").await;
@@ -156,7 +156,7 @@ async fn a_cleared_marker_is_not_written() {
     );
     assert!(!node.is_marked("vm1"));
     // The next life is another matter.
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     qemu.say(OFF).await;
     qemu.end().await;
@@ -169,7 +169,7 @@ async fn an_instance_that_outlives_a_clearing_is_marked() {
     let mut node = Node::new();
     node.settings = json!({"clear_window": "20ms"});
     node.start().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     let clears = Clears::below(&node.run_dir());
     let before = clears.latest("vm1");
@@ -192,7 +192,7 @@ async fn clearing_during_the_end_leaves_no_marker() {
     let mut all = Vec::new();
     for n in 0..60 {
         let name = format!("vm{n}");
-        let qemu = Qemu::start(&node.socket(&name));
+        let qemu = Qemu::start(&node.socket(&name)).unwrap();
         node.watching(&name).await;
         all.push((name, qemu));
     }
@@ -219,12 +219,12 @@ async fn clearing_during_the_end_leaves_no_marker() {
 async fn an_old_end_leaves_the_new_marker_alone() {
     let mut node = Node::running().await;
     for existed in [false, true] {
-        let old = Qemu::start(&node.socket("vm1"));
+        let old = Qemu::start(&node.socket("vm1")).unwrap();
         node.watching("vm1").await;
         old.say(OFF).await;
         node.heard("vm1", "SHUTDOWN").await;
         // Its successor serves the name before the old connection has ended.
-        let new = Qemu::start(&node.socket("vm1"));
+        let new = Qemu::start(&node.socket("vm1")).unwrap();
         if existed {
             std::fs::write(node.marker("vm1"), "").unwrap();
         }
@@ -248,11 +248,11 @@ async fn an_old_end_leaves_the_new_marker_alone() {
 #[tokio::test]
 async fn the_younger_of_two_on_one_path_has_the_name() {
     let mut node = Node::running().await;
-    let first = Qemu::start(&node.socket("vm1"));
+    let first = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     let generation = node.ledger().snapshot().instances["vm1"].generation;
     // The second unlinks and binds while the first lives.
-    let second = Qemu::start(&node.socket("vm1"));
+    let second = Qemu::start(&node.socket("vm1")).unwrap();
     node.until("the second has the name", || {
         let snapshot = node.ledger().snapshot();
         snapshot.instances.get("vm1").is_some_and(|it| it.generation > generation)

@@ -16,7 +16,7 @@ async fn everything_is_read_before_judging() {
     let mut node = Node::running().await;
     for n in 0..50 {
         let name = format!("vm{n}");
-        let qemu = Qemu::start(&node.socket(&name));
+        let qemu = Qemu::start(&node.socket(&name)).unwrap();
         node.watching(&name).await;
         // Event and end in one breath.
         qemu.say(OFF).await;
@@ -30,7 +30,7 @@ async fn everything_is_read_before_judging() {
 async fn a_reset_is_an_end() {
     let mut node = Node::running().await;
     // It never reads what we sent, so its end resets the connection.
-    let qemu = Qemu::with_manner(&node.socket("vm1"), Manner::Deaf);
+    let qemu = Qemu::with_manner(&node.socket("vm1"), Manner::Deaf).unwrap();
     node.watching("vm1").await;
     qemu.say(OFF).await;
     qemu.kill().await;
@@ -42,7 +42,7 @@ async fn a_reset_is_an_end() {
 #[tokio::test]
 async fn lines_may_be_split_joined_or_too_long() {
     let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     let line = r#"{"event": "VNC_CONNECTED", "data": {"name": "é😀"}}"#;
     let heap = format!("{line}\r\n{{\"event\": \"POWERDOWN\"}}\n\r\n");
@@ -64,7 +64,7 @@ async fn lines_may_be_split_joined_or_too_long() {
 #[tokio::test]
 async fn a_guests_strings_decide_nothing() {
     let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     for name in ["SHUTDOWN", "\\\"event\\\": \\\"SHUTDOWN\\\"", "\\u0000STOP"] {
         let line = format!(
@@ -83,7 +83,7 @@ async fn a_monitor_without_greeting_is_shown_as_queued() {
     let mut node = Node::new();
     node.settings = json!({"greeting_timeout": "30ms"});
     node.start().await;
-    let qemu = Qemu::with_manner(&node.socket("vm1"), Manner::Silent);
+    let qemu = Qemu::with_manner(&node.socket("vm1"), Manner::Silent).unwrap();
     node.state("vm1", State::Queued).await;
     assert_eq!(node.verdicts(), 0);
     qemu.kill().await;
@@ -96,7 +96,7 @@ async fn a_monitor_without_greeting_is_shown_as_queued() {
 async fn a_queued_monitor_is_watched_later() {
     let mut node = Node::new();
     node.settings = json!({"greeting_timeout": "30ms"});
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     let other = tokio::net::UnixStream::connect(node.socket("vm1")).await.unwrap();
     node.until_greeted(&other).await;
     node.start().await;
@@ -112,7 +112,7 @@ async fn a_queued_monitor_is_watched_later() {
 #[tokio::test]
 async fn a_second_daemon_does_not_run() {
     let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("vm1"));
+    let qemu = Qemu::start(&node.socket("vm1")).unwrap();
     node.watching("vm1").await;
     let config = node.config_file();
     let again = node.kvmd(&["start", "--config", &config]).await;
@@ -137,7 +137,7 @@ async fn orphaned_files_are_removed() {
     std::fs::write(node.marker("deleted"), "").unwrap();
     node.until("the old marker went", || !node.is_marked("deleted")).await;
     // A marker beside a socket is somebody's.
-    let _qemu = Qemu::start(&node.socket("vm1"));
+    let _qemu = Qemu::start(&node.socket("vm1")).unwrap();
     std::fs::write(node.marker("vm1"), "").unwrap();
     std::fs::write(node.marker("deleted"), "").unwrap();
     node.until("the old marker went", || !node.is_marked("deleted")).await;
@@ -157,7 +157,7 @@ async fn a_migrations_source_is_not_the_users() {
         for lines in
             [&[stop, QUIT][..], &[stop, completed, QUIT], &[stop, bare], &[stop, completed]]
         {
-            let qemu = Qemu::start(&node.socket("vm1"));
+            let qemu = Qemu::start(&node.socket("vm1")).unwrap();
             node.watching("vm1").await;
             for line in lines {
                 qemu.say(line).await;
@@ -182,7 +182,7 @@ async fn no_wall_clock_decides() {
     let off = r#", "data": {"guest": true, "reason": "guest-shutdown"}"#;
     // Years lie between the two by their stamps, forwards and backwards; a moment in truth.
     for (asked, ended) in [(1, 4_000_000_000), (4_000_000_000, 1), (i64::MAX, i64::MIN)] {
-        let qemu = Qemu::start(&node.socket("vm1"));
+        let qemu = Qemu::start(&node.socket("vm1")).unwrap();
         node.watching("vm1").await;
         qemu.say(&stamped("POWERDOWN", asked, "")).await;
         qemu.say(&stamped("SHUTDOWN", ended, off)).await;

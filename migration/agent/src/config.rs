@@ -25,8 +25,14 @@ pub const QUIET: Duration = Duration::from_secs(60);
 const LONGEST_QUIET: Duration = Duration::from_secs(600);
 
 /// The programs that it runs.
-const PROGRAMS: [Program; 5] =
-    [Program::Zfs, Program::Zpool, Program::Vmadm, Program::NetAgent, Program::Zonecfg];
+const PROGRAMS: [Program; 6] = [
+    Program::Zfs,
+    Program::Zpool,
+    Program::Vmadm,
+    Program::NetAgent,
+    Program::Zonecfg,
+    Program::Zoneadm,
+];
 
 /// Where the agent listens on the admin network.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -60,6 +60,8 @@ mod zonecfg; // the executable `zonecfg`
 
 mod getopt; // the arguments of a command, and its end
 
+pub mod qemu; // the monitors of a QEMU
+
 pub mod fswatcher; // the platform's file watcher
 
 pub mod zones; // the rules of zones

@@ -17,6 +17,7 @@ use super::centre::{ADMIN, Centre};
 use super::daemons::Daemons;
 use super::options::WorldOptions;
 use super::ports::{Ports, local, url};
+use super::qemus;
 use simnode::Node;
 
 /// What the configurations name.
@@ -165,6 +166,9 @@ impl Configs<'_> {
             config["trust"] = json!({ "url": centre.migrations.trust_url(), "dir": dir });
             config["agents"] = json!({ "port": centre.agents[0] });
         }
+        if let Value::Object(map) = &mut config {
+            map.extend(self.options.volapi.clone());
+        }
         config
     }
 
@@ -183,6 +187,7 @@ impl Configs<'_> {
             "commands": {
                 "zfs": bin("zfs"), "zpool": bin("zpool"), "vmadm": bin("vmadm"),
                 "net_agent": bin("net-agent"), "zonecfg": bin("zonecfg"),
+                "zoneadm": bin("zoneadm"),
             },
             "status": { "listen": local(status).to_string() },
             "metrics": self.metrics(status),
@@ -249,7 +254,11 @@ impl Configs<'_> {
             "metrics": self.metrics(self.ports.kvmd),
             "run_dir": self.options.dir.join("kvmd"),
             "control": { "enabled": false },
-            "vminfod": { "enabled": true, "url": self.hub(), "settle": self.span(2_000, 100) },
+            "vminfod": {
+                "enabled": true, "url": self.hub(), "settle": self.span(2_000, 100),
+                "socket": qemus::SOCKET,
+            },
+            "rescan": self.span(60_000, 500),
         })
     }
 }

@@ -61,7 +61,7 @@ impl Daemons {
         msg: &str,
         config: &Value,
     ) -> Result<(), LabError> {
-        let (mut child, log) = self.spawn(name, "serve", config).await?;
+        let (mut child, log) = self.spawn(name, &["serve"], config).await?;
         let log = said(&mut child, msg, log).await?;
         self.keep(name, child, log);
         Ok(())
@@ -75,7 +75,18 @@ impl Daemons {
         config: &Value,
         url: &str,
     ) -> Result<(), LabError> {
-        let (child, log) = self.spawn(name, verb, config).await?;
+        self.start_with(name, &[verb], config, url).await
+    }
+
+    /// The same with further words.
+    pub(super) async fn start_with(
+        &mut self,
+        name: &'static str,
+        words: &[&str],
+        config: &Value,
+        url: &str,
+    ) -> Result<(), LabError> {
+        let (child, log) = self.spawn(name, words, config).await?;
         self.keep(name, child, log);
         let what = format!("{name} answers");
         let http = Http::new(url, OWN_AGENT).map_err(LabError::request(&what))?;
@@ -104,7 +115,7 @@ impl Daemons {
     async fn spawn(
         &self,
         name: &str,
-        verb: &str,
+        words: &[&str],
         config: &Value,
     ) -> Result<(Child, tokio::fs::File), LabError> {
         let file = self.dir.join(format!("{name}.json"));
@@ -114,7 +125,8 @@ impl Daemons {
         let mut options = tokio::fs::OpenOptions::new();
         let log = options.create(true).append(true).open(&log).await;
         let log = log.map_err(LabError::io(format!("opening the log of {name}")))?;
-        let args = [&format!("@{name}"), verb, "--config", &file.to_string_lossy()];
+        let (this, file) = (format!("@{name}"), file.to_string_lossy());
+        let args = [&[this.as_str()], words, &["--config", &file]].concat();
         let child = Child::spawn(name, &self.program, &args)
             .map_err(LabError::io(format!("starting {name}")))?;
         Ok((child, log))

@@ -30,6 +30,8 @@ pub mod world; // the node, the mocks, and the daemons as processes
 
 mod config; // the configurations of the daemons
 
+mod qemus; // the monitors of its kvm VMs
+
 mod daemons; // processes and their logs
 
 mod centre; // the services that all nodes share

@@ -59,6 +59,8 @@ pub struct WorldOptions {
     pub migration_agent: Map<String, Value>,
     /// The same of migration-service's.
     pub migration_service: Map<String, Value>,
+    /// The same of volapi's.
+    pub volapi: Map<String, Value>,
 }
 
 impl WorldOptions {
@@ -79,6 +81,7 @@ impl WorldOptions {
             vminfod: Map::new(),
             migration_agent: Map::new(),
             migration_service: Map::new(),
+            volapi: Map::new(),
         }
     }
 }

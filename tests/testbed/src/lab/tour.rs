@@ -8,13 +8,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sdc_clients::MacAddr;
+use sdc_clients::http::{Call, Http};
 use sdc_clients::napi::{Nic, NicState};
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
 
-use super::asking::{found, until};
+use super::asking::{OWN_AGENT, found, until};
 use super::error::LabError;
 use super::outcome::Outcome;
+use super::qemus::Qemus;
 use super::screen::{Screen, Voice, name};
 use super::seed::Wrongs;
 use super::world::World;
@@ -55,6 +57,14 @@ pub async fn play(world: &World, wrongs: &Wrongs, screen: &Screen) -> Result<Out
     outcome.add(screen, text.to_owned(), checked);
     let checked = quota(world, screen).await?;
     outcome.add(screen, "quota set by zfs seen, in VMAPI too".to_owned(), checked);
+    if let Some(qemus) = world.qemus() {
+        let checked = from_inside(world, qemus, screen).await?;
+        outcome.add(
+            screen,
+            "kvm VM turned off from inside: its user's wish, says kvmd".to_owned(),
+            checked,
+        );
+    }
     let deleted = delete(world, screen).await?;
     let left = world.nics().await?.iter().filter(|nic| deleted.contains(&nic.mac)).count();
     let gone = deleted.len() - left;
@@ -66,7 +76,7 @@ pub async fn play(world: &World, wrongs: &Wrongs, screen: &Screen) -> Result<Out
 /// Boots a stopped VM that has NICs; true when hub and NAPI agree that it runs.
 async fn boot(world: &World, screen: &Screen) -> Result<bool, LabError> {
     let vm = cast(world, "stopped VM with a NIC", |vm| vm.state() == Some("stopped")).await?;
-    say(screen, &format!("tour 1/3: booting {}", name(&vm)));
+    say(screen, &format!("tour 1/4: booting {}", name(&vm)));
     let uuid = uuid(&vm);
     Verbs::new(world.node(), Wait::of(world.node())?).boot(uuid).await?;
     let macs = vm.macs();
@@ -105,7 +115,7 @@ async fn quota(world: &World, screen: &Screen) -> Result<bool, LabError> {
     .await?;
     let dataset = vm.text("zfs_filesystem").unwrap_or_default();
     let gib = vm.quota().unwrap_or(10) + 7;
-    say(screen, &format!("tour 2/3: zfs set quota={gib}g {dataset} ({})", name(&vm)));
+    say(screen, &format!("tour 2/4: zfs set quota={gib}g {dataset} ({})", name(&vm)));
     run(world, "zfs", &["set", &format!("quota={}", gib * GIB), dataset]).await?;
     let hub = world.hub()?;
     let done = until("the quota is seen", PATIENCE, || async {
@@ -117,12 +127,36 @@ async fn quota(world: &World, screen: &Screen) -> Result<bool, LabError> {
     note_late(screen, done)
 }
 
+/// Powers a kvm VM off as its user does; true when kvmd's verdict says so, and VMAPI that it is stopped.
+async fn from_inside(world: &World, qemus: &Qemus, screen: &Screen) -> Result<bool, LabError> {
+    let is_cast = |vm: &VmObject| vm.state() == Some("running") && vm.brand() == Some("kvm");
+    let vm = cast(world, "running kvm VM", is_cast).await?;
+    let vm_uuid = uuid(&vm);
+    say(screen, &format!("tour 3/4: {} powers off from inside", name(&vm)));
+    let heard =
+        until("kvmd listens to its QEMU", PATIENCE, || async { Ok(qemus.is_heard(vm_uuid).await) });
+    note_late(screen, heard.await)?;
+    qemus.power_off(world.node(), vm_uuid).await?;
+    let kvmd = Http::new(&world.kvmd_url(), OWN_AGENT).map_err(LabError::request("kvmd"))?;
+    let done = until("kvmd's verdict", PATIENCE, || async {
+        let page = kvmd.execute(Call::get(&["status"])).await.and_then(|page| page.object());
+        let page = page.map_err(LabError::request("kvmd's status"))?;
+        let mut all = page["verdicts"].as_array().into_iter().flatten();
+        let is_it = |it: &&Value| it["name"] == vm_uuid && it["initiator"] == "guest";
+        let is_users =
+            all.find(is_it).is_some_and(|it| it["user"] == true && it["source"] == "qmp");
+        Ok(is_users && told(world, vm_uuid, "state") == "stopped")
+    })
+    .await;
+    note_late(screen, done)
+}
+
 /// Deletes a VM behind vmadm's back; its NICs.
 async fn delete(world: &World, screen: &Screen) -> Result<Vec<MacAddr>, LabError> {
     let vm =
         cast(world, "running VM with a NIC to delete", |vm| vm.state() == Some("running")).await?;
     let macs = vm.macs();
-    say(screen, &format!("tour 3/3: deleting {} with zoneadm and zonecfg", name(&vm)));
+    say(screen, &format!("tour 4/4: deleting {} with zoneadm and zonecfg", name(&vm)));
     Verbs::new(world.node(), Wait::none()).delete_raw(uuid(&vm)).await?;
     let done = until("the deleted VM's NICs are gone from NAPI", PATIENCE, || async {
         Ok(!world.nics().await?.iter().any(|nic| macs.contains(&nic.mac)))

@@ -23,6 +23,7 @@ use super::daemons::Daemons;
 use super::error::LabError;
 use super::options::WorldOptions;
 use super::ports::{self, Ports};
+use super::qemus::Qemus;
 use super::tools::{self, Places};
 use crate::moving::subject;
 use mocks::{napi, vmapi};
@@ -42,6 +43,7 @@ pub struct World {
     centre: Centre,
     daemons: Daemons,
     ports: Ports,
+    qemus: Option<Qemus>,
 }
 
 impl World {
@@ -105,6 +107,7 @@ impl World {
             centre,
             daemons,
             ports,
+            qemus: None,
         };
         let (napi_url, vmapi_url) = (world.napi.url(), world.vmapi.url());
         world.node.set_info(|info| {
@@ -270,10 +273,17 @@ impl World {
         self.daemons.start("vm-agent", "serve", &config, &url).await
     }
 
-    /// Starts kvmd as it runs on SmartOS: its verdicts come from what vminfod tells.
+    /// Starts kvmd as it runs on SmartOS: its verdicts come from what vminfod tells, and from second monitors in zones.
     pub async fn start_kvmd(&mut self) -> Result<(), LabError> {
         let (config, url) = (self.configs().kvmd(), self.kvmd_url());
-        self.daemons.start("kvmd", "start", &config, &url).await
+        self.qemus = Some(Qemus::follow(&self.node, &self.hub()?));
+        let root = self.node.root().to_string_lossy().into_owned();
+        self.daemons.start_with("kvmd", &["start", "--root", &root], &config, &url).await
+    }
+
+    /// The QEMUs of its kvm VMs, while kvmd runs.
+    pub(super) fn qemus(&self) -> Option<&Qemus> {
+        self.qemus.as_ref()
     }
 
     /// Starts migration-agent.

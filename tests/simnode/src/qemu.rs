@@ -5,9 +5,10 @@
 //! A QEMU that only has monitors: real sockets, one client at a time, the protocol's order of
 //! words. What it says is the test's.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -58,19 +59,25 @@ pub enum Manner {
 
 impl Qemu {
     /// Binds over whatever is there, as QEMU does, and serves.
-    pub fn start(path: &Path) -> Self {
+    ///
+    /// # Errors
+    /// If nothing can be bound there.
+    pub fn start(path: &Path) -> io::Result<Self> {
         Self::with_manner(path, Manner::Proper)
     }
 
     /// The same with another manner.
-    pub fn with_manner(path: &Path, manner: Manner) -> Self {
+    ///
+    /// # Errors
+    /// If nothing can be bound there.
+    pub fn with_manner(path: &Path, manner: Manner) -> io::Result<Self> {
         let _there_was_none = std::fs::remove_file(path);
-        let listener = UnixListener::bind(path).unwrap();
+        let listener = UnixListener::bind(path)?;
         let (orders, inbox) = mpsc::channel(16);
         let received = Arc::new(Mutex::new(Vec::new()));
         let clients = Arc::new(AtomicUsize::new(0));
         tokio::spawn(serve(listener, manner, inbox, Arc::clone(&received), Arc::clone(&clients)));
-        Self { path: path.to_owned(), orders, received, clients }
+        Ok(Self { path: path.to_owned(), orders, received, clients })
     }
 
     /// Says a line to its client, whenever there is one.
@@ -82,7 +89,8 @@ impl Qemu {
     pub async fn say_bytes(&self, bytes: &[u8]) {
         let (done, said) = oneshot::channel();
         self.orders.send(Order::Bytes(bytes.to_vec(), done)).await.unwrap_or_default();
-        said.await.unwrap();
+        // It may have left.
+        let _left = said.await;
     }
 
     /// Ends cleanly: connection first, file a moment later.
@@ -102,7 +110,8 @@ impl Qemu {
 
     /// All that was ever sent to it.
     pub fn received(&self) -> String {
-        String::from_utf8(self.received.lock().unwrap().clone()).unwrap()
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&received).into_owned()
     }
 
     /// How many clients it has greeted.
@@ -129,7 +138,10 @@ async fn serve(
     }
     loop {
         let mut client = tokio::select! {
-            accepted = listener.accept() => accepted.unwrap().0,
+            accepted = listener.accept() => match accepted {
+                Ok((client, _)) => client,
+                Err(_) => continue,
+            },
             Some(Order::Leave(done)) = orders.recv() => {
                 drop(listener);
                 return done.send(()).unwrap_or_default();
@@ -151,7 +163,7 @@ async fn serve(
                         break;
                     }
                     let bytes = &piece[..count];
-                    received.lock().unwrap().extend_from_slice(bytes);
+                    received.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
                     heard.extend_from_slice(bytes);
                     while let Some(at) = heard.iter().position(|byte| *byte == b'\n') {
                         let line: Vec<u8> = heard.drain(..=at).collect();
