@@ -40,6 +40,8 @@ pub mod snapshots; // snapshots of what is delegated to a VM
 
 pub mod agents; // the migration-agents of the nodes
 
+pub mod agent_status; // what every agent says of itself
+
 pub mod vminfod; // the VMs of this node, and every change of them
 
 pub mod vmapi; // the data centre's records of VMs

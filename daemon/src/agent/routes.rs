@@ -8,13 +8,15 @@
 use std::time::Duration;
 
 use axum::extract::Request;
+use axum::routing::get;
 use http::{Response, StatusCode};
+use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::approval::{Approval, Refused};
 use crate::config::lower_uuid;
-use crate::http::{Body, Limits, Router, Server, bind_unix, collect, ok, refuse};
+use crate::http::{Body, Limits, Router, Server, bind_unix, collect, ok, refuse, reply};
 use crate::log::{AUDIT, clip};
 use crate::metrics;
 use crate::tasks::{Shutdown, Tasks};
@@ -101,6 +103,22 @@ pub fn approval_json(approval: &Approval, now: Duration) -> Value {
     json!({"by": by, "ago_s": now.saturating_sub(*at).as_secs(), "count": count, "left": left})
 }
 
+/// The paths that the port of each agent has.
+pub const ENDPOINTS: Endpoints<()> = Endpoints {
+    all: &[
+        Endpoint::new("/ping", "GET", ()).about("whether the agent answers"),
+        Endpoint::new("/status", "GET", ())
+            .about("what it has done, and what it waits for")
+            .shapes(&[Shape::get(&[], "AgentStatus")]),
+        Endpoint::new("/metrics", "GET", ()).about("its metrics, as OpenMetrics has them"),
+        Endpoint::new("/openapi.json", "GET", ()).about("this document"),
+    ],
+    slashes: Slashes::Kept,
+};
+
+/// The same as OpenAPI has it, which `testbed openapi agents` makes of the table and the types.
+const DOCUMENT: &str = include_str!("../../../docs/agents.openapi.json");
+
 /// Serves the routes of the port and those of the socket until the shutdown.
 pub fn listen(
     places: &Places,
@@ -109,6 +127,7 @@ pub fn listen(
     tasks: &Tasks,
     shutdown: &Shutdown,
 ) {
+    let port = port.route("/openapi.json", get(async || reply(StatusCode::OK, DOCUMENT)));
     let socket = &places.control_socket;
     let limits = Limits { connections: CONNECTIONS, requests_per_second: 200, ..Limits::default() };
     let server = || Server::new(limits, shutdown.clone());

@@ -12,6 +12,15 @@ use super::parts::Parts;
 /// Returns `/status`: the open migrations with their orders, and what was refused.
 pub fn status(parts: &Parts, keeper: Option<&Keeper>) -> Value {
     let doing = parts.works.all();
+    let waiting: Vec<String> = parts
+        .memory
+        .open()
+        .values()
+        .filter(|entry| entry.waits.is_some())
+        .map(|entry| {
+            format!("migration-service's word on VM {}, which does not boot before", entry.vm)
+        })
+        .collect();
     let migrations = parts.memory.open().into_iter().map(|(migration, entry)| {
         let order = doing.iter().find(|(id, _)| *id == migration).map(|(_, doing)| doing);
         json!({
@@ -25,6 +34,7 @@ pub fn status(parts: &Parts, keeper: Option<&Keeper>) -> Value {
     };
     json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "waiting_for": waiting,
         "cn_uuid": parts.cn,
         "mbps": parts.streams.rate.mbps(),
         "migrations": migrations.collect::<Vec<_>>(),

@@ -424,7 +424,7 @@ Examples:
         #[arg(long, value_name = "VM")]
         exclude: Vec<String>,
         /// At most so many at once, and never more than the node's limit.
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
         at_once: Option<u32>,
         #[command(flatten)]
         list: ListArgs,
@@ -443,11 +443,11 @@ Examples:
   sdc-migrate set max_running_migrations_per_cn 2 --cn CN
   sdc-migrate set zfs_send_mbps_limit null --cn CN    the data centre's again")]
     Set {
-        /// Its name, as `settings` prints it.
-        key: String,
+        /// Its name; without it they are listed.
+        key: Option<String>,
         /// Its value.
         #[arg(allow_negative_numbers = true)]
-        value: String,
+        value: Option<String>,
         /// For this node alone.
         #[arg(long, value_name = "CN")]
         cn: Option<String>,
@@ -540,7 +540,7 @@ pub enum TrustVerb {
 #[derive(Args, Debug, Clone, Copy, Default)]
 pub struct Rate {
     /// At most so many megabits per second from now on, besides the limit of the nodes; 0: only that.
-    #[arg(long, value_name = "MBPS")]
+    #[arg(long, value_name = "MBPS", allow_negative_numbers = true)]
     pub bwlimit: Option<u32>,
 }
 

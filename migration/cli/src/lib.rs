@@ -52,6 +52,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use daemon::cli::hosts::Hosts;
 use daemon::cli::{self, Layout, Screen, screen};
 use daemon::exit;
 use sdc_clients::migrations::{MigrationQuery, Options};
@@ -113,7 +114,14 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
     if let Verb::Generated(asked) = &verb {
         return Ok(cli::print(NAME, &asked.text::<Cli>().context("the manual pages")?));
     }
-    if let Verb::Trust { verb } = verb {
+    if let Verb::Trust { mut verb } = verb {
+        // A name is looked up where CNAPI is known; a uuid needs nobody.
+        if let Some(node) = trust::node_of(&mut verb)
+            && let Ok(services) = Services::find(reach)
+            && services.cnapi().is_ok()
+        {
+            *node = services.node(node).await?;
+        }
         return trust::run(verb, &services::socket(reach)?, style.screen).await;
     }
     let services = Services::find(reach)?;
@@ -204,7 +212,9 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
             }
         }
         Verb::Settings { cn } => settings::show(&services, cn.as_deref()).await,
-        Verb::Set { key, value, cn } => settings::set(&services, &key, &value, cn.as_deref()).await,
+        Verb::Set { key, value, cn } => {
+            settings::set(&services, (key.as_deref(), value.as_deref()), cn.as_deref()).await
+        }
         Verb::Instance(Allowing::Allow { vm }) | Verb::AllowInstance { vm } => {
             settings::allow_vm(&services, &vm, true).await
         }
@@ -234,7 +244,12 @@ async fn get(services: &Services, vm: &str, json: bool, style: Style) -> anyhow:
             cli::print(NAME, &style.screen.harmless(&text))
         }
         false => {
-            let code = cli::print(NAME, &show::get(&migration, now(), style));
+            // Scripts read what the shipped tool prints.
+            let hosts = match style.ansi && style.screen.is_terminal {
+                true => services.hosts().await,
+                false => Hosts::default(),
+            };
+            let code = cli::print(NAME, &show::get(&migration, &hosts, now(), style));
             // Scripts read stdout, which is as the shipped tool prints it.
             if let Some(next) = next::step(&migration) {
                 eprintln!("Next: {next}");

@@ -36,15 +36,24 @@ pub(super) async fn show(services: &Services, cn: Option<&str>) -> anyhow::Resul
 /// Changes a setting, and prints all.
 pub(super) async fn set(
     services: &Services,
-    key: &str,
-    value: &str,
+    asked: (Option<&str>, Option<&str>),
     cn: Option<&str>,
 ) -> anyhow::Result<ExitCode> {
+    let known = SETTINGS.join(", ");
+    let (key, value) = match asked {
+        (Some(key), _) if !SETTINGS.contains(&key) => {
+            let what = format!("there is no setting {key:?}; the settings are {known}");
+            return Err(Usage(what).into());
+        }
+        (Some(key), Some(value)) => (key, value),
+        (Some(key), None) => return Err(Usage(format!("a value for {key} is missing")).into()),
+        (None, _) => {
+            return Err(
+                Usage(format!("which setting, and its value? The settings are {known}")).into()
+            );
+        }
+    };
     let cn = named(services, cn).await?;
-    if !SETTINGS.contains(&key) {
-        let known = SETTINGS.join(", ");
-        return Err(Usage(format!("there is no setting {key:?}; the settings are {known}")).into());
-    }
     let Ok(value) = serde_json::from_str::<Value>(value) else {
         let what = format!("expected a number, true, false or null for {key}, found {value:?}");
         return Err(Usage(what).into());

@@ -4,6 +4,7 @@
 
 //! `get` and `list`: the output of the shipped tool, and tables. Pure: the time is handed in.
 
+use daemon::cli::hosts::Hosts;
 use daemon::cli::screen::visible;
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn};
 use sdc_clients::migrations::{Migration, Progress};
@@ -33,12 +34,13 @@ fn age(at: Option<&String>, now: Time) -> Option<u64> {
     u64::try_from(now.since(Time::parse(at?)?)).ok()
 }
 
-fn server(uuid: Option<&String>) -> String {
-    uuid.filter(|uuid| !uuid.is_empty()).map_or("(none)".to_owned(), |uuid| visible(uuid))
+fn server(uuid: Option<&String>, hosts: &Hosts) -> String {
+    let uuid = uuid.filter(|uuid| !uuid.is_empty());
+    uuid.map_or("(none)".to_owned(), |uuid| visible(hosts.name(uuid)))
 }
 
-/// Returns what `get` prints.
-pub(super) fn get(migration: &Migration, now: Time, style: Style) -> String {
+/// Returns what `get` prints; nodes that have names there are shown by them.
+pub(super) fn get(migration: &Migration, hosts: &Hosts, now: Time, style: Style) -> String {
     let runtime = migration.duration_ms.map(units::short).unwrap_or_default();
     let state = visible(&migration.state);
     let state = match migration.state.as_str() {
@@ -48,8 +50,8 @@ pub(super) fn get(migration: &Migration, now: Time, style: Style) -> String {
     };
     let mut facts = vec![
         ("State", state),
-        ("Source server", server(migration.source_server_uuid.as_ref())),
-        ("Target server", server(migration.target_server_uuid.as_ref())),
+        ("Source server", server(migration.source_server_uuid.as_ref(), hosts)),
+        ("Target server", server(migration.target_server_uuid.as_ref(), hosts)),
         ("Created", migration.created_timestamp.as_deref().map(visible).unwrap_or_default()),
         ("Automatic", migration.automatic.to_string()),
         ("Total runtime", runtime),
@@ -138,7 +140,7 @@ pub(super) fn list(migrations: &[Migration], shape: &Shape, now: Time, style: St
         let age = age(one.created_timestamp.as_ref(), now).map(units::short).unwrap_or_default();
         let runtime = one.duration_ms.map(units::short).unwrap_or_default();
         let source = one.source_server_uuid.as_deref().map(visible).unwrap_or_default();
-        let target = server(one.target_server_uuid.as_ref());
+        let target = server(one.target_server_uuid.as_ref(), &Hosts::default());
         let error = one.error.as_deref().map(visible).unwrap_or_default();
         let cells = [&visible(&one.vm_uuid), &visible(&one.phase), "", age.as_str(), &runtime];
         text += &row(cells, state, &rest(&source, &target, &error));

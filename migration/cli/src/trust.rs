@@ -56,6 +56,18 @@ pub(super) async fn run(
     })
 }
 
+/// Returns the node that is named by anything but its uuid.
+pub(super) fn node_of(verb: &mut TrustVerb) -> Option<&mut String> {
+    let (TrustVerb::Token { whom: who, .. }
+    | TrustVerb::Approve { who, .. }
+    | TrustVerb::Revoke { who }) = verb
+    else {
+        return None;
+    };
+    let is_named = !["any", "volapi"].contains(&who.as_str()) && who.parse::<uuid::Uuid>().is_err();
+    is_named.then_some(who)
+}
+
 /// Reads whom a token lets in.
 fn is_for(whom: &str) -> Result<Value, Usage> {
     match whom {

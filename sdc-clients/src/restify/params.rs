@@ -6,7 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use md5::{Digest as _, Md5};
 use serde_json::{Map, Value, json};
 
@@ -24,6 +24,21 @@ pub fn from_query(query: &str) -> Params {
             None => (name, json!(value)),
         }
     })
+}
+
+/// Returns the value of a header that names the parameters of a query which are none of `known`; none where all are.
+pub fn ignored(query: Option<&str>, known: &[&str]) -> Option<HeaderValue> {
+    /// So many are named, each so far.
+    const MOST: (usize, usize) = (10, 64);
+    let plain = |name: &str| -> String {
+        let letter =
+            |it: char| if it.is_ascii_alphanumeric() || "_-.".contains(it) { it } else { '?' };
+        name.chars().take(MOST.1).map(letter).collect()
+    };
+    let all = url::form_urlencoded::parse(query?.as_bytes());
+    let odd = all.filter(|(name, _)| !name.is_empty() && !known.contains(&name.as_ref()));
+    let odd: Vec<String> = odd.take(MOST.0).map(|(name, _)| plain(&name)).collect();
+    (!odd.is_empty()).then(|| HeaderValue::from_str(&odd.join(", ")).ok()).flatten()
 }
 
 /// Decodes a query or form text as [`from_query`] does, for a service that reads the names of its pairs in another
@@ -168,6 +183,13 @@ pub(super) fn decoded(part: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_that_nobody_knows_are_named() {
+        let named = |query| ignored(query, &["state"]).map(|it| it.to_str().unwrap().to_owned());
+        assert_eq!(named(Some("state=a&limt=3&x%0ay=")), Some("limt, x?y".to_owned()));
+        assert_eq!((named(Some("state=a&=1")), named(None)), (None, None));
+    }
 
     #[test]
     fn names_that_come_twice_have_lists() {

@@ -10,17 +10,20 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use daemon::agent::ENDPOINTS;
+use sdc_clients::agent_status::AgentStatus;
+use sdc_clients::schema::Schemas;
 use serde_json::Value;
 
 use crate::arguments::command;
 
 /// The services whose interface is a table.
-const SERVICES: [&str; 2] = ["migration-service", "volapi"];
+const SERVICES: [&str; 3] = ["migration-service", "volapi", "agents"];
 
 #[derive(Debug, clap::Parser)]
 #[command(name = "testbed openapi", about = "The interface of a service as OpenAPI has it")]
 struct Options {
-    /// migration-service or volapi
+    /// migration-service, volapi, or agents
     name: String,
 }
 
@@ -39,6 +42,10 @@ fn document(name: &str) -> Option<Value> {
     match name {
         "migration-service" => Some(migration_service::front::document()),
         "volapi" => Some(volapi::http::document()),
+        "agents" => {
+            let schemas = Schemas::default().with::<AgentStatus>().all();
+            Some(ENDPOINTS.openapi("agents", env!("CARGO_PKG_VERSION"), schemas))
+        }
         _ => None,
     }
 }

@@ -39,11 +39,11 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<Exi
     let (mut config, unknown) = Config::read(settings::fields(args.config.as_deref())?)?;
     config.root = args.root.unwrap_or(config.root);
     config.listen = args.listen.unwrap_or(config.listen);
-    check_root(&config.root)?;
-    check_commands(&config.commands)?;
     if args.check_config {
         return Ok(valid_config(NAME, &unknown));
     }
+    check_root(&config.root)?;
+    check_commands(&config.commands)?;
     let shutdown = begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
     daemon::descriptors::raise(config.http.connections);
     let commands = Arc::new(Spawned::new(config.commands.clone()));

@@ -67,6 +67,18 @@ fn every_key_is_documented() {
 }
 
 #[test]
+fn a_file_is_checked_without_a_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("vminfod.json");
+    let nowhere = r#"{"root": "/nowhere", "commands": {"zoneadm": "/nowhere/zoneadm"}}"#;
+    std::fs::write(&file, nowhere).unwrap();
+    #[allow(clippy::disallowed_methods)] // the program under test
+    let mut vminfod = std::process::Command::new(env!("CARGO_BIN_EXE_vminfod"));
+    let ended = vminfod.arg("--check-config").arg("--config").arg(&file).output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
 fn daemon_and_commands_read_the_file_of_the_environment() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("vminfod.json");

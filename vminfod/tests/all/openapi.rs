@@ -131,6 +131,12 @@ async fn the_program_answers_as_it_says() {
         known += 1;
     }
     assert!(known > 10, "{known}");
+    // What a route of ours ignores it names; the shipped service's say nothing.
+    for (target, named) in [("/ready?x=1&y", Some("x, y")), ("/ready", None), ("/ping?x=1", None)] {
+        let answer = ask(target, "").await;
+        let told = answer.headers().get("vminfod-ignored").map(|it| it.to_str().unwrap());
+        assert_eq!(told, named, "{target}");
+    }
     assert_eq!(served.json("/openapi.json").await, document);
     let other = client.post(format!("{}/vms", served.url)).send().await.unwrap();
     assert_eq!((other.status().as_u16(), served.get("/nothing").await.0), (400, 404));

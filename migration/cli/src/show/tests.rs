@@ -48,7 +48,7 @@ Migration paused
 ";
     let mut migration = recorded();
     migration.error = None;
-    assert_eq!(get(&migration, now(), ANSI), want);
+    assert_eq!(get(&migration, &Hosts::default(), now(), ANSI), want);
     let want = "\
 Phases       :
 PHASE               AGE RUNTIME   MESSAGE
@@ -59,7 +59,7 @@ sync [successful]     9h 1m        syncing
 Migration error: boom
 ";
     migration.error = Some("boom".to_owned());
-    let text = get(&migration, now(), PLAIN);
+    let text = get(&migration, &Hosts::default(), now(), PLAIN);
     assert_eq!(&text[text.find("Phases").unwrap()..], want);
 }
 
@@ -74,12 +74,12 @@ fn get_says_how_it_ended_and_what_it_waits_for() {
     ] {
         let migration = json!({"vm_uuid": "u", "state": state, "error": error});
         let migration: Migration = serde_json::from_value(migration).unwrap();
-        let text = get(&migration, now(), PLAIN);
+        let text = get(&migration, &Hosts::default(), now(), PLAIN);
         assert!(text.ends_with(&format!("\n\n{last}")), "{text}");
         assert!(text.contains("Target server: (none)\n"));
     }
     let migration = json!({"state": "queued", "scheduled_timestamp": "T", "waits_for": "node N"});
-    let text = get(&serde_json::from_value(migration).unwrap(), now(), PLAIN);
+    let text = get(&serde_json::from_value(migration).unwrap(), &Hosts::default(), now(), PLAIN);
     assert!(text.contains("Scheduled for: T\nWaits for    : node N\nPhases"), "{text}");
 }
 

@@ -25,6 +25,17 @@ pub enum Route {
     Document,
 }
 
+impl Route {
+    /// Returns the parameters of a path that the deployed VMAPI does not have.
+    pub(super) fn known(self) -> Option<&'static [&'static str]> {
+        match self {
+            Route::Adopt => Some(&["other"]),
+            Route::Verify | Route::Settings | Route::SettingsOfCn | Route::Document => Some(&[]),
+            _ => None,
+        }
+    }
+}
+
 /// Returns the document of these paths.
 pub fn document() -> Value {
     let schemas = Schemas::default().with::<Migration>().with::<Ended>().with::<Verification>();

@@ -38,8 +38,8 @@ use axum::extract::{Request, State};
 use bytes::BytesMut;
 use daemon::http::Body;
 use daemon::http::first_line::escape;
-use http::{HeaderValue, Method, Response};
-use sdc_clients::restify::{self, REQUEST_ID};
+use http::{HeaderName, HeaderValue, Method, Response};
+use sdc_clients::restify::{self, Found, REQUEST_ID};
 use tokio::time::Instant;
 
 use super::params::Params;
@@ -53,6 +53,9 @@ use shared::Front;
 pub use endpoints::{ENDPOINTS, document};
 pub use replaced::routes as agent_routes;
 pub use upstream::Upstream;
+
+/// The parameters of a path of its own that it does not know.
+const IGNORED: HeaderName = HeaderName::from_static("migration-service-ignored");
 
 /// Returns the routes.
 pub fn router(service: Service, upstream: Upstream) -> Router {
@@ -86,9 +89,20 @@ impl Front {
         };
         let found = ENDPOINTS.find(path).filter(|found| found.endpoint.allows(&method));
         let Some(found) = found else { return self.pass(request).await };
+        let ignored = found.endpoint.route.known();
+        let ignored = ignored.and_then(|known| restify::ignored(request.uri().query(), known));
+        let mut answer = self.own(found, method == Method::GET, request).await;
+        if let (Ok(response), Some(names)) = (&mut answer, ignored) {
+            response.headers_mut().insert(IGNORED, names);
+        }
+        answer
+    }
+
+    /// Answers a request of a path of its own.
+    async fn own(&self, found: Found<Route>, is_read: bool, request: Request) -> Answer {
         let through = Through::of(request.headers());
         let params = Params::of_query(request.uri().query()).through(through);
-        let (uuid, is_read) = (found.part("uuid"), method == Method::GET);
+        let uuid = found.part("uuid");
         match found.endpoint.route {
             Route::Migrations => self.list(&params).await,
             Route::Migration if is_read => self.one(uuid, &params).await,

@@ -229,3 +229,19 @@ async fn nobody_else_writes_the_records() {
     ];
     assert_eq!(statuses, [403, 403, 403]);
 }
+
+#[tokio::test] // M173
+async fn what_a_path_of_its_own_ignores_is_named() {
+    let world = world().await;
+    for (path, named) in [
+        ("/settings?cn=x&limt=3", Some("cn, limt")),
+        ("/settings", None),
+        // VMAPI's own paths say nothing.
+        ("/migrations?limt=3", None),
+    ] {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let answer = call(world.routes.clone(), request).await;
+        let told = answer.headers().get("migration-service-ignored");
+        assert_eq!(told.map(|it| it.to_str().unwrap()), named, "{path}");
+    }
+}

@@ -5,6 +5,7 @@
 //! The command line as programs, on a simulated node: the reads of vmadm with the daemon on and
 //! off, byte for byte the same; events, why and check; help, completions and manual pages.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use sdc_clients::vminfod::VmObject;
@@ -386,6 +387,60 @@ async fn help_teaches_and_pages_are_generated() {
         let told =
             format!("{program}: {program} is not running: nothing answers on http://127.0.0.1:9\n");
         assert_eq!((off.code, off.stderr), (Some(1), told));
+    }
+}
+
+/// The words in quotation marks of a section's first column.
+fn told(reference: &str, program: &str) -> BTreeSet<String> {
+    let section = reference.split("\n## ").find(|it| it.starts_with(&format!("{program}\n")));
+    let rows = section.unwrap_or_default().lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.filter_map(|row| row.split(" | ").next());
+    let quoted = |cell: &str| -> Vec<String> {
+        let words = format!("`{cell}");
+        words
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(|it| it.split(' ').next().unwrap_or_default().to_owned())
+            .collect()
+    };
+    cells.flat_map(quoted).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reference_has_each_command_of_each_program() {
+    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let reference = read(&reference);
+    for program in [
+        "vminfod",
+        "net-agent",
+        "vm-agent",
+        "fleet-agent",
+        "sdc-fleet",
+        "kvmd",
+        "migration-agent",
+        "console",
+        "sdc-migrate",
+        "migration-service",
+        "volapi",
+        "sdc-voladm",
+    ] {
+        let help = common::run(&[&format!("@{program}"), "--help"]).await.stdout;
+        let listed = help.split("Commands:\n").nth(1).unwrap_or_default();
+        let listed = listed.lines().take_while(|line| !line.is_empty());
+        // A description that goes on stands further to the right.
+        let names =
+            listed.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
+        let has: BTreeSet<String> = names
+            .filter_map(|line| line.split(' ').next())
+            .filter(|name| *name != "help")
+            .map(str::to_owned)
+            .collect();
+        let told = told(&reference, program);
+        assert!(!has.is_empty(), "{program}: {help}");
+        let lacks: Vec<_> = has.difference(&told).collect();
+        let odd: Vec<_> = told.difference(&has).collect();
+        assert!(lacks.is_empty() && odd.is_empty(), "{program}: lacks {lacks:?}, and has {odd:?}");
     }
 }
 

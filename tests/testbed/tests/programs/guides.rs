@@ -5,7 +5,9 @@
 //! Every command that the reference of the command line and the guides show, typed in one lab of two nodes with
 //! volumes; each ends with the status that is documented. What cannot run there says why, in a comment beside it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use sdc_clients::vminfod::VmFields as _;
 use serde_json::Value;
@@ -45,6 +47,9 @@ const PROGRAMS: [&str; 19] = [
     "cargo",
     "triton",
 ];
+
+/// What takes longer is printed.
+const SLOW: Duration = Duration::from_secs(2);
 
 /// The words of a comment that say that what follows, or stands before it in a table, is not typed here, and why.
 const LEFT: &str = "not typed in the lab: ";
@@ -288,15 +293,17 @@ impl Known {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)] // M144
-#[ignore = "takes minutes: cargo test -p testbed --test programs -- --ignored guides"]
+#[ignore = "takes minutes; .ci/run has it: cargo test -p testbed --test programs -- --ignored guides"]
 async fn every_command_that_is_shown_runs_and_ends_as_documented() {
     let began = Instant::now();
     let known = Known::start().await;
     let (mut typed, mut wrong) = (0, Vec::new());
+    let mut before = BTreeSet::new();
     for name in DOCUMENTS {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
         for one in shown(name, &std::fs::read_to_string(path).unwrap()) {
-            if one.left.is_some() {
+            // What several documents show is typed once.
+            if one.left.is_some() || !before.insert((one.lines.clone(), one.exit)) {
                 continue;
             }
             if let Some(far) = far(&one.lines) {
@@ -313,8 +320,12 @@ async fn every_command_that_is_shown_runs_and_ends_as_documented() {
                 true => format!("timeout --preserve-status -s INT 2 {lines} || [ $? = 130 ]"),
                 false => lines,
             };
+            let typing = Instant::now();
             let done = known.centre.typed(&line).await;
             typed += 1;
+            if typing.elapsed() >= SLOW {
+                println!("{:?}: {}: {line}", typing.elapsed(), one.place);
+            }
             if done.code != Some(one.exit) {
                 let said = format!("{}{}", done.stdout, done.stderr);
                 wrong.push(format!("{}: {line}: {:?}: {}", one.place, done.code, said.trim_end()));

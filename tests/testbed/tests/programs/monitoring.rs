@@ -80,6 +80,13 @@ async fn lab() -> (Lab, BTreeMap<&'static str, String>) {
         pages.insert(name, page);
     }
     lab.start_migration_agent().await.unwrap();
+    for url in [lab.agent_url(), lab.vm_agent_url(), lab.migration_agent_status_url()] {
+        let document: serde_json::Value =
+            reqwest::get(format!("{url}/openapi.json")).await.unwrap().json().await.unwrap();
+        assert!(document["components"]["schemas"]["AgentStatus"].is_object(), "{url}");
+        let told = reqwest::get(format!("{url}/status")).await.unwrap();
+        told.json::<sdc_clients::agent_status::AgentStatus>().await.unwrap();
+    }
     let (status, page) = get(&format!("{}/metrics", lab.migration_agent_status_url())).await;
     assert_eq!(status, 200, "{page}");
     pages.insert(MIGRATION_AGENT, page);

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use testbed::lab::volumes::Volumes;
-use testbed::lab::{World, seed};
+use testbed::lab::{World, WorldOptions, seed};
 use testbed::moving::subject::VM;
 use testbed::process::{self, Finished};
 
@@ -26,7 +26,16 @@ pub struct Centre {
 impl Centre {
     /// Starts everything but kvmd and the page.
     pub async fn start() -> Centre {
-        let mut lab = Lab::start(|options| (options.speed, options.vms) = (600, 2)).await;
+        Centre::with(|_| ()).await
+    }
+
+    /// The same with other options.
+    pub async fn with(set: impl FnOnce(&mut WorldOptions)) -> Centre {
+        let mut lab = Lab::start(|options| {
+            (options.speed, options.vms) = (600, 2);
+            set(options);
+        })
+        .await;
         let mut other = lab.beside(1).await.unwrap();
         other.start_vminfod().await.unwrap();
         for world in [&mut *lab, &mut other] {

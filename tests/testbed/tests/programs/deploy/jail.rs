@@ -200,7 +200,7 @@ fn each_manifests_method_returns_in_time_and_its_program_serves() {
 }
 
 /// A program that has no alert and no scrape job, and why.
-const UNWATCHED: [(&str, &str); 1] = [("console", "nobody is hurt while the page is down")];
+const UNWATCHED: [(&str, &str); 1] = [("console", "the page is optional")];
 
 #[test]
 fn each_program_of_a_manifest_is_packed_collected_watched_rotated_and_documented() {
