@@ -431,6 +431,11 @@ Examples:
         #[command(flatten)]
         consent: Consent,
     },
+    /// List the evacuations that are under way, from whatever machine they were begun.
+    Evacuations {
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Show the settings of the data centre, or the ones of a node.
     Settings {
         /// The node.

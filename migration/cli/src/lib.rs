@@ -211,6 +211,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
                 _ => evacuation.run(&list.layout(), consent).await,
             }
         }
+        Verb::Evacuations { list } => evacuate::list(&services, &list.layout(), style).await,
         Verb::Settings { cn } => settings::show(&services, cn.as_deref()).await,
         Verb::Set { key, value, cn } => {
             settings::set(&services, (key.as_deref(), value.as_deref()), cn.as_deref()).await

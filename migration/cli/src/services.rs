@@ -34,33 +34,31 @@ const PLACES: [Place; 2] = [
     ("CNAPI", "--cnapi", "CNAPI_URL", "cnapi_url"),
 ];
 
-/// The services and the place of what must be remembered between two commands.
+/// The services.
 #[derive(Debug)]
 pub(super) struct Services {
     pub migrations: Migrations,
     pub vmapi: Vmapi,
-    /// Where an evacuation notes that it reserved the node.
-    pub state_dir: PathBuf,
     /// Between two looks of an evacuation, and of who waits for a flag.
     pub poll: Duration,
     cnapi: String,
     found: services::Services,
 }
 
-/// The keys of its own in the configuration: where an evacuation takes notes, the pause between two looks, and where the
+/// The keys of its own in the configuration: the pause between two looks, and where the
 /// service's socket for operators is.
-fn own(file: &mut Fields) -> (PathBuf, Duration, PathBuf) {
+fn own(file: &mut Fields) -> (Duration, PathBuf) {
     let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
     let poll = file.span("poll", Duration::from_secs(5), ms..=day);
     let socket = file.path("control_socket", "/var/run/migration-service/control.sock");
-    (file.path("state_dir", "/var/db/sdc-migrate"), poll, socket)
+    let _unused = file.get("state_dir"); // of earlier versions, which kept evacuations there
+    (poll, socket)
 }
 
 /// Returns where the service's socket for operators is.
 pub(super) fn socket(reach: &Reach) -> Result<PathBuf, ConfigError> {
     let (flags, config) = ([&reach.url, &reach.cnapi], reach.config.as_deref());
-    let (_, (.., socket)) =
-        services::Services::find(NAME, INSTALLED, config, &PLACES, &flags, own)?;
+    let (_, (_, socket)) = services::Services::find(NAME, INSTALLED, config, &PLACES, &flags, own)?;
     Ok(socket)
 }
 
@@ -68,13 +66,12 @@ impl Services {
     /// Finds the services.
     pub(super) fn find(reach: &Reach) -> anyhow::Result<Services> {
         let (flags, config) = ([&reach.url, &reach.cnapi], reach.config.as_deref());
-        let (found, (state_dir, poll, _)) =
+        let (found, (poll, _)) =
             services::Services::find(NAME, INSTALLED, config, &PLACES, &flags, own)?;
         let http = found.client(found.url(0)?)?;
         Ok(Services {
             migrations: Migrations::new(http.clone()),
             vmapi: Vmapi::new(http),
-            state_dir,
             poll,
             cnapi: found.url(1).unwrap_or_default().to_owned(),
             found,

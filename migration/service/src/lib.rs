@@ -49,6 +49,8 @@ mod peers; // the other services of the data centre
 
 pub mod settings; // the settings in the store
 
+pub mod evacuations; // the evacuations that are under way
+
 pub mod records; // the records in the store
 
 pub mod heard; // what each agent said last

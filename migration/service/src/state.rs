@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::agents::Agents;
 use super::clock::Clock;
 use super::enrol::Enrolment;
+use super::evacuations::Evacuations;
 use super::heard::Heard;
 use super::history;
 use super::peers::Peers;
@@ -27,6 +28,8 @@ pub struct Service {
     pub settings: settings::Kept,
     /// What each agent said last.
     pub heard: Heard,
+    /// The evacuations that are under way.
+    pub evacuations: Evacuations,
     /// The other services.
     pub peers: Peers,
     /// The agents of the nodes.
@@ -58,6 +61,7 @@ impl Service {
             records: Records::open(store).await?,
             settings: settings::Kept::open(store).await?,
             heard: Heard::open(store).await?,
+            evacuations: Evacuations::open(store).await?,
             peers,
             agents,
             clock,

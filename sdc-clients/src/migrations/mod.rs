@@ -25,6 +25,8 @@
 
 mod watch;
 
+mod evacuation;
+
 mod client;
 
 mod types;
@@ -33,6 +35,7 @@ mod ended;
 
 pub use client::Migrations;
 pub use ended::{Ended, EndedStep, HistoryQuery};
+pub use evacuation::Evacuation;
 pub use types::{
     Answer, Dataset, Estimate, Event, Migration, MigrationQuery, Options, Progress, Sign, Signs,
     Verification,

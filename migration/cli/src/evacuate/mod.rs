@@ -6,10 +6,11 @@
 
 // Blank lines keep the modules in layer order.
 
-mod run;
+mod list;
 
-mod memory;
+mod run;
 
 mod plan;
 
+pub(super) use list::list;
 pub(super) use run::{Evacuation, Wanted};

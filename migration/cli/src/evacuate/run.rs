@@ -21,7 +21,6 @@ use sdc_clients::vmapi::VmQuery;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::memory::{Memory, Note};
 use super::plan::{self, Known, Next};
 use crate::act::say;
 use crate::args::{Consent, NAME};
@@ -35,6 +34,8 @@ const AT_ONCE: usize = 8;
 const UNSAID: usize = 1;
 /// A service or an agent that is away is waited for so long, for each VM.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Looks after which the service is told again that somebody carries the evacuation on.
+const UNTOLD: u32 = 6;
 /// Ctrl-C: 128 and SIGINT.
 const LEFT: u8 = 130;
 
@@ -42,7 +43,10 @@ pub(crate) struct Evacuation<'a> {
     services: &'a Services,
     cn: String,
     style: Style,
-    memory: Memory,
+    /// What the service was told last.
+    told: Option<plan::Count>,
+    /// Looks since.
+    looks: u32,
     vms: BTreeMap<String, Known>,
     /// The VMs that this run has begun or resumed.
     tried: BTreeSet<String>,
@@ -70,10 +74,9 @@ impl<'a> Evacuation<'a> {
         style: Style,
         wanted: Wanted,
     ) -> Evacuation<'a> {
-        let memory = Memory::of(&services.state_dir, &cn);
         let (vms, tried, hosts) = (BTreeMap::new(), BTreeSet::new(), Hosts::default());
         let waits = BTreeMap::new();
-        Evacuation { services, cn, style, memory, vms, tried, waits, hosts, wanted }
+        Evacuation { services, cn, style, told: None, looks: 0, vms, tried, waits, hosts, wanted }
     }
 
     /// Prints what would be done: rows as they come, then their sum; a table that is asked for is printed whole. Exit 1
@@ -115,11 +118,22 @@ impl<'a> Evacuation<'a> {
         self.reserve().await?;
         let mut interrupted = pin!(tokio::signal::ctrl_c());
         loop {
-            if self.memory.read()?.is_none_or(|note| note.paused) {
-                say("The evacuation was paused or ended by another command")?;
-                return Ok(ExitCode::from(exit::FAILED));
-            }
-            let is_over = match self.round().await {
+            let round = async {
+                let row = self.services.migrations.evacuation(&self.cn).await?;
+                if row.is_none_or(|row| row.paused) {
+                    return Ok(None);
+                }
+                self.round().await.map(Some)
+            };
+            let is_over = match round.await {
+                Ok(None) => {
+                    say("The evacuation was paused or ended by another command")?;
+                    return Ok(ExitCode::from(exit::FAILED));
+                }
+                Ok(Some(is_over)) => Ok(is_over),
+                Err(error) => Err(error),
+            };
+            let is_over = match is_over {
                 Ok(is_over) => is_over,
                 Err(error) if error.is_retryable() => {
                     eprintln!("{NAME}: {error}; trying again");
@@ -148,10 +162,10 @@ impl<'a> Evacuation<'a> {
 
     /// Pauses what runs, and lets nothing begin.
     pub(crate) async fn pause(&mut self) -> anyhow::Result<ExitCode> {
-        let Some(note) = self.memory.read()? else {
-            anyhow::bail!("no evacuation of node {} is under way here", self.cn);
-        };
-        self.memory.write(Note { paused: true, ..note })?;
+        if self.services.migrations.evacuation(&self.cn).await?.is_none() {
+            anyhow::bail!("no evacuation of node {} is under way", self.cn);
+        }
+        self.tell(json!({ "paused": true })).await?;
         let shown = Progress::begin("pausing what syncs");
         // A stream stops when it can, which may take looks.
         let mut asked: BTreeSet<String> = BTreeSet::new();
@@ -190,14 +204,14 @@ impl<'a> Evacuation<'a> {
 
     /// Gives the node back to placement.
     pub(crate) async fn release(&self) -> anyhow::Result<ExitCode> {
-        let Some(note) = self.memory.read()? else {
-            return say(&format!("No evacuation of node {} is under way here", self.cn));
+        let Some(row) = self.services.migrations.evacuation(&self.cn).await? else {
+            return say(&format!("No evacuation of node {} is under way", self.cn));
         };
-        if !note.was_reserved {
+        if !row.was_reserved {
             self.set_reserved(false).await?;
         }
-        self.memory.remove()?;
-        say(match note.was_reserved {
+        self.services.migrations.end_evacuation(&self.cn).await?;
+        say(match row.was_reserved {
             true => "The evacuation is over. The node was reserved before, and stays so",
             false => "The evacuation is over. The node may get new instances again",
         })
@@ -205,13 +219,35 @@ impl<'a> Evacuation<'a> {
 
     /// Lets the node get no new VMs. What it was before is noted first.
     async fn reserve(&self) -> anyhow::Result<()> {
-        if let Some(note) = self.memory.read()? {
-            return self.memory.write(Note { paused: false, ..note });
+        if self.services.migrations.evacuation(&self.cn).await?.is_some() {
+            return Ok(self.tell(json!({ "paused": false })).await?);
         }
         let server = self.services.cnapi()?.get_server(&self.cn).await.context("CNAPI")?;
         let was_reserved = server.reserved == Some(true);
-        self.memory.write(Note { was_reserved, paused: false })?;
+        let mut values = json!({ "was_reserved": was_reserved, "paused": false });
+        if let Some(to) = &self.wanted.to {
+            values["to"] = json!(to);
+        }
+        self.tell(values).await?;
         if was_reserved { Ok(()) } else { self.set_reserved(true).await }
+    }
+
+    /// Tells the service what is new of it.
+    async fn tell(&self, values: Value) -> Result<(), Error> {
+        let Value::Object(values) = values else { return Ok(()) };
+        self.services.migrations.put_evacuation(&self.cn, &values).await.map(drop)
+    }
+
+    /// Tells the service how far it is: when that has changed, and now and then that somebody carries it on.
+    async fn count(&mut self) -> Result<plan::Count, Error> {
+        let count = plan::count(&self.vms, &self.cn, &self.tried);
+        self.looks += 1;
+        if self.told != Some(count) || self.looks >= UNTOLD {
+            let plan::Count { moved, stay, left } = count;
+            self.tell(json!({ "moved": moved, "stay": stay, "left": left })).await?;
+            (self.told, self.looks) = (Some(count), 0);
+        }
+        Ok(count)
     }
 
     async fn set_reserved(&self, reserved: bool) -> anyhow::Result<()> {
@@ -223,7 +259,7 @@ impl<'a> Evacuation<'a> {
     /// Looks, begins and resumes what may. Returns true if nothing is left to do.
     async fn round(&mut self) -> Result<bool, Error> {
         self.look().await?;
-        if plan::count(&self.vms, &self.cn, &self.tried).left == 0 {
+        if self.count().await?.left == 0 {
             return Ok(true);
         }
         let limit = self.limit().await?;
@@ -263,7 +299,7 @@ impl<'a> Evacuation<'a> {
 
     async fn finish(&mut self, layout: &Layout) -> anyhow::Result<ExitCode> {
         self.look().await?;
-        let plan::Count { moved, stay, .. } = plan::count(&self.vms, &self.cn, &self.tried);
+        let plan::Count { moved, stay, .. } = self.count().await?;
         self.vms.retain(|_, known| plan::next(known, &self.cn, true) != Next::Moved);
         if stay > 0 {
             self.print(layout)?;

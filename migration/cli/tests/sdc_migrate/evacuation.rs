@@ -32,6 +32,8 @@ struct Centre {
     /// Phase and state of each migration.
     migrations: BTreeMap<String, (&'static str, &'static str)>,
     reserved: bool,
+    /// The service's row of the evacuation.
+    evacuation: Option<Value>,
     /// Migrations go on.
     goes: bool,
     /// Every change, in its order.
@@ -113,6 +115,22 @@ impl Centre {
                 });
                 Answer::Whole(200, all.collect())
             }
+            ("GET", ["evacuations"]) => {
+                Answer::Whole(200, self.evacuation.iter().cloned().collect())
+            }
+            ("GET", ["evacuations", CN]) if self.evacuation.is_some() => {
+                Answer::Whole(200, self.evacuation.clone().unwrap())
+            }
+            ("PUT", ["evacuations", CN]) => {
+                let new = json!({"cn_uuid": CN, "began": "2026-01-01T00:00:00.000Z", "by": "ops"});
+                let row = self.evacuation.get_or_insert(new).as_object_mut().unwrap();
+                row.extend(body.as_object().unwrap().clone());
+                Answer::Whole(200, Value::Object(row.clone()))
+            }
+            ("DELETE", ["evacuations", CN]) if self.evacuation.is_some() => {
+                self.evacuation = None;
+                Answer::Whole(200, Value::Null)
+            }
             ("GET", ["settings"]) => {
                 Answer::Whole(200, json!({"max_running_migrations_per_cn": 5}))
             }
@@ -154,6 +172,7 @@ type Shared = Arc<Mutex<Centre>>;
 struct World {
     centre: Shared,
     config: String,
+    url: String,
     _dir: tempfile::TempDir,
 }
 
@@ -170,7 +189,7 @@ async fn world(goes: bool) -> World {
     });
     let url = serve(app).await;
     let dir = tempfile::tempdir().unwrap();
-    World { config: config(dir.path(), &url), centre, _dir: dir }
+    World { config: config(dir.path(), &url), url, centre, _dir: dir }
 }
 
 impl World {
@@ -286,7 +305,7 @@ async fn it_is_left_paused_resumed_and_released() {
     assert_eq!(world.log().last().map(String::as_str), Some("reserved false"));
 
     let done = run_with(&world.config, &["evacuate", CN, "--release"]).await;
-    let want = format!("No evacuation of node {CN} is under way here\n");
+    let want = format!("No evacuation of node {CN} is under way\n");
     assert_eq!((done.code, done.stdout), (Some(0), want));
     let done = run_with(&world.config, &["evacuate", CN, "--pause"]).await;
     assert_eq!(done.code, Some(1));
@@ -315,7 +334,7 @@ async fn a_pause_is_posted_once_for_each_vm() {
     assert_eq!(log, ["pause 0", "pause 1"]);
 }
 
-#[tokio::test]
+#[tokio::test] // M149
 async fn a_pause_ends_the_evacuation_that_runs_elsewhere() {
     let world = world(false).await;
     let mut running = start(&world.config, &["evacuate", CN]);
@@ -323,10 +342,17 @@ async fn a_pause_ends_the_evacuation_that_runs_elsewhere() {
     for (_, phase) in world.centre.lock().unwrap().migrations.iter_mut() {
         *phase = ("sync", "running");
     }
-    let done = run_with(&world.config, &["evacuate", CN, "--pause"]).await;
+    // From another headnode: it has a configuration and files of its own.
+    let dir = tempfile::tempdir().unwrap();
+    let elsewhere = config(dir.path(), &world.url);
+    let done =
+        run_with(&elsewhere, &["evacuations", "-H", "-p", "-o", "node,state,moved,left,by"]).await;
+    assert_eq!(done.stdout, format!("{CN}:left:0:4:ops\n"), "{}", done.stderr);
+    let done = run_with(&elsewhere, &["evacuate", CN, "--pause"]).await;
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     while running.line().await != "The evacuation was paused or ended by another command" {}
-    let done = run_with(&world.config, &["evacuate", CN, "--release"]).await;
+    let done = run_with(&elsewhere, &["evacuate", CN, "--release"]).await;
     assert!(done.stdout.starts_with("The evacuation is over."), "{}", done.stdout);
+    assert_eq!(world.centre().evacuation, None);
     assert!(!world.centre.lock().unwrap().reserved);
 }

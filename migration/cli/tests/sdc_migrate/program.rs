@@ -25,9 +25,8 @@ pub struct Finished {
 /// A configuration for both services at `url`, with short waits.
 pub fn config(dir: &Path, url: &str) -> String {
     let file = dir.join("sdc-migrate.json");
-    let state = dir.join("state");
     let text = serde_json::json!({
-        "vmapi_url": url, "cnapi_url": url, "state_dir": state, "poll": "20ms",
+        "vmapi_url": url, "cnapi_url": url, "poll": "20ms",
     });
     std::fs::write(&file, text.to_string()).unwrap();
     file.to_str().unwrap().to_owned()

@@ -4,7 +4,7 @@
 
 //! The table of the paths that this service answers itself.
 
-use sdc_clients::migrations::{Ended, Migration, Signs, Verification};
+use sdc_clients::migrations::{Ended, Evacuation, Migration, Signs, Verification};
 use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
 use sdc_clients::schema::Schemas;
 use serde_json::Value;
@@ -20,6 +20,8 @@ pub enum Route {
     Adopt,
     OfJobs,
     Job,
+    Evacuations,
+    Evacuation,
     Settings,
     SettingsOfCn,
     Document,
@@ -38,8 +40,8 @@ impl Route {
 
 /// Returns the document of these paths.
 pub fn document() -> Value {
-    let schemas = Schemas::default().with::<Migration>().with::<Ended>().with::<Verification>();
-    let schemas = schemas.with::<Signs>().all();
+    let schemas = Schemas::default().with::<Migration>().with::<Ended>().with::<Evacuation>();
+    let schemas = schemas.with::<Verification>().with::<Signs>().all();
     ENDPOINTS.openapi("migration-service", env!("CARGO_PKG_VERSION"), schemas)
 }
 
@@ -85,6 +87,12 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
             .about("403: a VM is moved by its migration alone"),
         Endpoint::new("/jobs/{uuid}", "GET", Route::Job)
             .about("an operation in the form of the workflow API"),
+        Endpoint::new("/evacuations", "GET", Route::Evacuations)
+            .about("the evacuations of nodes that are under way")
+            .shapes(&[Shape::get(&[], "[Evacuation]")]),
+        Endpoint::new("/evacuations/{cn}", "GET, PUT, DELETE", Route::Evacuation)
+            .about("the evacuation of a node; begins or changes it; ends it")
+            .shapes(&[Shape::get(&[], "Evacuation")]),
         Endpoint::new("/settings", "GET, PUT", Route::Settings)
             .about("the settings of the data centre; changes them"),
         Endpoint::new("/settings/{cn}", "GET, PUT", Route::SettingsOfCn)

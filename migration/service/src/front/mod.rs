@@ -17,6 +17,8 @@ mod jobs;
 
 mod settings;
 
+mod evacuations;
+
 mod replaced;
 
 mod pass;
@@ -114,6 +116,12 @@ impl Front {
             Route::OfJobs => Front::written_by_jobs(),
             Route::Job => self.job(uuid).await,
             Route::Document => answer::ok(&document()),
+            Route::Evacuations => self.evacuations().await,
+            Route::Evacuation if is_read => self.evacuation(found.part("cn")).await,
+            Route::Evacuation if method == Method::DELETE => {
+                self.end_evacuation(found.part("cn"), &params).await
+            }
+            Route::Evacuation => self.change_evacuation(found.part("cn"), request).await,
             Route::Settings if is_read => self.settings(None).await,
             Route::Settings => self.change_settings(None, request).await,
             Route::SettingsOfCn if is_read => self.settings(Some(found.part("cn"))).await,

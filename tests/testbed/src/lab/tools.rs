@@ -98,9 +98,8 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
 pub fn write_migration(places: &Places<'_>) -> io::Result<()> {
     let testbed = quoted(&places.program.to_string_lossy());
     let config = |name: &str| places.node.join(format!("{name}.json"));
-    let state_dir = places.node.join("sdc-migrate");
     let services = json!({
-        "vmapi_url": places.migrations, "cnapi_url": places.cnapi, "state_dir": state_dir, "poll": "250ms",
+        "vmapi_url": places.migrations, "cnapi_url": places.cnapi, "poll": "250ms",
         "control_socket": places.node.join("migration-service/control.sock"),
     });
     std::fs::write(config("sdc-migrate"), format!("{services:#}\n"))?;

@@ -1,0 +1,156 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Evacuations of nodes: a row of each that is under way, so that it is seen and paused from any headnode. When it ends,
+//! the history has it.
+
+use sdc_clients::migrations::Evacuation;
+use serde_json::{Map, Value, json};
+use store::{Batch, Bucket, Error, Expect, Query, Schema, Store};
+use uuid::Uuid;
+
+use super::ends::rows;
+use super::history::{self, History};
+use super::refused::Refused;
+use super::through::Through;
+use migration_core::time::Time;
+
+const EVACUATIONS: Schema =
+    Schema { bucket: "migration_evacuations", version: 1, fields: &[], lists: &[] };
+
+/// How often a write is tried that loses against others.
+const TRIES: usize = 8;
+
+/// The evacuations.
+#[derive(Clone, Debug)]
+pub struct Evacuations {
+    store: Store,
+    bucket: Bucket<Evacuation>,
+    history: History,
+}
+
+impl Evacuations {
+    /// Opens the bucket.
+    pub async fn open(store: &Store) -> Result<Evacuations, Error> {
+        Ok(Evacuations {
+            store: store.clone(),
+            bucket: Bucket::open(store, EVACUATIONS).await?,
+            history: History::open(store).await?,
+        })
+    }
+
+    /// Returns all that are under way.
+    pub async fn all(&self) -> Result<Vec<Evacuation>, Error> {
+        let rows = rows(&self.bucket, Query::all()).await?;
+        Ok(rows.into_iter().map(|row| row.value).collect())
+    }
+
+    /// Returns that of a node.
+    ///
+    /// # Errors
+    /// 404 if none is under way.
+    pub async fn of(&self, cn: Uuid) -> Result<Evacuation, Refused> {
+        match self.bucket.get(&cn.to_string()).await {
+            Ok(found) => Ok(found.value),
+            Err(Error::NotFound { .. }) => Err(none(cn)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Begins one, or changes what is named of it.
+    ///
+    /// # Errors
+    /// 409 for a value that cannot be.
+    pub async fn put(
+        &self,
+        cn: Uuid,
+        values: &Map<String, Value>,
+        through: &Through,
+        now: Time,
+    ) -> Result<Evacuation, Refused> {
+        let key = cn.to_string();
+        for _ in 0..TRIES {
+            let (before, expect) = match self.bucket.get(&key).await {
+                Ok(found) => (found.value, Expect::Etag(found.etag)),
+                Err(Error::NotFound { .. }) => {
+                    let Through { by, program } = through.clone();
+                    let new = Evacuation {
+                        cn_uuid: key.clone(),
+                        began: now.to_string(),
+                        by,
+                        program,
+                        ..Evacuation::default()
+                    };
+                    (new, Expect::Absent)
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let row = changed(&before, values, now)?;
+            match self.bucket.put(&key, expect, &row).await {
+                Ok(_) => return Ok(row),
+                Err(Error::EtagConflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Refused::coded(503, "ServiceUnavailableError", "the evacuation changes all the time"))
+    }
+
+    /// Ends one: it is in the history from then on.
+    ///
+    /// # Errors
+    /// 404 if none is under way.
+    pub async fn end(&self, cn: Uuid, through: &Through, now: Time) -> Result<(), Refused> {
+        let key = cn.to_string();
+        let found = match self.bucket.get(&key).await {
+            Ok(found) => found,
+            Err(Error::NotFound { .. }) => return Err(none(cn)),
+            Err(error) => return Err(error.into()),
+        };
+        let row = found.value;
+        let told = json!({"moved": row.moved, "stay": row.stay, "left": row.left});
+        let told: Map<String, Value> = told
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(_, count)| !count.is_null())
+            .map(|(name, count)| (name.clone(), count.clone()))
+            .collect();
+        let mut ended = history::about("evacuate", Some(cn), through, told, now);
+        (ended.began, ended.to) = (Some(row.began), row.to);
+        ended.by = row.by.or(ended.by);
+        let mut batch = Batch::new();
+        self.bucket.delete_in(&mut batch, &key, Expect::Etag(found.etag))?;
+        self.history.put_in(&mut batch, &ended).await?;
+        Ok(self.store.commit(batch).await.map(drop)?)
+    }
+}
+
+fn none(cn: Uuid) -> Refused {
+    Refused::not_found(&format!("no evacuation of node {cn} is under way"))
+}
+
+/// Returns the row with what is named, which somebody carries on.
+fn changed(
+    row: &Evacuation,
+    values: &Map<String, Value>,
+    now: Time,
+) -> Result<Evacuation, Refused> {
+    let mut row = Evacuation { seen: now.to_string(), ..row.clone() };
+    for (name, value) in values {
+        let bad = || Refused::parameter(name, &format!("it cannot be {value}"));
+        match name.as_str() {
+            "was_reserved" => row.was_reserved = value.as_bool().ok_or_else(bad)?,
+            "paused" => row.paused = value.as_bool().ok_or_else(bad)?,
+            "to" => {
+                let to: Uuid = value.as_str().and_then(|to| to.parse().ok()).ok_or_else(bad)?;
+                row.to = Some(to.to_string());
+            }
+            "moved" => row.moved = Some(value.as_u64().ok_or_else(bad)?),
+            "stay" => row.stay = Some(value.as_u64().ok_or_else(bad)?),
+            "left" => row.left = Some(value.as_u64().ok_or_else(bad)?),
+            _ => return Err(Refused::parameter(name, "there is no such field")),
+        }
+    }
+    Ok(row)
+}
