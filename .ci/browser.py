@@ -105,10 +105,46 @@ class Browser:
             file.write(base64.b64decode(shot))
 
 
-def start_lab(testbed, node):
-    lab = subprocess.Popen([testbed, "lab", "--dir", node], stdout=subprocess.PIPE, text=True)
+# The text of axe-core, if npm has it.
+AXE = []
+
+
+def audit(browser, where):
+    here = os.path.dirname(os.path.realpath(__file__))
+    with open(f"{here}/audit.js", encoding="utf-8") as file:
+        wrong = browser.value(file.read())
+    if wrong != []:
+        raise SystemExit(f"not for everyone ({where}):\n{wrong}")
+    if AXE:
+        browser.value(AXE[0])
+        found = "all.violations.map((one) => `${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((it) => it.html).join(' ')}`)"
+        wrong = browser.value(f"axe.run(document, {{ resultTypes: ['violations'] }}).then((all) => {found})")
+        if wrong != []:
+            raise SystemExit("axe-core finds ({}):\n{}".format(where, "\n".join(map(str, wrong or ["nothing came"]))))
+
+
+def fetch_axe(work):
+    """axe-core by npm, where there is one and it answers."""
+    where = f"{work}/axe"
+    os.makedirs(where)
+    install = ["npm", "install", "--prefix", where, "--no-audit", "--no-fund", "--ignore-scripts", "axe-core@4"]
+    try:
+        subprocess.run(install, check=True, timeout=120, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(f"{where}/node_modules/axe-core/axe.min.js", encoding="utf-8") as file:
+            AXE.append(file.read())
+        print("axe-core is here")
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"skipped: axe-core is not to be had ({type(error).__name__})")
+
+
+def start_lab(testbed, node, *more):
+    """Starts a lab. Returns it and its page: that of the data centre where it has one."""
+    lab = subprocess.Popen([testbed, "lab", "--dir", node, *more], stdout=subprocess.PIPE, text=True)
+    page = None
     for line in lab.stdout:
+        if "page of the data centre" in line:
+            page = line.split()[-1]
         # The address stands alone in its line.
         if line.startswith("  http://"):
-            return lab, line.strip()
+            return lab, page or line.strip()
     raise SystemExit("the lab ended before it was up")

@@ -31,6 +31,7 @@ Examples:
   console                              the page at http://127.0.0.1:5310/
   console serve --config FILE
   console serve --check-config --config FILE
+  console serve --fleet --config FILE  the page of the data centre
   console status                       is it up, and what does it show
 
 Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF: 96).";
@@ -101,6 +102,10 @@ struct ServeArgs {
     /// Address to serve on, in place of the configured one.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// The page of the data centre, from its feed, in place of the page of this node; so does a configuration with `nats`.
+    #[cfg(feature = "fleet")]
+    #[arg(long)]
+    fleet: bool,
     /// Check the configuration and end.
     #[arg(long)]
     check_config: bool,
@@ -121,6 +126,10 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    #[cfg(feature = "fleet")]
+    if args.fleet || find(&args.file)?.get("nats").is_some() {
+        return of_fleet(args).await;
+    }
     let (mut config, unknown) = load(&args.file)?;
     config.listen = args.listen.unwrap_or(config.listen);
     if args.check_config {
@@ -128,6 +137,21 @@ async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
     let (_, tasks) = serve(config, shutdown).await?;
+    if !tasks.ended().await {
+        tracing::warn!("some tasks did not stop within their time");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "fleet")]
+async fn of_fleet(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    let (mut config, unknown) = crate::fleet::Config::read(find(&args.file)?)?;
+    config.listen = args.listen.unwrap_or(config.listen);
+    if args.check_config {
+        return Ok(valid_config(NAME, &unknown));
+    }
+    let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
+    let tasks = crate::fleet::serve(config, shutdown).await?;
     if !tasks.ended().await {
         tracing::warn!("some tasks did not stop within their time");
     }
@@ -142,8 +166,10 @@ async fn status(reach: &ReachArgs, layout: &Layout) -> anyhow::Result<String> {
     let page = pages::page(NAME, &base(reach)?, "status", "version").await?;
     Ok(pages::shown(&page, layout, Screen::of_stdout(), |page, _| {
         let up = span(Duration::from_secs(page["up_s"].as_u64().unwrap_or_default()));
-        pages::named_fields(page, &["vminfod", "agents", "streams", "version", "pid"])
-            + &format!("up       {up}\n")
+        pages::named_fields(
+            page,
+            &["vminfod", "agents", "feed", "nodes", "vms", "streams", "version", "pid"],
+        ) + &format!("up       {up}\n")
     })?)
 }
 
@@ -155,5 +181,9 @@ fn base(reach: &ReachArgs) -> Result<String, ConfigError> {
 }
 
 fn load(args: &FileArgs) -> Result<(Config, Vec<String>), ConfigError> {
-    Config::read(Fields::find(args.config.as_deref(), None, INSTALLED)?)
+    Config::read(find(args)?)
+}
+
+fn find(args: &FileArgs) -> Result<Fields, ConfigError> {
+    Fields::find(args.config.as_deref(), None, INSTALLED)
 }

@@ -19,7 +19,7 @@ pub(crate) const VOLUMES: &str = "volumes";
 /// The hub's port.
 const HUB_PORT: u16 = 9090;
 /// The port of the page.
-const PORT: u16 = 5310;
+pub(crate) const PORT: u16 = 5310;
 /// The agents that are shown if the file names none.
 const AGENTS: [(&str, u16); 3] = [("net-agent", 5311), ("vm-agent", 5313), ("kvmd", 5312)];
 
@@ -56,6 +56,13 @@ impl Config {
         }
     }
 
+    /// Returns the name and the URL of each program that the page asks, vminfod first.
+    pub(crate) fn programs(&self) -> Vec<(String, String)> {
+        let here = std::iter::once((HUB.to_owned(), self.vminfod)).chain(self.agents.clone());
+        let here = here.map(|(name, address)| (name, format!("http://{address}")));
+        here.chain(services(&self.migrations, &self.volumes)).collect()
+    }
+
     /// Reads the settings. Also returns the keys that are not known.
     pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
         let default = Self::beside(local(HUB_PORT));
@@ -72,11 +79,20 @@ impl Config {
     }
 }
 
+/// Returns the services of the data centre of which the address is known.
+pub(crate) fn services(
+    migrations: &Option<String>,
+    volumes: &Option<String>,
+) -> impl Iterator<Item = (String, String)> {
+    let all = [(MIGRATIONS, migrations.clone()), (VOLUMES, volumes.clone())].into_iter();
+    all.filter_map(|(name, url)| Some((name.to_owned(), url?)))
+}
+
 fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-fn service(fields: &mut Fields, name: &str) -> Option<String> {
+pub(crate) fn service(fields: &mut Fields, name: &str) -> Option<String> {
     let given = fields.optional_text(name)?;
     http_url(&given).map_err(|why| fields.fault(name, why)).ok()
 }

@@ -39,21 +39,28 @@ type Routes = State<Arc<Api>>;
 
 /// Returns the routes.
 pub(crate) fn router(config: Config, relay: Relay) -> Router {
-    let api = Arc::new(Api { config, relay, started: Instant::now() });
-    with_ping(Router::new())
-        .route("/", get(async || to_the_page()))
+    let api = Arc::new(Api { config, relay: relay.clone(), started: Instant::now() });
+    let own = with_ping(Router::new())
         .route("/status", get(async |State(api): Routes| api.status()))
         .route("/metrics", get(async |State(api): Routes| api.metrics()))
-        .route("/ui", get(async || file("index.html")))
-        .route("/ui/", get(async || file("index.html")))
-        .route("/ui/{name}", get(async |Path(name): Path<String>| file(&name)))
-        .route("/ui/agents", get(async |State(api): Routes| api.relay.names()))
-        .route("/ui/agents/{name}/{page}", get(relayed))
-        .with_state(api)
-        .layer(map_response(secured))
+        .with_state(api);
+    with_page(own, "index.html", relay)
 }
 
-fn no_path() -> Response<Body> {
+/// Adds the files of a page that begins with `index`, and the programs that it asks.
+pub(crate) fn with_page(own: Router, index: &'static str, relay: Relay) -> Router {
+    let page = Router::new()
+        .route("/", get(async || to_the_page()))
+        .route("/ui", get(async || file(index)))
+        .route("/ui/", get(async || file(index)))
+        .route("/ui/{name}", get(async |Path(name): Path<String>| file(&name)))
+        .route("/ui/agents", get(async |State(relay): State<Relay>| relay.names()))
+        .route("/ui/agents/{name}/{page}", get(relayed))
+        .with_state(relay);
+    own.merge(page).layer(map_response(secured))
+}
+
+pub(crate) fn no_path() -> Response<Body> {
     refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path")
 }
 
@@ -62,11 +69,11 @@ fn file(name: &str) -> Response<Body> {
 }
 
 async fn relayed(
-    State(api): Routes,
+    State(relay): State<Relay>,
     Path((name, page)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Response<Body> {
-    api.relay.answer(&name, &page, query.as_deref()).await.unwrap_or_else(no_path)
+    relay.answer(&name, &page, query.as_deref()).await.unwrap_or_else(no_path)
 }
 
 impl Api {

@@ -19,14 +19,15 @@ macro_rules! files {
 }
 
 const FILES: &[(&str, &str, &[u8])] = files! {
-    "text/html; charset=utf-8": "index.html";
+    "text/html; charset=utf-8": "index.html" "fleet.html";
     "text/css; charset=utf-8": "style.css";
     "text/javascript; charset=utf-8":
         "main.js" "place.js" "tabs.js" "stream.js" "source.js" "history.js" "alarms.js"
         "vms.js" "filter.js" "summary.js" "trends.js" "events.js" "health.js"
         "detail.js" "fields.js" "agents.js" "net-agent.js" "vm-agent.js" "kvmd.js"
         "migration-agent.js" "migrations.js" "volumes.js" "needs.js"
-        "drawing.js" "dom.js" "format.js";
+        "drawing.js" "dom.js" "format.js"
+        "fleet.js" "fleet-nodes.js" "fleet-one.js" "feed.js";
 };
 
 /// The file that is made of the table of states that need a person.
@@ -88,7 +89,8 @@ mod tests {
                 let asked: String =
                     rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '.').collect();
                 assert!(
-                    asked == "agents" || known.contains(&asked.as_str()),
+                    ["agents", "fleet"].contains(&asked.as_str())
+                        || known.contains(&asked.as_str()),
                     "{name} asks for {asked:?}"
                 );
             }

@@ -17,7 +17,7 @@ use sdc_clients::{Error, http::StreamResponse};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::config::{Config, HUB, MIGRATIONS, VOLUMES};
+use crate::config::{HUB, MIGRATIONS, VOLUMES};
 
 /// Largest answer that is held in memory.
 const ANSWER_CAP: usize = 16 << 20;
@@ -26,6 +26,8 @@ const STATUS_CAP: usize = 4 << 20;
 /// Streams at once; more are refused with 503. One holds two connections and the buffers of the HTTP
 /// libraries (less than 1 MiB): a slow reader stops the reading from vminfod.
 const STREAMS: usize = 64;
+/// The entries of the history that a page shows.
+const ENTRIES: u32 = 100;
 
 /// Clients of vminfod and of each agent.
 #[derive(Clone)]
@@ -36,15 +38,10 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    pub(crate) fn new(config: &Config, shutdown: Shutdown) -> Result<Self, Error> {
-        let hub = (HUB.to_owned(), config.vminfod);
-        let here = std::iter::once(&hub).chain(&config.agents);
-        let here = here.map(|(name, address)| (name.clone(), format!("http://{address}")));
-        let services = [(MIGRATIONS, &config.migrations), (VOLUMES, &config.volumes)].into_iter();
-        let services = services.filter_map(|(name, url)| Some((name.to_owned(), url.clone()?)));
-        let all = here.chain(services).map(|(name, url)| {
+    pub(crate) fn new(programs: &[(String, String)], shutdown: Shutdown) -> Result<Self, Error> {
+        let all = programs.iter().map(|(name, url)| {
             let agent = concat!("console/", env!("CARGO_PKG_VERSION"));
-            Ok((name, Http::new(&url, agent)?.without_retries()))
+            Ok((name.clone(), Http::new(url, agent)?.without_retries()))
         });
         Ok(Self {
             programs: Arc::new(all.collect::<Result<_, Error>>()?),
@@ -74,6 +71,10 @@ impl Relay {
         let get = |path: &str| Call::get(&[path]);
         let call = match (program, page) {
             (MIGRATIONS, "status") => get("migrations").query("format", "raw"),
+            (MIGRATIONS, "history") => get("migrations")
+                .query("format", "history")
+                .query("limit", ENTRIES)
+                .query_opt("vm_uuid", query::value(asked, "vm")),
             (VOLUMES, "status") => get("status"),
             (VOLUMES, "plan") => get("volumes"),
             (MIGRATIONS | VOLUMES, _) => return None,

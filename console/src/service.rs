@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use daemon::http::{Limits, ListenError, Server, listen};
+use daemon::http::{Limits, ListenError, Router, Server, listen};
 use daemon::{Shutdown, Tasks};
 
 use crate::config::Config;
@@ -32,19 +32,32 @@ pub enum ServeError {
 
 /// Starts the server; returns its address and its tasks.
 pub async fn serve(config: Config, shutdown: Shutdown) -> Result<(SocketAddr, Tasks), ServeError> {
-    if !config.listen.ip().is_loopback() {
-        return Err(ServeError::Beyond(config.listen));
+    let relay = Relay::new(&config.programs(), shutdown.clone())?;
+    let (address, metrics) = (config.listen, config.metrics);
+    let tasks = Tasks::new(shutdown.clone());
+    let routes = http::router(config, relay);
+    let address = open(address, metrics, routes, &tasks, shutdown).await?;
+    Ok((address, tasks))
+}
+
+/// Serves these routes.
+pub(crate) async fn open(
+    address: SocketAddr,
+    metrics: Option<SocketAddr>,
+    routes: Router,
+    tasks: &Tasks,
+    shutdown: Shutdown,
+) -> Result<SocketAddr, ServeError> {
+    if !address.ip().is_loopback() {
+        return Err(ServeError::Beyond(address));
     }
-    let (listener, address) = listen(config.listen).await?;
-    let relay = Relay::new(&config, shutdown.clone())?;
+    let (listener, address) = listen(address).await?;
     let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
     let server = Server::new(limits, shutdown.clone());
-    let tasks = Tasks::new(shutdown.clone());
-    let (metrics, routes) = (config.metrics, http::router(config, relay));
-    daemon::metrics::serve(metrics, routes.clone(), &tasks, &shutdown);
+    daemon::metrics::serve(metrics, routes.clone(), tasks, &shutdown);
     tasks.spawn_vital("http", server.serve(listener, routes));
     tracing::info!(%address, page = %format_args!("http://{address}/"), "console is listening");
-    Ok((address, tasks))
+    Ok(address)
 }
 
 /// Serves the page with its defaults beside the vminfod at `hub`, until the shutdown. `listen` is

@@ -51,7 +51,7 @@ export function parts(list, plan, name) {
 }
 
 /** What a row opens: the VM, the nodes, what went wrong, each phase that ran. */
-function whole(one, name) {
+export function whole(one, name) {
   const steps = (one.progress_history ?? []).map((step) => [
     short(step.phase, 20), short(step.state, 20), step.duration_ms === undefined ? '–' : span(step.duration_ms),
     short(step.error ?? step.warning ?? step.message ?? '–', 300),

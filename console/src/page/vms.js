@@ -11,12 +11,16 @@ import { mebibytes, short } from './format.js';
 /** Rows drawn at once; more on request. */
 const STEP = 200;
 const FLASH_MS = 4000;
+/** So many rows are replaced one by one. */
+const FEW = 8;
+/** A drawing that takes longer than a frame makes the next one wait. */
+const FRAME_MS = 16;
 
 const time = (iso) => (iso ? ago(Date.parse(iso)) : '');
 const quota = (vm) => (vm.quota === undefined ? '' : `${vm.quota} GiB`);
 const address = (vm) => (vm.nics ?? []).map((nic) => nic.ip ?? nic.mac).join(' ');
 
-const COLUMNS = [
+export const COLUMNS = [
   { name: 'alias', key: (vm) => vm.alias ?? '', show: named },
   { name: 'uuid', key: (vm) => vm.uuid, show: (vm) => el('code', { title: vm.uuid }, vm.uuid.slice(0, 8)) },
   { name: 'state', key: (vm) => vm.state, show: (vm) => el('span', { class: tone(vm.state) }, short(vm.state)) },
@@ -41,19 +45,25 @@ export const tone = (state) =>
 
 /**
  * Builds the table; calls `open(uuid)` for the chosen row and `searched(text)` when the search changes.
- * `words(vm)` returns the words that are shown beside the alias.
+ * `words(vm)` returns the words that are shown beside the alias; `columns` are others than those of a node, and `id(vm)`
+ * is its name in the table where its uuid is not.
  */
-export function table(open, words, searched) {
+export function table(open, words, searched, columns = COLUMNS, id = (vm) => vm.uuid) {
   const vms = new Map();
+  const keys = new Map(columns.map((column) => [column, new WeakMap()]));
   const changed = new Map();
-  let order = { column: COLUMNS[0], down: false };
+  let order = { column: columns[0], down: false };
   let limit = STEP;
   let drawing = false;
+  let [cost, last] = [0, 0];
+  /** By what the map is in order: one that nearly is, is sorted in a moment. */
+  let sorted = null;
+  const rows = new WeakMap();
 
   const head = byId('vms').tHead.rows[0];
   const body = byId('vms').tBodies[0];
   const field = byId('search');
-  for (const column of COLUMNS) {
+  for (const column of columns) {
     const sort = () => {
       order = { column, down: order.column === column && !order.down };
       draw();
@@ -96,25 +106,44 @@ export function table(open, words, searched) {
     if (row) open(row.dataset.uuid);
   });
 
-  /** Draws in the next frame, once for all changes until then. */
+  /** Draws in the next frame, once for all changes until then; half of the time is left for other work. */
   function draw() {
     if (drawing) return;
     drawing = true;
-    requestAnimationFrame(() => { drawing = false; drawNow(); });
+    setTimeout(() => requestAnimationFrame(() => {
+      drawing = false;
+      const began = performance.now();
+      drawNow();
+      last = performance.now();
+      cost = last - began;
+    }), cost > FRAME_MS ? Math.max(0, cost - (performance.now() - last)) : 0);
+  }
+
+  /** By what a VM is sorted: a VM that changes is another object. */
+  function key(vm) {
+    const known = keys.get(order.column);
+    if (!known.has(vm)) known.set(vm, sortable(order.column.key(vm)));
+    return known.get(vm);
   }
 
   function drawNow() {
-    for (const [at, column] of COLUMNS.entries()) {
+    for (const [at, column] of columns.entries()) {
       const sorted = order.column === column ? (order.down ? 'descending' : 'ascending') : 'none';
       head.cells[at].setAttribute('aria-sort', sorted);
     }
     const all = [...vms.values()];
     const isField = (name) => ['type', 'ram'].includes(name) || all.some((vm) => name in vm);
     const { test, problem } = parse(search.text(), isField);
-    const found = all.filter((vm) => test(vm, words(vm)));
-    found.sort((a, b) => compare(order.column.key(a), order.column.key(b)) * (order.down ? -1 : 1));
+    const found = search.text() ? all.filter((vm) => test(vm, words(vm))) : all;
+    const sign = order.down ? -1 : 1;
+    found.sort((a, b) => compare(key(a), key(b)) * sign);
+    if (found === all && sorted !== order) {
+      sorted = order;
+      vms.clear();
+      for (const vm of all) vms.set(id(vm), vm);
+    }
     const focused = document.activeElement?.dataset?.uuid;
-    body.replaceChildren(...found.slice(0, limit).map(row));
+    show(found.slice(0, limit).map(row));
     if (focused) body.querySelector(`[data-uuid="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     byId('vms-count').textContent = found.length === vms.size ? `${vms.size}` : `${found.length} of ${vms.size}`;
     byId('more').hidden = found.length <= limit;
@@ -122,12 +151,29 @@ export function table(open, words, searched) {
     if (byId('nothing').textContent !== nothing) byId('nothing').textContent = nothing;
   }
 
+  /** Puts the rows into the table; where a few are others, these alone. */
+  function show(wanted) {
+    const now = [...body.rows];
+    const others = wanted.map((one, at) => at).filter((at) => wanted[at] !== now[at]);
+    const isSmall = now.length === wanted.length && others.length <= FEW && others.every((at) => !wanted[at].isConnected);
+    if (isSmall) for (const at of others) now[at].replaceWith(wanted[at]);
+    else body.replaceChildren(...wanted);
+  }
+
   function row(vm) {
-    const isFresh = Date.now() - (changed.get(vm.uuid) ?? 0) < FLASH_MS;
+    const isFresh = Date.now() - (changed.get(id(vm)) ?? 0) < FLASH_MS;
     const marks = words(vm);
-    const cells = COLUMNS.map((column) =>
+    const known = rows.get(vm);
+    if (known && !isFresh && known.marks === marks.join() && !known.isFresh) return known.row;
+    const made = draft(vm, marks, isFresh);
+    rows.set(vm, { row: made, marks: marks.join(), isFresh });
+    return made;
+  }
+
+  function draft(vm, marks, isFresh) {
+    const cells = columns.map((column) =>
       el('td', { 'data-label': column.name, class: column.number && 'number' }, column.show(vm, marks)));
-    return el('tr', { tabindex: 0, 'data-uuid': vm.uuid, class: isFresh && 'changed' }, ...cells);
+    return el('tr', { tabindex: 0, 'data-uuid': id(vm), class: isFresh && 'changed' }, ...cells);
   }
 
   return {
@@ -136,8 +182,9 @@ export function table(open, words, searched) {
     draw,
     /** Replaces everything. */
     reset(list) {
+      sorted = null;
       vms.clear();
-      for (const vm of list) vms.set(vm.uuid, vm);
+      for (const vm of list) vms.set(id(vm), vm);
       draw();
     },
     /** Applies one change. */
@@ -154,7 +201,13 @@ export function table(open, words, searched) {
   };
 }
 
+/** Numbers as they are; texts so that `web-9` is before `web-10`. Made once for each VM: ten thousand are sorted. */
+export const sortable = (value) => (typeof value === 'number'
+  ? value
+  : String(value ?? '').toLowerCase().replace(/\d+/g, (digits) => digits.padStart(12, '0')));
+
 function compare(a, b) {
-  if (typeof a === 'number' || typeof b === 'number') return (a ?? -Infinity) - (b ?? -Infinity) || 0;
-  return String(a ?? '').localeCompare(String(b ?? ''), undefined, { numeric: true });
+  if (typeof a === 'number' && typeof b === 'number') return a - b || 0;
+  if (typeof a === 'number' || typeof b === 'number') return typeof a === 'number' ? 1 : -1;
+  return a < b ? -1 : Number(a > b);
 }

@@ -30,15 +30,15 @@ export function state(status) {
   return ill > 0 ? [`${ill} degraded`, 'bad'] : [`${status.volumes?.ready ?? 0} ready`, 'good'];
 }
 
-/** The panel's contents; `volumes` are the records. */
-export function parts(status, volumes, name) {
+/** The panel's contents; `volumes` are the records; `where(uuid)` says on which node a VM is, where that is known. */
+export function parts(status, volumes, name, written, where) {
   const ill = new Map(degraded(status).map((one) => [one.vm_uuid, one]));
   const place = (one) => (ill.has(one.vm_uuid) ? -1 : ORDER.indexOf(one.state));
   const all = [...(volumes ?? [])].sort((a, b) => place(a) - place(b) || (a.name < b.name ? -1 : 1));
   const count = (of) => status.volumes?.[of] ?? 0;
   const far = status.out_of_reach ?? 0;
   const rows = all.slice(0, SHOWN).map((one) => [
-    opens(`volume ${one.uuid}`, one.uuid, short(one.name, 40), ...whole(one, ill.get(one.vm_uuid), name)),
+    opens(`volume ${one.uuid}`, one.uuid, short(one.name, 40), ...whole(one, ill.get(one.vm_uuid), name, where)),
     el('b', { class: ill.has(one.vm_uuid) ? 'bad' : TONES[one.state] ?? '' }, ill.has(one.vm_uuid) ? 'degraded' : one.state),
     mebibytes(one.size), el('span', { title: one.owner_uuid }, short(one.owner_uuid, 8)), users(one, name),
     zone(one, ill.get(one.vm_uuid)), short(one.filesystem_path ?? '–', 60),
@@ -67,11 +67,12 @@ export function parts(status, volumes, name) {
 }
 
 /** What a row opens: what is wrong, where its files are, links to its storage VM and its users. */
-function whole(one, ill, name) {
+function whole(one, ill, name, where) {
   const all = (one.refs ?? []).slice(0, SHOWN).map((uuid) => el('div', {}, link(uuid, short(name(uuid), 40))));
   return [facts([
     ['uuid', short(one.uuid, 40)], ['owner', short(one.owner_uuid ?? '–', 40)],
     ['storage vm', link(one.vm_uuid, short(name(one.vm_uuid), 40))],
+    ...(where ? [['node', where(one.vm_uuid)]] : []),
     ['why it cannot be used', ill ? words(ill, name) : short(one.failure ?? '–', 300)],
     ['users', all.length > 0 ? el('div', {}, ...all) : '–'],
   ])];

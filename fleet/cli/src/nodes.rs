@@ -6,7 +6,7 @@
 
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, span};
 use jiff::Timestamp;
-use sdc_clients::fleet::{Beat, Mirror, What};
+use sdc_clients::fleet::{Beat, Mirror, NOT_HEARD, What};
 use serde_json::Value;
 
 use crate::names::Names;
@@ -68,7 +68,7 @@ fn alarms(
 ) -> Vec<(String, String)> {
     let mut all = Vec::new();
     if !beat.is_up(now) {
-        all.push(("not heard".to_owned(), "svcs -xv fleet-agent".to_owned()));
+        all.push(("not heard".to_owned(), NOT_HEARD.to_owned()));
     }
     for need in &beat.node.needs {
         all.push((format!("{} {}", need.program, need.what.name()), need.command()));

@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_secs(15);
 /// How often a stream that ends before the place is asked again.
 const PATIENT: u32 = 6;
 /// The waits after a loss.
-const WAITS: Policy = Policy {
+pub(super) const WAITS: Policy = Policy {
     initial: Duration::from_millis(250),
     max: Duration::from_secs(10),
     multiplier: 2.0,

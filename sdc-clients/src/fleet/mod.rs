@@ -14,9 +14,13 @@
 //!
 //! [`Follower`] is the way to read it: a snapshot, then each change once, resumed by stream sequence.
 
+mod beats; // the nodes' heartbeats as they come
+
 mod follow; // snapshot and changes as one stream
 
 mod mirror; // the copy of the VMs that a follower keeps
+
+mod forget; // takes a node off the feed that is gone for good
 
 mod sweep; // removes old tombstones
 
@@ -39,12 +43,14 @@ mod error; // why the feed did not do what was asked
 mod name; // the names of the streams
 
 pub use access::Access;
+pub use beats::{Beats, Heard};
 pub use error::FleetError;
 pub use follow::{FleetEvent, Follower, Place};
+pub use forget::forget;
 pub use message::{Kind, Labels, MARKER, Message, Position, Target, subject, subjects_of};
 pub use mirror::{FleetVm, Mirror};
 pub use name::{CHANGES, KV_NODES, NODES, VMS};
-pub use node::{Claim, Need, Node, Program, What};
+pub use node::{Claim, NOT_HEARD, Need, Node, Program, What};
 pub use read::{Beat, Fleet, Health};
 pub use streams::{Made, Shape, make};
 pub use sweep::sweep;

@@ -59,6 +59,9 @@ pub struct Program {
     pub holds: u64,
 }
 
+/// What is typed on a node that is not heard.
+pub const NOT_HEARD: &str = "svcs -xv fleet-agent";
+
 /// Something that needs a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Need {

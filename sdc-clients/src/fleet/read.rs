@@ -4,6 +4,7 @@
 
 //! What the streams hold now: each node's last heartbeat, what happened to a VM, whether the streams are well.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
@@ -13,11 +14,32 @@ use jiff::Timestamp;
 
 use super::access::{Access, PATIENCE};
 use super::error::FleetError;
-use super::message::{MARKER, Message};
+use super::message::{MARKER, Message, Position, Target};
 use super::name::{CHANGES, KV_NODES, VMS};
 use super::node::Node;
 use super::reading::{Part, Reading, Received};
 use crate::jitter::Jitter;
+
+/// The last event that was read of each subject: an agent that was cut off, and was answered by a server that is behind, may
+/// have published one twice.
+#[derive(Debug, Default)]
+struct Once(BTreeMap<Target, Position>);
+
+impl Once {
+    fn is_first(&mut self, message: &Message) -> bool {
+        if message.labels.compared {
+            return true;
+        }
+        let last = self.0.insert(message.target.clone(), message.labels.at.clone());
+        match last {
+            Some(last) if last.has(&message.labels.at) => {
+                self.0.insert(message.target.clone(), last);
+                false
+            }
+            _ => true,
+        }
+    }
+}
 
 /// The feed, for reading. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -102,7 +124,9 @@ impl Fleet {
     /// If the feed does not answer.
     pub async fn changes(&self, filter: &str) -> Result<Vec<Message>, FleetError> {
         let found = self.held(CHANGES, filter, DeliverPolicy::All).await?;
-        Ok(found.into_iter().filter_map(|received| received.message).collect())
+        let mut once = Once::default();
+        let messages = found.into_iter().filter_map(|received| received.message);
+        Ok(messages.filter(|message| once.is_first(message)).collect())
     }
 
     /// Returns what `CHANGES` has of a VM, on whatever node, since a time, and the markers of those nodes: at each the
@@ -128,7 +152,9 @@ impl Fleet {
             found.extend(self.held(CHANGES, &format!("vms.{cn}.{MARKER}"), from()).await?);
         }
         found.sort_by_key(|received| received.seq);
-        Ok(found.into_iter().filter_map(|it| Some((it.at, it.message?))).collect())
+        let mut once = Once::default();
+        let found = found.into_iter().filter_map(|it| Some((it.at, it.message?)));
+        Ok(found.filter(|(_, message)| once.is_first(message)).collect())
     }
 
     /// Returns how the streams are.

@@ -17,8 +17,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // Processes and waiting for them are its purpose.
 
-pub mod port; // a TCP port that is held
-
 pub mod nats; // real nats-servers
 
 pub mod nfs; // a real NFS server
@@ -26,6 +24,8 @@ pub mod nfs; // a real NFS server
 mod tools; // programs of the system
 
 pub mod postgres;
+
+pub mod port; // a TCP port that is held
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -7,13 +7,14 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 
+use crate::port::Port;
 use crate::tools::{PAUSE, STARTS, is_installed};
 
 /// Why there are none here, in a word for the output of a skipped test.
@@ -31,28 +32,23 @@ pub struct Nats {
     ports: Vec<[u16; 2]>,
     running: Mutex<Vec<Option<Child>>>,
     config: Option<PathBuf>,
-}
-
-/// Ports that nobody listens on now.
-fn ports(count: usize) -> io::Result<Vec<u16>> {
-    let bound: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
-        .collect::<io::Result<_>>()?;
-    bound.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+    /// Nobody else's, also between two starts of a server.
+    _held: Vec<Port>,
 }
 
 impl Nats {
     /// Starts so many servers, each with this text in its configuration.
     pub fn start(count: usize, config: Option<&str>) -> io::Result<Nats> {
         let dir = tempfile::tempdir()?;
-        let all = ports(2 * count)?;
+        let held = (0..2 * count).map(|_| Port::local()).collect::<io::Result<Vec<Port>>>()?;
+        let all: Vec<u16> = held.iter().map(|port| port.address().port()).collect();
         let ports = all.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect();
         let path = config.map(|_| dir.path().join("conf"));
         if let (Some(path), Some(text)) = (&path, config) {
             std::fs::write(path, text)?;
         }
         let running = Mutex::new((0..count).map(|_| None).collect());
-        let nats = Nats { dir, ports, running, config: path };
+        let nats = Nats { dir, ports, running, config: path, _held: held };
         (0..count).try_for_each(|nth| nats.run(nth))?;
         Ok(nats)
     }
@@ -95,6 +91,29 @@ impl Nats {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    /// Stops a server where it is, as one that is cut off: its connections stay, and nothing is answered.
+    pub fn pause(&self, nth: usize) {
+        self.signal(nth, rustix::process::Signal::STOP);
+    }
+
+    /// Lets a server go on that was stopped.
+    pub fn resume(&self, nth: usize) {
+        self.signal(nth, rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, nth: usize, signal: rustix::process::Signal) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = running[nth].as_ref().and_then(|child| i32::try_from(child.id()).ok());
+        if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// Where a server keeps its streams.
+    pub fn store(&self, nth: usize) -> PathBuf {
+        self.dir.path().join(format!("n{nth}.js"))
     }
 
     /// The addresses of all servers.

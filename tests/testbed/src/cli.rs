@@ -53,10 +53,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let rest = rest.to_vec();
     match command.to_str().unwrap_or_default() {
-        "@fleet-nodes" | "@fleet-mirror" => {
+        "@fleet-nodes" | "@fleet-mirror" | "@fleet-page" => {
             process::die_with_parent();
             match command.to_str() {
                 Some("@fleet-nodes") => crate::fleet_feed::nodes(&rest),
+                Some("@fleet-page") => crate::fleet_feed::page(&rest),
                 _ => crate::fleet_feed::mirror(&rest),
             }
         }

@@ -123,6 +123,16 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
+    /// Take a node off the feed that is gone for good: its VMs and its heartbeat. Needs the operator's key.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet forget cn-12
+
+A node that is heard is refused. One that comes back is on the feed again.")]
+    Forget {
+        /// The node: its uuid, a unique beginning of it, or its hostname.
+        node: String,
+    },
     /// Make the streams of the feed where they are missing. Needs the operator's key.
     #[command(after_help = "\
 Examples:

@@ -16,7 +16,7 @@ use daemon::config::{lower_uuid, parse_span};
 use daemon::{Fields, wall};
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{Fleet, FleetError, FleetEvent, Follower, make};
+use sdc_clients::fleet::{Fleet, FleetError, FleetEvent, Follower, Wire, forget, make};
 use serde_json::Value;
 
 use self::args::{Cli, NAME, Verb};
@@ -107,6 +107,16 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
             let uuid = find_vm(follower.mirror(), &vm)?;
             let found = fleet.changes_of(&uuid, since).await?;
             (changes::list(&found, &names, &list.layout(), screen)?, true)
+        }
+        Verb::Forget { node } => {
+            let cn = names.find_node(&node)?;
+            let beat = beats.iter().find(|beat| beat.node.cn_uuid == cn);
+            if beat.is_some_and(|beat| beat.is_up(now)) {
+                anyhow::bail!("{} is heard: it would be on the feed again", names.node(&cn));
+            }
+            let client = config.nats.connect(NAME, Jitter::from_entropy()).await?;
+            let vms = forget(fleet, &Wire::new(client, &config.nats), &cn).await?;
+            (format!("forgot {} and {vms} VMs of it\n", names.node(&cn)), true)
         }
         Verb::Setup
         | Verb::Streams { .. }

@@ -5,10 +5,12 @@
 //! `sdc-fleet` as somebody types it.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
-use sdc_clients::fleet::Access;
+use sdc_clients::Jitter;
+use sdc_clients::fleet::{Access, Beats, FleetEvent, Follower, Heard};
 
 use super::node::{CN, Running, vm};
 use super::{access, made, servers, until};
@@ -46,5 +48,36 @@ async fn the_examples_of_the_help_work_on_a_real_server() {
         assert!(ends_well(&access, line).await, "sdc-fleet {line}");
     }
     assert!(!ends_well(&access, "vms node=cn-2").await, "there is no such node");
+    agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_gone_for_good_is_forgotten_and_back_when_it_comes_back() {
+    // N21
+    let Some(nats) = servers(1, None) else { return };
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 1).await;
+    hub.put(vm(0, "web-0"));
+    hub.put(vm(1, "web-1"));
+    let agent = Running::start(&hub, &access, &machine).await;
+    until("the VM is shown", async || ends_well(&access, "vm web-1").await).await;
+    assert!(!ends_well(&access, "forget cn-1").await, "it is heard");
+    agent.kill();
+    let mut beats = Beats::new(&fleet, Jitter::from_seed(3));
+    assert!(matches!(beats.next().await, Heard::Beat { is_live: false, .. }));
+    let mut follower = Follower::new(&fleet, "vms.*.*", Jitter::from_seed(4));
+    while follower.next().await != FleetEvent::Synced {}
+    until("it is not heard", async || ends_well(&access, "forget cn-1").await).await;
+    let heard = async {
+        while !follower.mirror().is_empty() {
+            follower.next().await;
+        }
+        while beats.next().await != Heard::Forgotten(CN.to_owned()) {}
+    };
+    tokio::time::timeout(Duration::from_secs(90), heard).await.expect("it is heard");
+    assert!(fleet.nodes().await.unwrap().is_empty());
+    assert!(!ends_well(&access, "vm web-1").await, "nothing is left");
+    let agent = Running::start(&hub, &access, &machine).await;
+    until("it is back", async || ends_well(&access, "vm web-1").await).await;
     agent.kill();
 }

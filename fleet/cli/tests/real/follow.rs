@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS};
+use sdc_clients::fleet::{
+    Access, CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS,
+};
 use sdc_clients::vminfod::VmFields as _;
 
 use super::node::{CN, Running, vm};
@@ -140,4 +142,84 @@ async fn a_deleted_stream_is_filled_again_and_the_hole_is_told() {
     made(&access, 1).await;
     shown("VMS deleted").await;
     agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_cut_off_loses_nothing_and_what_it_missed_is_told_once() {
+    // N1, N9, N22
+    let Some(nats) = servers(3, None) else { return };
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 3).await;
+    // Agent and consumer know the two that stay.
+    let others = Access { servers: access.servers[1..].to_vec(), ..access.clone() };
+    let there = Fleet::connect(&others, "test", Jitter::from_seed(5)).await.unwrap();
+    let seen = follow(&there);
+    hub.put(vm(0, "first"));
+    let agent = Running::start(&hub, &others, &machine).await;
+    agreed("the first VM", &hub, &seen).await;
+    whole(&fleet).await;
+    nats.pause(0);
+    for n in 0..20 {
+        hub.put(vm(n % 4, &format!("cut{n}")));
+    }
+    agreed("while it is cut off", &hub, &seen).await;
+    nats.resume(0);
+    hub.put(vm(0, "after"));
+    agreed("when it is back", &hub, &seen).await;
+    whole(&there).await;
+    // Whoever asks the one that was cut off is told the same.
+    let own = Access { servers: access.servers[..1].to_vec(), ..access.clone() };
+    let late = Fleet::connect(&own, "test", Jitter::from_seed(6)).await.unwrap();
+    let changes = late.changes("vms.*.*").await.unwrap();
+    let events = changes.iter().filter(|it| !it.labels.compared && it.labels.kind != Kind::Resync);
+    let numbers: Vec<u64> = events.map(|it| it.labels.at.seq).collect();
+    assert_eq!(numbers, (2..=22).collect::<Vec<_>>());
+    assert_eq!(seen.lock().unwrap().holes, 0);
+    agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_that_is_restored_from_yesterday_shows_what_the_node_has_and_tells_the_hole() {
+    // N10, N11
+    let Some(nats) = servers(1, None) else { return };
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 1).await;
+    let seen = follow(&fleet);
+    (0..4).for_each(|n| hub.put(vm(n, "yesterday")));
+    let agent = Running::start(&hub, &access, &machine).await;
+    agreed("yesterday", &hub, &seen).await;
+    nats.kill(0);
+    let backup = tempfile::tempdir().unwrap();
+    copy(&nats.store(0), &backup.path().join("js"));
+    nats.run(0).unwrap();
+    for n in 0..20 {
+        hub.put(vm(n % 4, &format!("today{n}")));
+    }
+    agreed("today", &hub, &seen).await;
+    nats.kill(0);
+    std::fs::remove_dir_all(nats.store(0)).unwrap();
+    copy(&backup.path().join("js"), &nats.store(0));
+    nats.run(0).unwrap();
+    until("the hole", async || seen.lock().unwrap().holes > 0).await;
+    agreed("restored", &hub, &seen).await;
+    until("VMS", async || {
+        let mut follower = Follower::new(&fleet, "vms.*.*", Jitter::from_seed(4));
+        while !matches!(follower.next().await, FleetEvent::Synced) {}
+        aliases(follower.mirror()) == truth(&hub)
+    })
+    .await;
+    agent.kill();
+}
+
+/// Copies a folder.
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
 }

@@ -77,6 +77,11 @@ async fn a_follower_is_told_of_what_it_missed_and_takes_nothing_twice() {
     publish(Kind::Modify, 4, "d", second + 40).await;
     assert_eq!(next(&mut follower).await, "missed");
     assert_eq!(next(&mut follower).await, "d");
+    // N20
+    let events = fleet.changes(&own).await.unwrap();
+    let events: Vec<u64> = events.iter().map(|message| message.labels.at.seq).collect();
+    assert_eq!(events, [1, 2, 4]);
+    assert_eq!(fleet.changes_of(&uuid(0), None).await.unwrap().len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

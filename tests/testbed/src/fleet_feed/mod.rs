@@ -11,6 +11,8 @@ mod run; // one run, from the first server to the verdict
 
 mod centre; // the nodes: what vminfod would show, over HTTP
 
+mod page; // a large data centre for a browser
+
 mod children; // the processes that are killed
 
 mod options; // how large it is
@@ -21,6 +23,7 @@ use std::process::ExitCode;
 pub(crate) use centre::{Hubs, cn, hubs, serve, vm};
 pub use children::{mirror, nodes};
 pub use options::Options;
+pub use page::page;
 pub use run::{Passed, feed};
 
 /// The command `fleet-feed`.

@@ -273,6 +273,7 @@ async fn feed(
     }
     let feed = Feed::start(world, others).await?;
     screen.say(Voice::Lab, &format!("feed      {}  (fleet-agent on each node)", feed.address()));
+    screen.say(Voice::Lab, &format!("page of the data centre {}/", feed.page()));
     Ok(Some(feed))
 }
 

@@ -143,6 +143,22 @@ impl Configs<'_> {
         config
     }
 
+    /// The page of the data centre shows what there is of it.
+    pub(super) fn fleet_page(&self, servers: &[String]) -> Value {
+        let node = self.console();
+        let mut config = json!({
+            "listen": local(self.ports.fleet_page).to_string(),
+            "nats": { "servers": servers },
+            "node_page": format!("{}/", url(self.ports.console)),
+        });
+        for name in ["migrations", "volumes"] {
+            if let Some(service) = node.get(name) {
+                config[name] = service.clone();
+            }
+        }
+        config
+    }
+
     /// Storage VMs are called where there is an NFS server that they can run.
     pub(super) fn volapi(&self, workflow: &str, vmapi: &str) -> Value {
         let centre = self.centre;

@@ -18,6 +18,8 @@ use super::asking::{OWN_AGENT, until};
 use super::error::LabError;
 use crate::process::Child;
 
+/// The page of the data centre.
+pub(super) const PAGE: &str = "console-fleet";
 /// How long a daemon may take to stop when asked.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long it may take until it answers.
@@ -125,8 +127,14 @@ impl Daemons {
         let mut options = tokio::fs::OpenOptions::new();
         let log = options.create(true).append(true).open(&log).await;
         let log = log.map_err(LabError::io(format!("opening the log of {name}")))?;
-        let (this, file) = (format!("@{name}"), file.to_string_lossy());
-        let args = [&[this.as_str()], words, &["--config", &file]].concat();
+        // The page of the data centre is the program of a node's page.
+        let (program, flag) = match name {
+            PAGE => ("console", Some("--fleet")),
+            name => (name, None),
+        };
+        let (this, file) = (format!("@{program}"), file.to_string_lossy());
+        let args = [this.as_str()].into_iter().chain(words.iter().copied()).chain(flag);
+        let args: Vec<&str> = args.chain(["--config", &file]).collect();
         let child = Child::spawn(name, &self.program, &args)
             .map_err(LabError::io(format!("starting {name}")))?;
         Ok((child, log))

@@ -27,6 +27,7 @@ const DAEMONS: [&str; 6] =
 #[derive(Debug)]
 pub struct Feed {
     nats: Nats,
+    page: String,
 }
 
 impl Feed {
@@ -42,15 +43,22 @@ impl Feed {
             Ok(make(fleet.jetstream(), &shape).await.is_ok())
         })
         .await?;
-        for world in std::iter::once(world).chain(others) {
+        world.start_fleet_agent(&nats.servers()).await?;
+        for world in others {
             world.start_fleet_agent(&nats.servers()).await?;
         }
-        Ok(Feed { nats })
+        let page = world.start_fleet_page(&nats.servers()).await?;
+        Ok(Feed { nats, page })
     }
 
     /// Where it is.
     pub fn address(&self) -> String {
         self.nats.servers().join(" ")
+    }
+
+    /// Where its page is.
+    pub fn page(&self) -> &str {
+        &self.page
     }
 
     /// Plays its story: every node is up; another node dies, is shown so, and comes back.

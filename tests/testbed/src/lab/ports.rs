@@ -20,6 +20,8 @@ pub(super) struct Ports {
     /// For its status.
     pub(super) migration_agent: u16,
     pub(super) fleet_agent: u16,
+    /// The page of the data centre.
+    pub(super) fleet_page: u16,
     /// For clients, and status.
     pub(super) volapi: [u16; 2],
     /// Keeps those of them that were free from everybody else, also between two starts of a daemon.

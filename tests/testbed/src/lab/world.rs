@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::asking::OWN_AGENT;
 use super::centre::Centre;
 use super::config::Configs;
-use super::daemons::Daemons;
+use super::daemons::{Daemons, PAGE};
 use super::error::LabError;
 use super::options::WorldOptions;
 use super::ports::{self, Ports};
@@ -90,6 +90,7 @@ impl World {
             console: free(options.console_port)?,
             migration_agent: free(0)?,
             fleet_agent: free(0)?,
+            fleet_page: free(0)?,
             volapi: [free(0)?, free(0)?],
             _held: held,
         };
@@ -315,6 +316,17 @@ impl World {
         self.daemons.start("fleet-agent", "serve", &config, &url).await
     }
 
+    /// Starts the page of the data centre. Returns its address.
+    pub(super) async fn start_fleet_page(
+        &mut self,
+        servers: &[String],
+    ) -> Result<String, LabError> {
+        let url = ports::url(self.ports.fleet_page);
+        let config = self.configs().fleet_page(servers);
+        self.daemons.start(PAGE, "serve", &config, &url).await?;
+        Ok(url)
+    }
+
     /// Starts the web page, which shows the agents that run.
     pub async fn start_console(&mut self) -> Result<(), LabError> {
         let (config, url) = (self.configs().console(), self.console_url());
@@ -370,8 +382,10 @@ impl World {
 
     /// Stops everything in order.
     pub async fn stop(mut self) -> Result<(), LabError> {
-        const ORDER: [&str; 8] = [
+        const ORDER: [&str; 10] = [
             "console",
+            PAGE,
+            "fleet-agent",
             "volapi",
             "kvmd",
             "migration-service",
