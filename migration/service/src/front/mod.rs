@@ -118,7 +118,7 @@ impl Front {
             Route::Document => answer::ok(&document()),
             Route::Evacuations => self.evacuations().await,
             Route::Evacuation if is_read => self.evacuation(found.part("cn")).await,
-            Route::Evacuation if method == Method::DELETE => {
+            Route::Evacuation if request.method() == Method::DELETE => {
                 self.end_evacuation(found.part("cn"), &params).await
             }
             Route::Evacuation => self.change_evacuation(found.part("cn"), request).await,
