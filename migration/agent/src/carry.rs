@@ -15,13 +15,14 @@ use sdc_clients::vminfod::VmObject;
 
 use super::counts::Outcome;
 use super::failed::Failed;
-use super::memory::Unheard;
+use super::memory::{Entry, Unheard};
 use super::node::NodeError;
 use super::parts::Parts;
 use super::work::Work;
 use super::zfs::args;
 use super::{mounts, observe, quotas, sync, vm};
 use migration_core::bring_over::foreign;
+use migration_core::journal::Power;
 use migration_core::protocol::{About, Doing, Failure, Order, State, What};
 use migration_core::sync_plan::Side;
 
@@ -103,11 +104,22 @@ async fn carry(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> 
             memory.change(id, |entry| entry.hold = false).await?;
             Ok(node.release(vm).await?)
         }
-        What::Autoboot { on } => Ok(node.set_autoboot(vm, *on).await?),
-        What::Stop => Ok(node.stop(vm).await?),
+        What::Autoboot { on: true } => {
+            node.set_autoboot(vm, true).await?;
+            Ok(memory.change(id, |entry| give(entry, |power| power.autoboot = false)).await?)
+        }
+        What::Autoboot { on: false } => {
+            take(parts, about).await?;
+            Ok(node.set_autoboot(vm, false).await?)
+        }
+        What::Stop => {
+            take(parts, about).await?;
+            Ok(node.stop(vm).await?)
+        }
         What::Boot => {
             mount(parts, about).await?;
-            Ok(node.boot(vm).await?)
+            node.boot(vm).await?;
+            Ok(memory.change(id, |entry| give(entry, |power| power.running = false)).await?)
         }
         What::Hide => {
             memory.change(id, |entry| entry.hidden = true).await?;
@@ -150,6 +162,30 @@ async fn carry(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> 
             Ok(memory.end(about).await?)
         }
     }
+}
+
+/// Before something is taken from a VM: what it did is known here, too, where the service's store is lost.
+async fn take(parts: &Parts, about: &About) -> Result<(), Failed> {
+    let Some(vm) = parts.node.vm(about.vm).await? else { return Ok(()) };
+    let (running, autoboot) = (vm::is_running(&vm), vm::has_autoboot(&vm));
+    if running || autoboot {
+        let taken = |entry: &mut Entry| {
+            let power = entry.power.get_or_insert(Power { running: false, autoboot: false });
+            power.running |= running;
+            power.autoboot |= autoboot;
+        };
+        parts.memory.change(about.migration, taken).await?;
+    }
+    Ok(())
+}
+
+/// The VM has something again.
+fn give(entry: &mut Entry, given: impl FnOnce(&mut Power)) {
+    if let Some(power) = &mut entry.power {
+        given(power);
+    }
+    let is_left = |power: &Power| power.running || power.autoboot;
+    entry.power = entry.power.filter(is_left);
 }
 
 /// Returns the roots of a VM's datasets with what there is of them.

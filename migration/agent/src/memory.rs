@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::vm::Run;
-use migration_core::journal::End;
+use migration_core::journal::{End, Power};
 use migration_core::protocol::{About, Properties};
 use migration_core::sync_plan::Known;
 
@@ -65,6 +65,9 @@ pub struct Entry {
     /// The VM waits for the service's word whether its copy was replaced; until then this was taken from it.
     #[serde(default)]
     pub waits: Option<Taken>,
+    /// What the VM did before an order of the migration took autoboot from it, or stopped it, and has not done since.
+    #[serde(default)]
+    pub power: Option<Power>,
     /// The copy was replaced while its node was away.
     #[serde(default)]
     pub replaced: bool,
@@ -105,6 +108,7 @@ impl Entry {
             whole: None,
             run: None,
             waits: None,
+            power: None,
             replaced: false,
             left: BTreeSet::new(),
             known: Known::default(),

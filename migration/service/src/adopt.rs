@@ -52,6 +52,9 @@ struct Adopted {
     error: Option<&'static str>,
 }
 
+/// A begin that was not over, or a copy that was deleted.
+const NO_COPY: Option<&str> = Some("adopted without a copy: abort it, then begin");
+
 /// What is known of a copy.
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
@@ -68,6 +71,7 @@ fn judge(
     source: &Known,
     target: &Known,
     (vmapi, is_reserved): (Option<End>, bool),
+    [source_had, target_had]: [Option<Power>; 2],
     word: &Word,
 ) -> Result<Adopted, Unclear> {
     let waiting = |shown: bool| Copy { hidden: !shown, ..Copy::default() };
@@ -97,11 +101,19 @@ fn judge(
         source_dead: dead(source),
         ..Journal::default()
     };
-    // What the source did before the switch is not known: the VM runs again.
-    let power = Some(Power { running: true, autoboot: true });
+    // What the source did before the switch is not known where its agent does not say it: the VM runs again.
+    let power = source_had.or(Some(Power { running: true, autoboot: true }));
     let midway = || {
         let is_up = to.as_ref().is_some_and(|copy| copy.running);
-        Journal { target_booted: is_up, power: power.filter(|_| !is_up), ..on_target() }
+        let target_booted = is_up || target_had.is_some();
+        let power = target_had.or(power.filter(|_| !is_up));
+        Journal { target_booted, power, ..on_target() }
+    };
+    // A rollback had begun, or a switch: the agent took from the copy what it did.
+    let lacks = |copy: &Option<Copy>, had: Option<Power>| {
+        copy.as_ref().zip(had).is_some_and(|(copy, had)| {
+            had.running && !copy.running || had.autoboot && !copy.autoboot
+        })
     };
     let adopted = |phase, state, journal| Adopted { phase, state, journal, error: None };
     let vmapi = vmapi.ok_or(Unclear::Vmapi)?;
@@ -111,12 +123,21 @@ fn judge(
     Ok(match (is_shown(&from), is_shown(&to), vmapi) {
         (true, true, _) => return Err(Unclear::BothShown),
         (true, false, End::Target) => return Err(Unclear::Elsewhere(End::Target)),
-        (false, true, End::Target) if is_done => {
+        (false, true, End::Target) if is_done && !lacks(&to, target_had) => {
             adopted(Phase::Switch, State::Successful, on_target())
         }
         // It was shown, or is about to be: the record in VMAPI follows.
         (false, true, _) => {
             Adopted { error: between, ..adopted(Phase::Switch, State::Failed, midway()) }
+        }
+        (true, false, End::Source)
+            if lacks(&from, source_had) && matches!(target, Known::Node(_)) =>
+        {
+            let journal = Journal { power: source_had, ..Journal::default() };
+            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, journal) }
+        }
+        (true, false, End::Source) if matches!(target, Known::Node(Node { copy: None, .. })) => {
+            Adopted { error: NO_COPY, ..adopted(Phase::Begin, State::Failed, Journal::default()) }
         }
         (true, false, End::Source) => {
             let target_dead = dead(target);
@@ -188,7 +209,8 @@ impl Service {
         let now = self.clock.now();
         let word = Word { by: self.operators, at: now };
         let [source, target] = known;
-        let judged = judge(&source, &target, (vmapi, !reserved.is_empty()), &word);
+        let had = [End::Source, End::Target].map(|end| of(end).and_then(|(_, it)| it.power));
+        let judged = judge(&source, &target, (vmapi, !reserved.is_empty()), had, &word);
         let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
         // A node of which nothing is heard is dead by this word alone; one that answers has no such migration, or waits.
         for (cn, known, word) in [
@@ -281,7 +303,7 @@ impl Service {
 
     /// Returns what is known of a copy, asked with the revision that its agent has heard.
     async fn look(&self, cn: Uuid, open: &Open) -> Result<Known, Refused> {
-        let Open { migration, vm, end, revision } = *open;
+        let Open { migration, vm, end, revision, .. } = *open;
         let about = About { migration, revision, vm, end };
         match self.agents.observe(cn, &Observe { about }).await {
             Ok(observed) => Ok(Known::Node(observed.node)),
@@ -341,7 +363,7 @@ mod tests {
         let (source, target) = (Some(End::Source), Some(End::Target));
         for (from, to, vmapi, want) in [
             ("up", "hidden", source, Ok("sync paused")),
-            ("shown", "none", source, Ok("sync paused")),
+            ("shown", "none", source, Ok("begin failed")),
             ("up", "silent", source, Ok("sync paused, target replaced")),
             ("hidden", "up", target, Ok("switch successful, target in use")),
             ("none", "up", target, Ok("switch successful, target in use")),
@@ -358,7 +380,7 @@ mod tests {
             ("hidden", "hidden", source, Ok("switch failed, to be started")),
             ("silent", "hidden", source, Ok("sync paused")),
             ("hidden", "silent", target, Ok("switch successful, target in use")),
-            ("waits", "none", source, Ok("sync paused")),
+            ("waits", "none", source, Ok("begin failed")),
             ("waits", "hidden", source, Ok("sync paused")),
             ("waits", "up", target, Ok("switch successful, target in use, source replaced")),
             ("waits", "up", source, Ok("switch failed, target in use, source replaced")),
@@ -371,24 +393,25 @@ mod tests {
             ("hidden up", "up", target, Err(Unclear::Runs(End::Source))),
             ("hidden", "hidden", None, Err(Unclear::Vmapi)),
         ] {
-            let judged = judge(&node(from), &node(to), (vmapi, false), &word).map(|it| {
-                let journal = &it.journal;
-                let mut text = format!("{} {}", it.phase.name(), it.state.name());
-                match (journal.target_shown, journal.target_booted) {
-                    (true, true) => text += ", target in use",
-                    (true, false) => text += ", target shown",
-                    _ => {}
-                }
-                if journal.power.is_some_and(|power| power.running) {
-                    text += ", to be started";
-                }
-                for end in [End::Source, End::Target] {
-                    if journal.is_replaced(end) {
-                        text += &format!(", {end} replaced");
+            let judged =
+                judge(&node(from), &node(to), (vmapi, false), [None; 2], &word).map(|it| {
+                    let journal = &it.journal;
+                    let mut text = format!("{} {}", it.phase.name(), it.state.name());
+                    match (journal.target_shown, journal.target_booted) {
+                        (true, true) => text += ", target in use",
+                        (true, false) => text += ", target shown",
+                        _ => {}
                     }
-                }
-                text
-            });
+                    if journal.power.is_some_and(|power| power.running) {
+                        text += ", to be started";
+                    }
+                    for end in [End::Source, End::Target] {
+                        if journal.is_replaced(end) {
+                            text += &format!(", {end} replaced");
+                        }
+                    }
+                    text
+                });
             assert_eq!(judged, want.map(str::to_owned), "{from}, {to}, {vmapi:?}");
         }
     }
@@ -401,9 +424,36 @@ mod tests {
         };
         for (is_reserved, want) in [(false, State::Successful), (true, State::Failed)] {
             let facts = (Some(End::Target), is_reserved);
-            let adopted = judge(&node(true), &node(false), facts, &word).unwrap();
+            let adopted = judge(&node(true), &node(false), facts, [None; 2], &word).unwrap();
             assert_eq!((adopted.phase, adopted.state), (Phase::Switch, want));
             assert_eq!(adopted.journal.power.is_some(), is_reserved, "{:?}", adopted.journal);
         }
+    }
+
+    #[test] // M125
+    fn what_an_agent_took_from_a_copy_comes_back() {
+        let word = Word { by: Uuid::nil(), at: Time::from_millis(0) };
+        let node = |hidden, running| {
+            let copy = Copy { hidden, running, ..Copy::default() };
+            Known::Node(Node { held: false, copy: Some(copy) })
+        };
+        let had = Some(Power { running: true, autoboot: true });
+        let (source, target) = (Some(End::Source), Some(End::Target));
+        // A switch had stopped the source; a rollback had taken autoboot from the target, and stopped it.
+        for (from, to, vmapi, power, booted) in [
+            (node(false, false), node(true, false), source, [had, None], false),
+            (node(false, true), node(true, false), source, [had, None], false),
+            (node(true, false), node(false, true), target, [had, had], true),
+            (node(true, false), node(false, false), target, [had, had], true),
+        ] {
+            let adopted = judge(&from, &to, (vmapi, false), power, &word).unwrap();
+            assert_eq!((adopted.phase, adopted.state), (Phase::Switch, State::Failed), "{from:?}");
+            let journal = &adopted.journal;
+            assert_eq!((journal.power, journal.target_booted), (had, booted), "{from:?} {to:?}");
+        }
+        let stopped = Some(Power { running: false, autoboot: false });
+        let judged =
+            judge(&node(false, false), &node(true, false), (source, false), [stopped, None], &word);
+        assert_eq!(judged.unwrap().phase, Phase::Sync, "it was stopped before");
     }
 }

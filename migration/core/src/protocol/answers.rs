@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::orders::What;
-use crate::journal::End;
+use crate::journal::{End, Power};
 use crate::machine;
 use crate::sync_plan::Side;
 
@@ -82,6 +82,9 @@ pub struct Open {
     pub end: End,
     /// The highest revision of the record that the agent has heard.
     pub revision: u64,
+    /// What the VM did here before an order of this migration took it from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<Power>,
 }
 
 /// What the service answers to an agent whose node comes back, or was cut off

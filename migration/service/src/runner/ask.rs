@@ -77,7 +77,7 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
     let ids: Vec<Uuid> = open.iter().map(|it| it.migration).collect();
     let known = service.records.known(&ids).await?;
     for it in open {
-        let Open { migration, vm, end, revision } = it;
+        let Open { migration, vm, end, revision, .. } = it;
         if !known.contains(&migration) {
             tracing::error!(%cn, %vm, %migration, "the store does not know a migration that is open");
             let (vm_uuid, cn_uuid, heard) = (vm, cn, service.clock.now());

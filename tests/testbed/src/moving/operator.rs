@@ -76,6 +76,9 @@ impl Op {
         match (self, adopted.map(|it| it.phase.as_str())) {
             (Op::Automatic, Some("sync" | "switch")) => Op::Switch,
             (Op::Rollback | Op::Discard, Some("begin" | "sync")) => Op::Abort,
+            (Op::Rollback | Op::Discard, Some("switch")) if adopted.is_some_and(is_not_shown) => {
+                Op::Abort
+            }
             _ => self,
         }
     }
@@ -163,6 +166,12 @@ impl Story {
 /// Returns true if the service knows that its record is older than what the agents have heard.
 fn is_older(record: &Migration) -> bool {
     record.other.get("journal").is_some_and(|it| !it["older"].is_null())
+}
+
+/// Returns true for a switch that has not shown the target: it is aborted.
+fn is_not_shown(record: &Migration) -> bool {
+    let journal = record.other.get("journal");
+    record.state == "failed" && journal.is_none_or(|it| it["target_shown"] != true)
 }
 
 /// How long he waits.
