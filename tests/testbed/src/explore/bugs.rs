@@ -31,10 +31,12 @@ pub enum Bug {
     ErrorIsDeath,
     /// Nobody looks when CNAPI last had a heartbeat of a node that is declared dead.
     HeartbeatIgnored,
+    /// A service whose store is empty answers agents as if it knew their migrations.
+    EmptyStoreAnswers,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 11] = [
+pub const BUGS: [(&str, Bug); 12] = [
     ("no-fence", Bug::NoFence),
     ("old-order-obeyed", Bug::OldOrderObeyed),
     ("quota-not-restored", Bug::QuotaNotRestored),
@@ -46,6 +48,7 @@ pub const BUGS: [(&str, Bug); 11] = [
     ("nobody-watches", Bug::NobodyWatches),
     ("error-is-death", Bug::ErrorIsDeath),
     ("heartbeat-ignored", Bug::HeartbeatIgnored),
+    ("empty-store-answers", Bug::EmptyStoreAnswers),
 ];
 
 impl Bug {

@@ -210,6 +210,18 @@ pub fn noticed(bug: Bug, plain: &[(Story, Ran)]) -> anyhow::Result<Option<String
         _ => None,
     };
     cases.retain(|case| only.is_none_or(|story| case.story == story));
+    if bug == Bug::EmptyStoreAnswers {
+        // The store is lost just before the node that was declared dead asks, at its boot.
+        let story = Story::SourceDead;
+        let ran = plain.iter().find(|(it, _)| *it == story).map(|(_, ran)| ran);
+        let from = ran.and_then(|ran| ran.marks.get(2).copied()).unwrap_or(0);
+        let labels = ran.map(|ran| ran.labels.as_slice()).unwrap_or_default();
+        let asks =
+            |label: &String| label.starts_with("source agent") && label.contains("/replaced?");
+        let at = labels.iter().skip(from).position(asks).map_or(0, |at| from + at);
+        let lost = Planned { at, moment: Moment::Before, fault: Fault::Empty };
+        cases = vec![Case { story, planned: vec![lost], shape }];
+    }
     if bug == Bug::OldOrderObeyed {
         let story = Story::Rollback;
         let ran = plain.iter().find(|(it, _)| *it == story).map(|(_, ran)| ran);

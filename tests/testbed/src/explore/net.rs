@@ -339,8 +339,13 @@ impl Transport for Line {
                     self.net.judge.look("an old order");
                 }
             }
+            let answer = match target.as_str() {
+                "/node" => answer.map(|answer| timed(answer, self.net.clock)),
+                _ => answer,
+            };
             let answer = match self.net.bug {
                 Some(Bug::HeartbeatIgnored) if host == "cnapi.sim" => answer.map(old_heartbeat),
+                Some(Bug::EmptyStoreAnswers) => answer.map(|answer| all_known(answer, &target)),
                 Some(Bug::ErrorIsDeath) => error_is_death(answer, &host, &method, &target),
                 _ => answer,
             };
@@ -376,6 +381,30 @@ fn off(mut answer: Response) -> Response {
             vm.insert(key.to_owned(), value);
         }
         answer.body = serde_json::Value::Object(vm).to_string().into();
+    }
+    answer
+}
+
+/// A node's time of day is the simulated one, too.
+fn timed(mut answer: Response, clock: Clock) -> Response {
+    if let Ok(mut node) = serde_json::from_slice::<serde_json::Value>(&answer.body)
+        && node.get("now_ms").is_some()
+    {
+        node["now_ms"] = serde_json::json!(clock.now().millis());
+        answer.body = node.to_string().into();
+    }
+    answer
+}
+
+/// For a bug: the service knows whatever the agent has open.
+fn all_known(mut answer: Response, target: &str) -> Response {
+    let Some((_, open)) = target.split_once("/replaced?open=") else { return answer };
+    if let Ok(mut said) = serde_json::from_slice::<serde_json::Value>(&answer.body)
+        && answer.status.is_success()
+    {
+        let ids = open.split("%2C").filter_map(|it| it.split('.').next());
+        said["known"] = ids.collect();
+        answer.body = said.to_string().into();
     }
     answer
 }

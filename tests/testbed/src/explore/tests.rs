@@ -60,7 +60,6 @@ fn an_address_that_is_reserved_late_is_free_in_the_end() {
 }
 
 #[test] // M123 M124 M125
-#[ignore = "long: testbed migrate-explore --store"]
 fn a_migration_ends_whatever_store_the_services_start_with() {
     let story = Story::CutOff;
     let (_, plain) = undisturbed().iter().find(|(it, _)| *it == story).unwrap();
@@ -77,7 +76,9 @@ fn a_migration_ends_whatever_store_the_services_start_with() {
 
 #[test] // M102 M120
 fn a_copy_that_nobody_watches_and_signs_of_life_that_do_not_count_are_noticed() {
-    for bug in [Bug::NobodyWatches, Bug::ErrorIsDeath, Bug::HeartbeatIgnored] {
+    for bug in
+        [Bug::NobodyWatches, Bug::ErrorIsDeath, Bug::HeartbeatIgnored, Bug::EmptyStoreAnswers]
+    {
         assert!(noticed(bug, undisturbed()).unwrap().is_some(), "{}", bug.name());
     }
 }
