@@ -38,7 +38,7 @@ fn another(method: &Method, route: &str, expected: &str) -> Error {
         Class::Protocol,
         method,
         format!("/{route}"),
-        &format!("the answer is not of {expected}"),
+        format!("the answer is not of {expected}"),
     )
 }
 
