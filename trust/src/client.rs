@@ -25,6 +25,7 @@ use tokio::time::timeout;
 
 use crate::doors::shake;
 use crate::holder::Holder;
+use crate::words::{of_tls, said};
 
 /// Requests over TLS.
 #[derive(Debug)]
@@ -145,26 +146,14 @@ fn broken(method: &Method, target: &str, to: Identity, error: hyper::Error) -> E
         what = inner.to_string();
         cause = inner.source();
     }
+    let what = of_tls(&error).map_or(what, said);
     Error::broken(method, target, format!("{to}: {what}")).with_source(error)
 }
 
 /// Returns true if somebody has answered a handshake, though not with what was expected: there is a machine. Whoever
 /// speaks something else is one, too, such as an agent of the versions before TLS.
 pub fn has_answered(error: &Error) -> bool {
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        // An I/O error shows the source of what it wraps, and not that itself.
-        let wrapped = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let tls = match wrapped {
-            Some(wrapped) => wrapped.downcast_ref::<rustls::Error>(),
-            None => inner.downcast_ref(),
-        };
-        if tls.is_some_and(is_answer) {
-            return true;
-        }
-        cause = inner.source();
-    }
-    false
+    of_tls(error).is_some_and(is_answer)
 }
 
 fn is_answer(error: &rustls::Error) -> bool {

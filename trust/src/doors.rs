@@ -22,6 +22,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::certificate::About;
 use crate::ending::Ending;
 use crate::holder::Holder;
+use crate::words::worded;
 
 /// A handshake may take so long.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -84,7 +85,8 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let live = holder.used()?;
-    let stream = TlsAcceptor::from(Arc::clone(&live.server)).accept(stream).await?;
+    let accepting = TlsAcceptor::from(Arc::clone(&live.server)).accept(stream);
+    let stream = accepting.await.map_err(worded)?;
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let about = shown.map(|shown| About::read(shown)).transpose().map_err(io::Error::other)?;
     let peer = about.as_ref().map(|it| it.identity);
@@ -126,5 +128,5 @@ where
 {
     let name = ServerName::try_from(to.name()).map_err(io::Error::other)?;
     let shaken = timeout(HANDSHAKE, TlsConnector::from(config).connect(name, stream)).await;
-    shaken.map_err(|_| late())?
+    shaken.map_err(|_| late())?.map_err(worded)
 }

@@ -41,6 +41,8 @@ mod join; // the token that a new program is let in with
 
 pub mod exchange; // what is asked of the service's trust
 
+mod words; // why two programs do not know each other
+
 mod certificate; // what a certificate says
 
 mod random; // the system's chance, and digests
@@ -60,3 +62,4 @@ pub use random::{digest, secret};
 pub use rustls::pki_types::UnixTime;
 pub use rustls::time_provider::TimeProvider;
 pub use sdc_clients::identity::Identity;
+pub use words::why;
