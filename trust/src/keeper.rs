@@ -27,7 +27,7 @@ use crate::invalid::Invalid;
 use crate::join::{NoToken, Token};
 
 /// Between two rounds, and while there is no certificate.
-const ROUND: Duration = Duration::from_secs(60);
+pub const ROUND: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(1);
 /// An answer may take so long.
 const ANSWERS: Duration = Duration::from_secs(30);
@@ -84,7 +84,7 @@ impl Unkept {
 enum Unkept {
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    #[error("{}", daemon::log::chain(.0))]
+    #[error("{}", asked(.0))]
     Asked(#[from] sdc_clients::Error),
     #[error("there is neither a certificate nor a join token in {}", .0.display())]
     NoToken(PathBuf),
@@ -94,6 +94,15 @@ enum Unkept {
     Waits(String),
     #[error("reading or writing {} was aborted", .0.display())]
     Aborted(PathBuf),
+}
+
+/// A refusal has the service's words.
+fn asked(error: &sdc_clients::Error) -> String {
+    let text = daemon::log::chain(error);
+    match error.told().filter(|_| error.code().is_some()) {
+        Some(told) => format!("{text}: {told}"),
+        None => text,
+    }
 }
 
 /// Keeps the certificate of one program.
@@ -106,6 +115,8 @@ pub struct Keeper {
     identity: Identity,
     user_agent: String,
     dir: PathBuf,
+    /// Between two rounds.
+    every: Duration,
     standing: ArcSwap<Standing>,
 }
 
@@ -123,8 +134,15 @@ impl Keeper {
             identity,
             user_agent: user_agent.to_owned(),
             dir: dir.to_owned(),
+            every: ROUND,
             standing: ArcSwap::default(),
         }
+    }
+
+    /// Asks so often what is new.
+    #[must_use]
+    pub fn every(self, every: Duration) -> Keeper {
+        Keeper { every, ..self }
     }
 
     /// Returns the file of what is held.
@@ -181,7 +199,7 @@ impl Keeper {
             }
             told = wrong;
             let is_held = self.standing().until.is_some_and(|until| until > self.holder.now());
-            tokio::time::sleep(if is_held { ROUND } else { SOON }).await;
+            tokio::time::sleep(if is_held { self.every } else { SOON }).await;
         }
     }
 

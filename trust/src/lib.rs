@@ -57,7 +57,7 @@ pub use held::{Held, new_key, read_private};
 pub use holder::{Admits, Holder, Live};
 pub use invalid::Invalid;
 pub use join::{NoToken, Token};
-pub use keeper::{Keeper, Standing};
+pub use keeper::{Keeper, ROUND, Standing};
 pub use random::{digest, secret};
 pub use rustls::pki_types::UnixTime;
 pub use rustls::time_provider::TimeProvider;

@@ -64,6 +64,8 @@ pub struct Config {
     pub vminfod: String,
     /// Where the agent's key and certificate are.
     pub trust_dir: PathBuf,
+    /// So often the service is asked what was revoked, and whether the certificate is to be renewed.
+    pub trust_every: Duration,
     /// Agents that are elsewhere than CNAPI says.
     pub agents_urls: BTreeMap<Uuid, String>,
     /// Where it listens.
@@ -118,6 +120,7 @@ impl Config {
             cnapi,
             vminfod: hub::url(f),
             trust_dir: f.path("trust_dir", "/opt/smartdc/agents/etc/migration-agent"),
+            trust_every: f.span("trust_every", trust::ROUND, Duration::from_secs(1)..=trust::ROUND),
             agents_urls: f.urls_of_nodes("agents.urls"),
             listen: Listen { address, port, data_port },
             pool: f.text("pool", "zones"),

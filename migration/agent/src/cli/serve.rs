@@ -115,7 +115,8 @@ fn trusted(
 ) -> Result<(Arc<Holder>, Arc<Keeper>, Ways), sdc_clients::Error> {
     let holder = Holder::new(Admits::Known);
     let who = (Identity::Agent(config.cn), name);
-    let keeper = Arc::new(Keeper::new(&holder, &config.service, who, &config.trust_dir));
+    let keeper = Keeper::new(&holder, &config.service, who, &config.trust_dir);
+    let keeper = Arc::new(keeper.every(config.trust_every));
     let transport: Arc<dyn Transport> = Arc::new(trust::Client::new(&holder));
     let cnapi = Cnapi::new(Http::new(&config.cnapi, name)?.without_retries());
     let known = Known { port: config.listen.port, urls: config.agents_urls.clone() };

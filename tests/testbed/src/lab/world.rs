@@ -194,6 +194,11 @@ impl World {
         format!("https://{}:{}", self.admin, self.centre.agents[0])
     }
 
+    /// Where this node's migration-agent takes streams.
+    pub fn migration_data_address(&self) -> SocketAddr {
+        (self.admin, self.centre.agents[1]).into()
+    }
+
     /// Where migration-agent prints its status and metrics.
     pub fn migration_agent_status_url(&self) -> String {
         ports::url(self.ports.migration_agent)

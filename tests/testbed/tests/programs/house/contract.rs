@@ -27,6 +27,7 @@ const SCOPES: [(&[&str], &[&str]); 13] = [
             "migration/cli",
             "trust/src",
             "programs/trust",
+            "programs/compromised",
             "testbed/src/explore",
             "testbed/src/moving",
             "real_zfs",

@@ -9,14 +9,25 @@ use std::path::{Path, PathBuf};
 use sdc_clients::Http;
 use sdc_clients::http::Call;
 use serde_json::Value;
+use testbed::lab::World;
 use testbed::lab::asking::OWN_AGENT;
 use testbed::process::{self, Finished};
 
 use super::common::{LATE, Lab, until};
 
+mod ends; // certificates that end
+mod moving; // two nodes, and a slow stream
+mod ports; // the versions of TLS
+mod rotation; // another authority
+mod stores; // a store that was lost or is older, and a key that was cloned
+
 /// A node with its migration-agent, and migration-service.
 async fn lab() -> Lab {
-    let mut lab = Lab::of(1).await;
+    let mut lab = Lab::start(|options| {
+        options.vms = 1;
+        options.migration_agent.insert("trust_every".to_owned(), "1s".into());
+    })
+    .await;
     lab.start_migration_service().await.unwrap();
     lab.start_migration_agent().await.unwrap();
     lab
@@ -36,7 +47,7 @@ async fn good(lab: &Lab, line: &str) -> String {
 }
 
 /// How the agent's certificate stands, as its status says.
-async fn certificate(lab: &Lab) -> Value {
+async fn certificate(lab: &World) -> Value {
     let agent = Http::new(&lab.migration_agent_status_url(), OWN_AGENT).unwrap();
     let answer = agent.without_retries().execute(Call::get(&["status"])).await;
     let Ok(answer) = answer else { return Value::Null };
@@ -95,6 +106,17 @@ async fn no_key_is_shown_logged_or_readable_by_others() {
         assert_eq!(mode, 0o600, "{file}");
         let text = std::fs::read_to_string(cn.join(file)).unwrap();
         assert!(text.contains("PRIVATE KEY"), "{file}");
+    }
+    // Nor is one in an environment or on a command line.
+    for name in ["migration-agent", "migration-service"] {
+        for file in ["environ", "cmdline"] {
+            let path = format!("/proc/{}/{file}", lab.pid(name).unwrap());
+            let text = String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+            assert!(
+                !text.contains("PRIVATE KEY") && !text.contains("sdc-join-1"),
+                "{name}: {text}"
+            );
+        }
     }
     let shown = [
         good(&lab, "sdc-migrate trust list -j").await,
