@@ -18,7 +18,9 @@ const ORDER_MS = 1000;
 /** Returns true if the node was heard within three heartbeats. */
 export const isUp = (node) => Date.now() - node.heard <= 3000 * node.every_s;
 
-/** What needs a person on a node: a few words, a sentence, a command. `twice` are the VMs that another one shows too. */
+/**
+ * What needs a person on a node: a few words, a sentence, a command. `twice` are the VMs that another one shows too.
+ */
 export function needs(node, twice) {
   const all = [];
   if (!isUp(node)) all.push({ words: 'not heard', text: 'Nothing is known of it since.', command: node.not_heard });
@@ -26,7 +28,8 @@ export function needs(node, twice) {
     all.push({ words: `${need.program} ${need.what}`, text: need.text, command: need.command });
   }
   for (const vm of twice) {
-    all.push({ words: `${vm.name} on two nodes`, text: 'Another node shows this VM, too: one copy must not run.', command: `sdc-fleet vm ${vm.uuid}` });
+    const text = 'Another node shows this VM, too: one copy must not run.';
+    all.push({ words: `${vm.name} on two nodes`, text, command: `sdc-fleet vm ${vm.uuid}` });
   }
   return all;
 }
@@ -73,7 +76,7 @@ export function grid(open, needsOf) {
       cell.title = node.cn;
       cell.replaceChildren(
         el('b', { class: `mark ${kind}` }, short(node.name, 40)),
-        el('span', { class: 'soft' }, `${Number.isFinite(node.vms) ? node.vms : '–'} VMs, heard `, ago(node.heard), ' ago'),
+        el('span', { class: 'soft' }, `${node.vms ?? '–'} VMs, heard `, ago(node.heard), ' ago'),
         words ? el('span', { class: kind }, short(words, 120)) : '',
       );
     } else {
@@ -123,10 +126,12 @@ export function whole(node, all) {
     ? el('a', { href: node.page, rel: 'noreferrer' }, 'its own page')
     : el('code', {}, `ssh -L 5310:127.0.0.1:5310 ${short(node.name, 60)}`);
   return [
-    ...all.map((need) => note('bad', short(need.words, 80), el('span', {}, `${short(need.text, 300)} `, el('code', {}, need.command)))),
+    ...all.map(({ words, text, command }) => (
+      note('bad', short(words, 80), el('span', {}, `${short(text, 300)} `, el('code', {}, command))))),
     ...(node.waits ? [note('', 'Its feed waits', short(node.waits, 300))] : []),
     facts([
-      ['uuid', el('code', {}, node.cn)], ['heard', el('span', {}, ago(node.heard), ' ago')], ['version', short(node.version, 40)],
+      ['uuid', el('code', {}, node.cn)], ['heard', el('span', {}, ago(node.heard), ' ago')],
+      ['version', short(node.version, 40)],
       ['VMs', String(node.vms ?? '–')], ['page', link], ['feed', short(node.position ?? '–', 80)],
       ['machine', short(node.machine, 60)], ...(node.rival ? [['also claimed by', short(node.rival, 60)]] : []),
     ]),

@@ -22,7 +22,8 @@ const HISTORY = ['ended', 'what', 'from', 'to', 'down', 'sent', 'by', 'error'];
 export function ended(all, nodeName, name) {
   const rows = all.map((one) => [
     ...(name ? [one.vm_uuid ? link(one.vm_uuid, short(name(one.vm_uuid), 40)) : '–'] : []),
-    clock(one.ended), el('b', { class: one.outcome === 'failed' ? 'bad' : '' }, `${short(one.what, 20)} ${short(one.outcome, 20)}`),
+    clock(one.ended),
+    el('b', { class: one.outcome === 'failed' ? 'bad' : '' }, `${short(one.what, 20)} ${short(one.outcome, 20)}`),
     nodeName(one.from ?? one.cn_uuids?.[0]), nodeName(one.to),
     Number.isFinite(one.downtime_ms) ? `${(one.downtime_ms / 1000).toFixed(1)} s` : '–',
     Number.isFinite(one.bytes) ? bytes(one.bytes) : '–',
@@ -40,9 +41,10 @@ export function view(centre) {
   async function reread() {
     const asked = shown;
     if (!asked?.vm) return;
+    const uuid = encodeURIComponent(asked.vm);
     const [found, past] = await Promise.all([
-      read(`/ui/fleet/vms/${encodeURIComponent(asked.vm)}`),
-      centre.hasMigrations() ? read(`/ui/agents/migrations/history?vm=${encodeURIComponent(asked.vm)}`) : { value: null },
+      read(`/ui/fleet/vms/${uuid}`),
+      centre.hasMigrations() ? read(`/ui/agents/migrations/history?vm=${uuid}`) : { value: null },
     ]);
     if (asked !== shown) return;
     [copies, history] = [found, past];
@@ -60,18 +62,24 @@ export function view(centre) {
     const node = centre.nodes.get(cn);
     if (!node) return [note('bad', 'Unknown', 'The feed has no heartbeat of this node.')];
     const find = () => { box.close(); centre.search(`node=${node.name}`); };
-    return [...ofNode(node, centre.needsOf(node)), el('p', {}, el('button', { type: 'button', onclick: find }, 'its VMs'))];
+    const button = el('button', { type: 'button', onclick: find }, 'its VMs');
+    return [...ofNode(node, centre.needsOf(node)), el('p', {}, button)];
   }
 
   function vmParts(uuid) {
     const all = copies?.value ?? [];
-    const none = copies === null ? el('p', { class: 'soft' }, 'Asking…') : note('bad', 'Gone', 'No node has this VM.');
+    const asks = copies === null;
+    const none = asks ? el('p', { class: 'soft' }, 'Asking…') : note('bad', 'Gone', 'No node has this VM.');
+    const two = `${all.length} nodes have this VM, and more than one shows it: one of the copies must not run.`;
     const visible = all.filter(({ vm }) => !vm.do_not_inventory).length;
     const migration = centre.migrations.find((one) => one.vm_uuid === uuid);
     return [
-      ...(visible > 1 ? [note('bad', 'On two nodes', `${visible} nodes show this VM: one of the copies must not run.`)] : []),
+      ...(visible > 1 ? [note('bad', 'On two nodes', two)] : []),
       ...(all.length === 0 ? [none] : all.map(copy)),
-      ...(migration ? [el('h3', {}, `Its migration: ${migration.phase} ${migration.state}`), ...migrations.whole(migration, centre.name)] : []),
+      ...(migration ? [
+        el('h3', {}, `Its migration: ${migration.phase} ${migration.state}`),
+        ...migrations.whole(migration, centre.name),
+      ] : []),
       ...(centre.volumesStatus ? volumes.vm(uuid, centre.volumesStatus, centre.volumes) : []),
       ...past(),
     ];
@@ -79,16 +87,19 @@ export function view(centre) {
 
   function copy({ cn, vm, position }) {
     const node = centre.nodes.get(cn);
-    const open = el('button', { type: 'button', class: 'name', onclick: () => one.openNode(cn) }, short(centre.nodeName(cn), 60));
+    const show = { type: 'button', class: 'name', onclick: () => one.openNode(cn) };
+    const open = el('button', show, short(centre.nodeName(cn), 60));
+    const changed = vm.last_modified ? el('span', {}, ago(Date.parse(vm.last_modified)), ' ago') : '–';
+    const object = el('pre', {}, JSON.stringify(vm, null, 2));
     const hidden = vm.do_not_inventory ? ' (hidden: the copy of a migration)' : '';
     const nics = (vm.nics ?? []).map((nic) => `${nic.ip ?? '–'} ${nic.mac ?? ''}`).join(', ');
     return el('div', {}, facts([
       ['node', el('span', {}, open, hidden)], ['heard', node ? el('span', {}, ago(node.heard), ' ago') : '–'],
       ['state', el('span', { class: tone(vm.state) }, short(vm.state ?? '–'))], ['brand', short(vm.brand ?? '–')],
       ['memory', mebibytes(ram(vm)) || '–'], ['quota', Number.isFinite(vm.quota) ? `${vm.quota} GiB` : '–'],
-      ['addresses', short(nics || '–', 200)], ['owner', el('code', {}, vm.owner_uuid ?? '–')], ['uuid', el('code', {}, vm.uuid ?? '–')],
-      ['changed', vm.last_modified ? el('span', {}, ago(Date.parse(vm.last_modified)), ' ago') : '–'], ['feed', short(position, 80)],
-    ]), el('details', { 'data-key': `object ${cn}` }, el('summary', {}, 'the whole object'), el('pre', {}, JSON.stringify(vm, null, 2))));
+      ['addresses', short(nics || '–', 200)], ['owner', el('code', {}, vm.owner_uuid ?? '–')],
+      ['uuid', el('code', {}, vm.uuid ?? '–')], ['changed', changed], ['feed', short(position, 80)],
+    ]), el('details', { 'data-key': `object ${cn}` }, el('summary', {}, 'the whole object'), object));
   }
 
   function past() {
@@ -96,15 +107,20 @@ export function view(centre) {
     const title = el('h3', {}, 'What has ended');
     if (history?.error) return [title, el('p', { class: 'bad' }, short(history.error, 200))];
     const all = history?.value ?? [];
-    if (all.length === 0) return [title, el('p', { class: 'soft' }, history ? 'No migration of it has ended.' : 'Asking…')];
+    const none = history ? 'No migration of it has ended.' : 'Asking…';
+    if (all.length === 0) return [title, el('p', { class: 'soft' }, none)];
     return [title, ended(all, centre.nodeName, null), ...all.filter((it) => it.steps?.length > 0).map(steps)];
   }
 
   function steps(one) {
     const took = ({ began, ended: at }) => (began && at ? span(Date.parse(at) - Date.parse(began)) : '–');
-    const rows = one.steps.map((step) => [short(step.phase, 20), short(step.state, 20), clock(step.began) || '–', took(step), short(step.error ?? '–', 200)]);
+    const rows = one.steps.map((step) => [
+      short(step.phase, 20), short(step.state, 20), clock(step.began) || '–', took(step),
+      short(step.error ?? '–', 200),
+    ]);
     return el('details', { 'data-key': `steps ${one.id}` },
-      el('summary', {}, `the steps of ${short(one.what, 20)}, ${clock(one.ended)}`), table(['phase', 'state', 'began', 'took', 'error'], rows));
+      el('summary', {}, `the steps of ${short(one.what, 20)}, ${clock(one.ended)}`),
+      table(['phase', 'state', 'began', 'took', 'error'], rows));
   }
 
   box.addEventListener('close', () => {

@@ -24,7 +24,9 @@ const DRAW_MS = 250;
 /** The nodes by uuid, and the nodes that show a VM, by its uuid. */
 const nodes = new Map();
 const shownOn = new Map();
-let feed = { lost: null, command: null, since: null, text: 'connecting…', isGood: false, isComplete: false, hole: null };
+let feed = {
+  lost: null, command: null, since: null, text: 'connecting…', isGood: false, isComplete: false, hole: null,
+};
 let [list, past, status, records] = [null, null, null, null];
 /** What a connection has not said again is gone. */
 let unsaid = null;
@@ -36,14 +38,15 @@ const copyOf = (uuid) => [...(copies.get(uuid) ?? [])].map((id) => vms.vms.get(i
 const name = (uuid) => copyOf(uuid)?.alias ?? uuid?.slice(0, 8) ?? '–';
 const copies = new Map();
 const id = (vm) => `${vm.cn} ${vm.uuid}`;
-const twice = (cn) => [...isTwice].filter((uuid) => shownOn.get(uuid).has(cn)).map((uuid) => ({ uuid, name: name(uuid) }));
+const twice = (cn) => [...isTwice].filter((uuid) => shownOn.get(uuid).has(cn))
+  .map((uuid) => ({ uuid, name: name(uuid) }));
 const isTwice = new Set();
 const needsOf = (node) => ofNodes.needs(node, twice(node.cn));
 
 function words(vm) {
   const node = nodes.get(vm.cn);
-  const all = [vm.do_not_inventory && 'hidden', isTwice.has(vm.uuid) && 'twice', node && !ofNodes.isUp(node) && 'stale'];
-  return all.filter(Boolean);
+  const isStale = node && !ofNodes.isUp(node);
+  return [vm.do_not_inventory && 'hidden', isTwice.has(vm.uuid) && 'twice', isStale && 'stale'].filter(Boolean);
 }
 
 const columns = [
@@ -83,13 +86,15 @@ function finds() {
 
 function draw() {
   const find = finds();
-  const asNode = (node) => ({ uuid: node.cn, alias: node.name, node: node.name, version: node.version, state: ofNodes.isUp(node) ? 'up' : 'down' });
+  const asNode = ({ cn: uuid, name: node, version, ...one }) => (
+    { uuid, alias: node, node, version, state: ofNodes.isUp(one) ? 'up' : 'down' });
   grid.filter((node) => node && find(asNode(node), needsOf(node).map((need) => need.words)));
   grid.order(nodes);
   drawFigures();
   const lost = feed.lost ?? (feed.isGood ? null : feed.text);
   const silent = lost === null ? [] : [{
-    kind: 'bad', title: 'The feed does not answer', since: feed.since, text: `${short(lost, 200)}. What is shown is as old as that.`, command: feed.command,
+    kind: 'bad', title: 'The feed does not answer', since: feed.since, command: feed.command,
+    text: `${short(lost, 200)}. What is shown is as old as that.`,
   }];
   alarms.set('nodes', feed.isComplete || lost === null ? ofNodes.alarms(nodes.values(), needsOf) : []);
   alarms.set('feed', silent);
@@ -111,8 +116,11 @@ function drawFigures() {
   };
   const tile = (key, value) => {
     const text = vms.search.text();
-    return { pressed: text.split(/\s+/).includes(`${key}=${value}`), press: () => vms.search.set(toggled(text, key, value)) };
+    const pressed = text.split(/\s+/).includes(`${key}=${value}`);
+    return { pressed, press: () => vms.search.set(toggled(text, key, value)) };
   };
+  const ill = status ? (status.degraded ?? []).length : null;
+  const hole = `What happened before is not completely known: ${feed.hole}.`;
   const moving = (state) => (list === null ? null : list.filter((it) => it.state === state).length);
   redraw(byId('figures'), [tiles([
     ['nodes', feed.isComplete ? all.length : null, ''],
@@ -123,8 +131,8 @@ function drawFigures() {
     ['stopped', of('stopped'), '', tile('state', 'stopped')],
     ['migrations run', moving('running'), ''],
     ['migrations failed', moving('failed'), moving('failed') > 0 ? 'bad' : '', tile('state', 'failed')],
-    ['volumes degraded', status ? (status.degraded ?? []).length : null, (status?.degraded ?? []).length > 0 ? 'bad' : ''],
-  ]), feed.hole ? el('p', { class: 'age warn' }, `What happened before is not completely known: ${feed.hole}.`) : ''].filter(Boolean));
+    ['volumes degraded', ill, ill > 0 ? 'bad' : ''],
+  ]), feed.hole ? el('p', { class: 'age warn' }, hole) : ''].filter(Boolean));
 }
 
 /** Draws the panels of the services if something of them is new. */
@@ -133,12 +141,14 @@ function drawServices(find) {
   if (now.every((one, at) => one === drawn[at])) return;
   drawn = now;
   if (list !== null) {
-    const fits = (it) => find({ uuid: it.vm_uuid, alias: name(it.vm_uuid), state: it.state, phase: it.phase, owner_uuid: it.owner_uuid },
+    const fits = ({ vm_uuid: uuid, state, phase, owner_uuid, ...it }) => find(
+      { uuid, alias: name(uuid), state, phase, owner_uuid },
       [nodeName(it.source_server_uuid), nodeName(it.target_server_uuid)]);
     const found = list.filter(fits);
-    const old = (past ?? []).filter((it) => find({ uuid: it.vm_uuid ?? '', alias: it.vm_uuid ? name(it.vm_uuid) : '', state: it.outcome, owner_uuid: it.owner_uuid },
+    const old = (past ?? []).filter(({ vm_uuid: uuid = '', outcome: state, owner_uuid, ...it }) => find(
+      { uuid, alias: uuid ? name(uuid) : '', state, owner_uuid },
       [it.what, it.by ?? '', nodeName(it.from), nodeName(it.to)]));
-    byId('migrations-count').textContent = found.length === list.length ? `${list.length}` : `${found.length} of ${list.length}`;
+    byId('migrations-count').textContent = counted(found, list);
     redraw(byId('migrations-body'), [
       ...migrations.parts(found, null, name),
       el('h3', {}, `What has ended (${old.length})`),
@@ -150,11 +160,14 @@ function drawServices(find) {
     const all = records ?? [];
     const found = all.filter((it) => find({ uuid: it.uuid, alias: it.name, state: it.state, owner_uuid: it.owner_uuid },
       [name(it.vm_uuid), where(it.vm_uuid)]));
-    byId('volumes-count').textContent = found.length === all.length ? `${all.length}` : `${found.length} of ${all.length}`;
+    byId('volumes-count').textContent = counted(found, all);
     redraw(byId('volumes-body'), volumes.parts(status, found, name, null, where));
     alarms.set('volumes', volumes.alarms(status, all, name));
   }
 }
+
+const counted = (found, all) => (
+  found.length === all.length ? `${all.length}` : `${found.length} of ${all.length}`);
 
 const where = (uuid) => nodeName(copyOf(uuid)?.cn);
 
@@ -276,11 +289,16 @@ const { value: programs } = await read('/ui/agents');
 const has = (program) => (programs ?? []).includes(program);
 byId('migrations').hidden = !has('migrations');
 byId('volumes').hidden = !has('volumes');
+/** The alarm of a service that does not answer. */
+function silent(service, source) {
+  const all = source.error ? [alarms.silent(service, source, 'Its panel shows what it said last.')] : [];
+  alarms.set(service, all);
+}
+
 if (has('migrations')) {
   watch('/ui/agents/migrations/status', MIGRATIONS_MS, async (source) => {
     list = source.value;
-    if (source.error) alarms.set('migration-service', [alarms.silent('migration-service', source, 'Its panel shows what it said last.')]);
-    else alarms.set('migration-service', []);
+    silent('migration-service', source);
     byId('migrations-body').classList.toggle('old', source.error !== null);
     if (!source.error) past = (await read('/ui/agents/migrations/history')).value ?? past;
     later();
@@ -289,8 +307,7 @@ if (has('migrations')) {
 if (has('volumes')) {
   watch('/ui/agents/volumes/status', volumes.EVERY_MS, async (source) => {
     status = source.value;
-    if (source.error) alarms.set('volapi', [alarms.silent('volapi', source, 'Its panel shows what it said last.')]);
-    else alarms.set('volapi', []);
+    silent('volapi', source);
     byId('volumes-body').classList.toggle('old', source.error !== null);
     if (!source.error) records = (await read('/ui/agents/volumes/plan')).value ?? records;
     later();

@@ -45,8 +45,8 @@ export const tone = (state) =>
 
 /**
  * Builds the table; calls `open(uuid)` for the chosen row and `searched(text)` when the search changes.
- * `words(vm)` returns the words that are shown beside the alias; `columns` are others than those of a node, and `id(vm)`
- * is its name in the table where its uuid is not.
+ * `words(vm)` returns the words that are shown beside the alias; `columns` are others than those of a node, and
+ * `id(vm)` is its name in the table where its uuid is not.
  */
 export function table(open, words, searched, columns = COLUMNS, id = (vm) => vm.uuid) {
   const vms = new Map();
@@ -155,7 +155,8 @@ export function table(open, words, searched, columns = COLUMNS, id = (vm) => vm.
   function show(wanted) {
     const now = [...body.rows];
     const others = wanted.map((one, at) => at).filter((at) => wanted[at] !== now[at]);
-    const isSmall = now.length === wanted.length && others.length <= FEW && others.every((at) => !wanted[at].isConnected);
+    const isSmall = now.length === wanted.length && others.length <= FEW
+      && others.every((at) => !wanted[at].isConnected);
     if (isSmall) for (const at of others) now[at].replaceWith(wanted[at]);
     else body.replaceChildren(...wanted);
   }
