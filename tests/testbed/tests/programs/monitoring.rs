@@ -115,11 +115,16 @@ async fn fleet_agent() -> String {
     agent.listen(listener, &tasks, &shutdown);
     let stop = shutdown.clone();
     tasks.spawn("agent", async move { agent.run(stop).await });
-    until("the node is published", async || get(&url).await.1.contains("fleet_agent_publishing 1"))
-        .await;
-    let (_, page) = get(&url).await;
+    let seen = std::cell::RefCell::default();
+    until("the node is published", async || {
+        let (_, page) = get(&url).await;
+        let is_published = page.contains("fleet_agent_publishing 1");
+        seen.replace(page);
+        is_published
+    })
+    .await;
     shutdown.trigger();
-    page
+    seen.into_inner()
 }
 
 /// A feed that has listed VMAPI's VMs, of which there are none.
