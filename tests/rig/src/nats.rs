@@ -93,24 +93,6 @@ impl Nats {
         }
     }
 
-    /// Stops a server where it is, as one that is cut off: its connections stay, and nothing is answered.
-    pub fn pause(&self, nth: usize) {
-        self.signal(nth, rustix::process::Signal::STOP);
-    }
-
-    /// Lets a server go on that was stopped.
-    pub fn resume(&self, nth: usize) {
-        self.signal(nth, rustix::process::Signal::CONT);
-    }
-
-    fn signal(&self, nth: usize, signal: rustix::process::Signal) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let pid = running[nth].as_ref().and_then(|child| i32::try_from(child.id()).ok());
-        if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, signal);
-        }
-    }
-
     /// Where a server keeps its streams.
     pub fn store(&self, nth: usize) -> PathBuf {
         self.dir.path().join(format!("n{nth}.js"))

@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex};
 use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{
-    Access, CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS,
-};
+use sdc_clients::fleet::{CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS};
 use sdc_clients::vminfod::VmFields as _;
 
 use super::node::{CN, Running, vm};
@@ -141,40 +139,6 @@ async fn a_deleted_stream_is_filled_again_and_the_hole_is_told() {
     fleet.jetstream().delete_stream(VMS).await.unwrap();
     made(&access, 1).await;
     shown("VMS deleted").await;
-    agent.kill();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_cut_off_loses_nothing_and_what_it_missed_is_told_once() {
-    // N1, N9, N22
-    let Some(nats) = servers(3, None) else { return };
-    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
-    let fleet = made(&access, 3).await;
-    // Agent and consumer know the two that stay.
-    let others = Access { servers: access.servers[1..].to_vec(), ..access.clone() };
-    let there = Fleet::connect(&others, "test", Jitter::from_seed(5)).await.unwrap();
-    let seen = follow(&there);
-    hub.put(vm(0, "first"));
-    let agent = Running::start(&hub, &others, &machine).await;
-    agreed("the first VM", &hub, &seen).await;
-    whole(&fleet).await;
-    nats.pause(0);
-    for n in 0..20 {
-        hub.put(vm(n % 4, &format!("cut{n}")));
-    }
-    agreed("while it is cut off", &hub, &seen).await;
-    nats.resume(0);
-    hub.put(vm(0, "after"));
-    agreed("when it is back", &hub, &seen).await;
-    whole(&there).await;
-    // Whoever asks the one that was cut off is told the same.
-    let own = Access { servers: access.servers[..1].to_vec(), ..access.clone() };
-    let late = Fleet::connect(&own, "test", Jitter::from_seed(6)).await.unwrap();
-    let changes = late.changes("vms.*.*").await.unwrap();
-    let events = changes.iter().filter(|it| !it.labels.compared && it.labels.kind != Kind::Resync);
-    let numbers: Vec<u64> = events.map(|it| it.labels.at.seq).collect();
-    assert_eq!(numbers, (2..=22).collect::<Vec<_>>());
-    assert_eq!(seen.lock().unwrap().holes, 0);
     agent.kill();
 }
 
