@@ -93,7 +93,7 @@ async fn serve(args: Args) -> anyhow::Result<()> {
 impl Centre {
     /// A VM of a node in its state number `turn`.
     fn vm(nth: usize, of: usize, turn: u64) -> Value {
-        let (is_on, uuid) = (!(nth + of).is_multiple_of(7) == (turn % 2 == 1), uuid(nth, of));
+        let (is_on, uuid) = ((nth + of).is_multiple_of(7) != (turn % 2 == 1), uuid(nth, of));
         json!({
             "uuid": uuid, "zonename": uuid, "alias": format!("vm-{nth}-{of}"), "brand": "joyent",
             "state": if is_on { "running" } else { "stopped" }, "max_physical_memory": 1024, "quota": 25,
