@@ -5,7 +5,7 @@
 //! The history: what has ended, in a bucket of its own that no round reads.
 //!
 //! An entry is written in the batch that ends what it is about, so that there is one of each end, whoever dies. It
-//! goes when it is older than `history_keep`, and where one VM, or all that is no VM's, has [`MOST_OF_ONE`] of them.
+//! goes when it is older than `history_keep`, and where one VM, or all that is no VM's, has 500 of them.
 
 use std::time::Duration;
 

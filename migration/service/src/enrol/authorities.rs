@@ -67,7 +67,7 @@ impl Place {
     }
 
     /// Replaces these by those. Where somebody else has replaced them, nothing is written.
-    /// Fails with [`Lost`], also where they are not as `before` any more.
+    /// Fails with `Lost`, also where they are not as `before` any more.
     pub async fn replace(&self, before: &Authorities, after: &Authorities) -> Result<(), Lost> {
         match self {
             Place::File(path) => {
