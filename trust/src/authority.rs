@@ -52,9 +52,7 @@ pub struct Revoked {
 
 impl Authority {
     /// Makes a new authority.
-    ///
-    /// # Errors
-    /// [`Invalid`] where the system has no random numbers.
+    /// Fails with [`Invalid`] where the system has no random numbers.
     pub fn new(now: i64) -> Result<Authority, Invalid> {
         let key = KeyPair::generate().map_err(Invalid::Made)?;
         let mut params = CertificateParams::default();
@@ -72,25 +70,19 @@ impl Authority {
     }
 
     /// Returns its name, which the certificates that it signs have.
-    ///
-    /// # Errors
-    /// [`Invalid`] where its own certificate cannot be read.
+    /// Fails with [`Invalid`] where its own certificate cannot be read.
     pub fn name(&self) -> Result<String, Invalid> {
         authority_name(&der(&self.certificate)?)
     }
 
     /// Returns the fingerprint of its certificate, which join tokens have.
-    ///
-    /// # Errors
-    /// [`Invalid`] where its own certificate cannot be read.
+    /// Fails with [`Invalid`] where its own certificate cannot be read.
     pub fn fingerprint(&self) -> Result<String, Invalid> {
         Ok(digest(&der(&self.certificate)?))
     }
 
     /// Makes a certificate for the key of this signing request. Nothing else of the request counts.
-    ///
-    /// # Errors
-    /// [`Invalid`] for what is no request, or is not signed with its own key.
+    /// Fails with [`Invalid`] for what is no request, or is not signed with its own key.
     pub fn issue(&self, identity: Identity, request: &str, now: i64) -> Result<String, Invalid> {
         let asked = CertificateSigningRequestParams::from_pem(request).map_err(Invalid::Made)?;
         let mut params = CertificateParams::new([identity.name()]).map_err(Invalid::Made)?;
@@ -106,9 +98,7 @@ impl Authority {
     }
 
     /// Makes a key and its certificate at once, for a program in the same process as the authority.
-    ///
-    /// # Errors
-    /// [`Invalid`].
+    /// Fails with [`Invalid`].
     pub fn equip(&self, identity: Identity, known: Known, now: i64) -> Result<Held, Invalid> {
         let held = new_key()?;
         let certificate = self.issue(identity, &held.request()?, now)?;
@@ -116,9 +106,7 @@ impl Authority {
     }
 
     /// Makes the list of what it has signed and what is revoked.
-    ///
-    /// # Errors
-    /// [`Invalid`] for a number that is none.
+    /// Fails with [`Invalid`] for a number that is none.
     pub fn list(&self, revoked: &[Revoked], now: i64) -> Result<String, Invalid> {
         let revoked = revoked.iter().map(|it| {
             Ok(RevokedCertParams {
@@ -142,9 +130,7 @@ impl Authority {
 }
 
 /// Returns the fingerprint of the key of a signing request, which the key has signed itself.
-///
-/// # Errors
-/// [`Invalid::Made`].
+/// Fails with [`Invalid::Made`].
 pub fn key_of(request: &str) -> Result<String, Invalid> {
     let asked = CertificateSigningRequestParams::from_pem(request).map_err(Invalid::Made)?;
     Ok(digest(&asked.public_key.subject_public_key_info()))

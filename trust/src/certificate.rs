@@ -32,9 +32,7 @@ pub struct About {
 
 impl About {
     /// Reads a certificate in DER.
-    ///
-    /// # Errors
-    /// [`Invalid::Certificate`] for what is none, or names no program or more than one.
+    /// Fails with [`Invalid::Certificate`] for what is none, or names no program or more than one.
     pub fn read(der: &[u8]) -> Result<About, Invalid> {
         let (_, read) = parse_x509_certificate(der).map_err(|_| Invalid::Certificate)?;
         let names = read.subject_alternative_name().map_err(|_| Invalid::Certificate)?;
@@ -54,9 +52,6 @@ impl About {
     }
 
     /// Reads a certificate in PEM.
-    ///
-    /// # Errors
-    /// As [`About::read`].
     pub fn of(pem: &str) -> Result<About, Invalid> {
         About::read(&der(pem)?)
     }

@@ -37,9 +37,7 @@ impl std::fmt::Debug for Held {
 }
 
 /// Makes a key, and a program that holds nothing else.
-///
-/// # Errors
-/// [`Invalid::Made`].
+/// Fails with [`Invalid::Made`].
 pub fn new_key() -> Result<Held, Invalid> {
     let key = KeyPair::generate().map_err(Invalid::Made)?.serialize_pem();
     Ok(Held { key, certificate: None, known: Known::default() })
@@ -47,9 +45,7 @@ pub fn new_key() -> Result<Held, Invalid> {
 
 impl Held {
     /// Returns a signing request of its key.
-    ///
-    /// # Errors
-    /// [`Invalid::Made`].
+    /// Fails with [`Invalid::Made`].
     pub fn request(&self) -> Result<String, Invalid> {
         let key = KeyPair::from_pem(&self.key).map_err(Invalid::Made)?;
         let made = CertificateParams::default().serialize_request(&key).map_err(Invalid::Made)?;
@@ -63,25 +59,19 @@ impl Held {
     }
 
     /// Returns what its certificate says.
-    ///
-    /// # Errors
-    /// [`Invalid::Certificate`], also where there is none.
+    /// Fails with [`Invalid::Certificate`], also where there is none.
     pub fn about(&self) -> Result<About, Invalid> {
         About::read(&der(self.certificate.as_deref().unwrap_or_default())?)
     }
 
     /// Reads the file; none where there is none. Blocks.
-    ///
-    /// # Errors
-    /// [`Invalid::File`], also where others may read it.
+    /// Fails with [`Invalid::File`], also where others may read it.
     pub fn read(path: &Path) -> Result<Option<Held>, Invalid> {
         read_private(path)
     }
 
     /// Replaces the file. Blocks.
-    ///
-    /// # Errors
-    /// [`Invalid::File`].
+    /// Fails with [`Invalid::File`].
     pub fn write(&self, path: &Path) -> Result<(), Invalid> {
         let written = daemon::disk::write_atomically(path, self, LONGEST);
         written.map_err(|source| Invalid::File { path: path.to_owned(), source })
@@ -89,9 +79,7 @@ impl Held {
 }
 
 /// Reads a JSON file that only its owner may read; none where there is none. Blocks.
-///
-/// # Errors
-/// [`Invalid::File`].
+/// Fails with [`Invalid::File`].
 pub fn read_private<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, Invalid> {
     let wrong = |source| Invalid::File { path: path.to_owned(), source };
     match bytes_of(path, LONGEST).map_err(wrong)? {

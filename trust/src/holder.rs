@@ -80,9 +80,7 @@ impl Holder {
     }
 
     /// Uses these from now on. Connections that there are stay.
-    ///
-    /// # Errors
-    /// [`Invalid`]; what was used before stays in use.
+    /// Fails with [`Invalid`]; what was used before stays in use.
     pub fn hold(&self, held: Held) -> Result<(), Invalid> {
         let live = self.made(held)?;
         self.live.store(Some(Arc::new(live)));

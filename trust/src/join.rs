@@ -29,9 +29,7 @@ pub struct NoToken;
 
 impl Token {
     /// Makes a token of this authority.
-    ///
-    /// # Errors
-    /// [`Invalid::NoChance`].
+    /// Fails with [`Invalid::NoChance`].
     pub fn new(authority: &str) -> Result<Token, Invalid> {
         Ok(Token { authority: authority.to_owned(), secret: secret::<24>()? })
     }

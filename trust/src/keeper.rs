@@ -166,9 +166,7 @@ impl Keeper {
     }
 
     /// Uses what the file has, if it has anything.
-    ///
-    /// # Errors
-    /// [`Invalid`].
+    /// Fails with [`Invalid`].
     pub async fn load(&self) -> Result<(), Invalid> {
         let path = self.file();
         let read = disk::blocking(move || Held::read(&path)).await;

@@ -10,9 +10,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use crate::invalid::Invalid;
 
 /// Returns so many random bytes as hexadecimal text.
-///
-/// # Errors
-/// [`Invalid::NoChance`].
+/// Fails with [`Invalid::NoChance`].
 pub fn secret<const N: usize>() -> Result<String, Invalid> {
     Ok(hex(&bytes::<N>()?))
 }

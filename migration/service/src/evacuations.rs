@@ -47,9 +47,7 @@ impl Evacuations {
     }
 
     /// Returns that of a node.
-    ///
-    /// # Errors
-    /// 404 if none is under way.
+    /// Refuses with 404 if none is under way.
     pub async fn of(&self, cn: Uuid) -> Result<Evacuation, Refused> {
         match self.bucket.get(&cn.to_string()).await {
             Ok(found) => Ok(found.value),
@@ -59,9 +57,7 @@ impl Evacuations {
     }
 
     /// Begins one, or changes what is named of it.
-    ///
-    /// # Errors
-    /// 409 for a value that cannot be.
+    /// Refuses with 409 for a value that cannot be.
     pub async fn put(
         &self,
         cn: Uuid,
@@ -97,9 +93,7 @@ impl Evacuations {
     }
 
     /// Ends one: it is in the history from then on.
-    ///
-    /// # Errors
-    /// 404 if none is under way.
+    /// Refuses with 404 if none is under way.
     pub async fn end(&self, cn: Uuid, through: &Through, now: Time) -> Result<(), Refused> {
         let key = cn.to_string();
         let found = match self.bucket.get(&key).await {

@@ -59,17 +59,13 @@ pub enum Manner {
 
 impl Qemu {
     /// Binds over whatever is there, as QEMU does, and serves.
-    ///
-    /// # Errors
-    /// If nothing can be bound there.
+    /// Fails if nothing can be bound there.
     pub fn start(path: &Path) -> io::Result<Self> {
         Self::with_manner(path, Manner::Proper)
     }
 
     /// The same with another manner.
-    ///
-    /// # Errors
-    /// If nothing can be bound there.
+    /// Fails if nothing can be bound there.
     pub fn with_manner(path: &Path, manner: Manner) -> io::Result<Self> {
         let _there_was_none = std::fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
