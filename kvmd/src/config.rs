@@ -95,9 +95,7 @@ impl Default for Limits {
 
 impl Config {
     /// Reads the fields of a configuration; also returns its unknown keys.
-    ///
-    /// # Errors
-    /// It has wrong values: all are named.
+    /// Fails if it has wrong values: all are named.
     pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
         let f = &mut fields;
         let waits = Limits::default();

@@ -105,9 +105,7 @@ pub async fn dial(
 }
 
 /// Makes one attempt. Connects to sockets only, not through a link and not to a pipe.
-///
-/// # Errors
-/// What the system says; `NotFound` also if the file is no socket.
+/// Fails with `NotFound` also if the file is no socket.
 pub async fn once(socket: &Path) -> io::Result<Connection> {
     if !std::fs::symlink_metadata(socket)?.file_type().is_socket() {
         return Err(io::ErrorKind::NotFound.into());

@@ -94,9 +94,7 @@ impl Clears {
     }
 
     /// Clears a marker: writes the stamp, then removes the marker.
-    ///
-    /// # Errors
-    /// The system's; nothing is removed if the stamp cannot be written.
+    /// Removes nothing if the stamp cannot be written.
     pub fn clear(&self, name: &str, marker: &Path) -> io::Result<()> {
         fs::create_dir_all(&self.dir)?;
         atomically(&self.dir.join(name), uuid::Uuid::new_v4().to_string().as_bytes())?;

@@ -34,9 +34,7 @@ pub struct Memory {
 
 impl Memory {
     /// Keeps histories below `run_dir`.
-    ///
-    /// # Errors
-    /// Their directory cannot be made.
+    /// Fails if their directory cannot be made.
     pub fn below(run_dir: &Path) -> io::Result<Self> {
         let dir = run_dir.join("histories");
         fs::create_dir_all(&dir)?;

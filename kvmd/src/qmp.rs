@@ -160,9 +160,7 @@ struct Wire<'a> {
 }
 
 /// Reads one line, without its end.
-///
-/// # Errors
-/// When it is no JSON object of the protocol's shape.
+/// Fails if it is no JSON object of the protocol's shape.
 pub fn parse_line(line: &[u8]) -> Result<Message, BadLine> {
     if line.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(BadLine::NoObject { length: line.len() });

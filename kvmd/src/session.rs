@@ -53,9 +53,7 @@ impl Session {
     }
 
     /// Processes a line that came at `at`.
-    ///
-    /// # Errors
-    /// It cannot be parsed; it is counted and the session continues.
+    /// Fails if it cannot be parsed: it is counted, and the session continues.
     pub fn line(&mut self, at: Duration, line: &Line) -> Result<(), BadLine> {
         let parsed = match line {
             Err(too_long) => Err((*too_long).into()),

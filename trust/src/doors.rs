@@ -41,9 +41,7 @@ impl Doors {
     }
 
     /// Lets a connection in that comes from this address.
-    ///
-    /// # Errors
-    /// Where the handshake fails, takes 10 s, or has to make room for later ones.
+    /// Fails where the handshake fails, takes 10 s, or has to make room for later ones.
     pub fn open<S>(&self, stream: S, from: IpAddr) -> BoxFuture<'static, io::Result<Secured>>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -104,9 +102,7 @@ where
 }
 
 /// Makes a connection to a program that proves that it is this one.
-///
-/// # Errors
-/// Where it does not within 10 s. [`has_answered`](crate::has_answered) tells whether there is anybody.
+/// Fails where it does not within 10 s. [`has_answered`](crate::has_answered) tells whether there is anybody.
 pub async fn connect<S>(holder: &Holder, stream: S, to: Identity) -> io::Result<Box<dyn Duplex>>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

@@ -150,9 +150,7 @@ impl Parts {
     }
 
     /// VMAPI has a VM here that this agent never saw: checks that it is not another machine's with this uuid.
-    ///
-    /// # Errors
-    /// That it is, or that it is not known.
+    /// Fails if it is, or if that is not known.
     pub(crate) async fn is_of_this_machine(&self, vm: &str) -> Result<(), Reason> {
         let census = self.clients.admitted.as_ref();
         let known = self.gate.is_of_this_machine(vm, census).await;

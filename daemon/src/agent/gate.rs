@@ -156,9 +156,7 @@ impl Gate {
 
     /// A service has a VM, or a NIC of one, on the node, and this agent never saw that VM here: checks that it is not
     /// another machine's with this uuid.
-    ///
-    /// # Errors
-    /// That it is, or that it is not known.
+    /// Fails if it is, or if that is not known.
     pub async fn is_of_this_machine(
         &self,
         vm: &str,

@@ -60,9 +60,7 @@ impl Agents {
     }
 
     /// Asks what is true of a copy.
-    ///
-    /// # Errors
-    /// Also where the agent answers with another VM's object: it would be put into VMAPI.
+    /// Fails also where the agent answers with another VM's object: it would be put into VMAPI.
     pub async fn observe(&self, cn: Uuid, asked: &Observe) -> Result<Observed, Error> {
         let observed: Observed =
             self.post(cn, "observe", asked, PATIENCE, "an observation").await?;

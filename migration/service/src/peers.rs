@@ -117,9 +117,7 @@ impl Peers {
     }
 
     /// Returns the VM's package; none where the VM has none.
-    ///
-    /// # Errors
-    /// In the sentence of VMAPI where PAPI does not have it.
+    /// Fails with the sentence of VMAPI where PAPI does not have it.
     pub async fn package(
         &self,
         vm: &Map<String, Value>,

@@ -42,10 +42,8 @@ impl Deletes {
     }
 
     /// Deletes a volume: at once where its storage VM is gone; else when VMAPI has destroyed that VM.
-    ///
-    /// # Errors
-    /// Why it is not deleted. Where VMAPI's refusal is the reason, the volume stays in state deleting, and
-    /// VMAPI is asked again later.
+    /// Fails with the reason why it is not deleted. Where VMAPI's refusal is the reason, the volume stays in state
+    /// deleting, and VMAPI is asked again later.
     pub async fn delete(&self, asked: &One) -> Result<(), Refused> {
         let absent = || Refused::NoVolume(asked.uuid.clone());
         let found = self.shared.records.volume(&asked.uuid, asked.owner_uuid.as_deref()).await?;
