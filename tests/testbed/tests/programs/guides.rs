@@ -345,7 +345,7 @@ async fn every_command_that_is_shown_runs_and_ends_as_documented() {
     };
     for (what, is_down) in [("migrate", true), ("rollback", true), ("finalize", false)] {
         let row = of(what);
-        assert_eq!(row[2] != "-", is_down, "{what}: {history}");
+        assert_eq!(!row[2].is_empty(), is_down, "{what}: {history}");
         assert!(row[3].starts_with("sdc-migrate/"), "{history}");
     }
     known.centre.stop().await;
