@@ -118,7 +118,8 @@ async fn fleet_agent() -> String {
     let seen = std::cell::RefCell::default();
     until("the node is published", async || {
         let (_, page) = get(&url).await;
-        let is_published = page.contains("fleet_agent_publishing 1");
+        // The line of its help says "1 while …".
+        let is_published = page.contains("\nfleet_agent_publishing 1.0\n");
         seen.replace(page);
         is_published
     })
