@@ -53,7 +53,7 @@ impl Heard {
         let said = Said { at, what };
         if let Err(error) = self.bucket.put(&cn.to_string(), Expect::Anything, &said).await {
             self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&cn);
-            tracing::warn!(%cn, reason = %error, "when an agent was last heard is not kept");
+            tracing::warn!(%cn, reason = %error, "cannot record when an agent last answered; its next answer is recorded instead");
         }
     }
 }

@@ -8,11 +8,11 @@ use rustix::process::Signal;
 use sdc_clients::migrations::{Migrations, Options};
 use serde_json::json;
 use simnode::Node;
-use testbed::lab::seed;
 use testbed::moving::judge::{Copy, Judge};
 use testbed::moving::subject::VM;
 
-use super::common::{Lab, signal, until};
+use super::common::centre::{nodes, provisioned};
+use super::common::{signal, until};
 
 fn copy(node: &Node) -> Copy {
     Judge::new(VM).copy(node).unwrap()
@@ -26,26 +26,11 @@ async fn done(client: &Migrations, action: &str, options: &Options, state: &str)
 
 #[tokio::test(flavor = "multi_thread")] // F132 M100 M105
 async fn a_node_that_was_cut_off_and_declared_dead_stops_its_copy_when_it_is_back() {
-    let mut lab = Lab::start(|options| {
-        (options.speed, options.vms) = (600, 1);
+    let (mut lab, other) = nodes(|options| {
         options.migration_agent.insert("ask_after".to_owned(), json!("1s"));
     })
     .await;
-    let mut other = lab.beside(1).await.unwrap();
-    other.start_vminfod().await.unwrap();
-    for world in [&mut *lab, &mut other] {
-        let vms = world.hub().unwrap().vms(true).await.unwrap().vms;
-        seed::fill_right(world, &vms).unwrap();
-        world.start_agent().await.unwrap();
-        world.start_vm_agent().await.unwrap();
-        world.start_migration_agent().await.unwrap();
-    }
-    lab.start_migration_service().await.unwrap();
-    lab.provision().await.unwrap();
-    until("VMAPI knows the VM", async || {
-        lab.vmapi.store().get(VM).is_some_and(|vm| vm["state"] == "running")
-    })
-    .await;
+    provisioned(&mut lab).await;
     let client = lab.migrations().unwrap();
     let [from, to] = [lab.node(), other.node()].map(|node| node.cn_uuid().to_owned());
     let target = Options { override_server_uuid: Some(to), ..Options::default() };

@@ -16,6 +16,35 @@ use super::{LATE, Lab, until};
 /// The owner of the volumes.
 pub const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
 
+/// Starts two nodes with their agents but kvmd, one VM on the first, and migration-service.
+pub async fn nodes(set: impl FnOnce(&mut WorldOptions)) -> (Lab, World) {
+    let mut lab = Lab::start(|options| {
+        (options.speed, options.vms) = (600, 1);
+        set(options);
+    })
+    .await;
+    let mut other = lab.beside(1).await.unwrap();
+    other.start_vminfod().await.unwrap();
+    for world in [&mut *lab, &mut other] {
+        let vms = world.hub().unwrap().vms(true).await.unwrap().vms;
+        seed::fill_right(world, &vms).unwrap();
+        world.start_agent().await.unwrap();
+        world.start_vm_agent().await.unwrap();
+        world.start_migration_agent().await.unwrap();
+    }
+    lab.start_migration_service().await.unwrap();
+    (lab, other)
+}
+
+/// Waits until VMAPI knows the VM that moves.
+pub async fn provisioned(lab: &mut Lab) {
+    lab.provision().await.unwrap();
+    until("VMAPI knows the VM", async || {
+        lab.vmapi.store().get(VM).is_some_and(|vm| vm["state"] == "running")
+    })
+    .await;
+}
+
 /// It, with the VM that moves on the first node.
 pub struct Centre {
     pub lab: Lab,
@@ -31,29 +60,14 @@ impl Centre {
 
     /// The same with other options.
     pub async fn with(set: impl FnOnce(&mut WorldOptions)) -> Centre {
-        let mut lab = Lab::start(|options| {
-            (options.speed, options.vms) = (600, 2);
+        let (mut lab, other) = nodes(|options| {
+            options.vms = 2;
             set(options);
         })
         .await;
-        let mut other = lab.beside(1).await.unwrap();
-        other.start_vminfod().await.unwrap();
-        for world in [&mut *lab, &mut other] {
-            let vms = world.hub().unwrap().vms(true).await.unwrap().vms;
-            seed::fill_right(world, &vms).unwrap();
-            world.start_agent().await.unwrap();
-            world.start_vm_agent().await.unwrap();
-            world.start_migration_agent().await.unwrap();
-        }
-        lab.start_migration_service().await.unwrap();
         let volumes = Volumes::start(&mut lab).await.unwrap();
-        lab.provision().await.unwrap();
-        let centre = Centre { lab, other, volumes };
-        until("VMAPI knows the VM", async || {
-            centre.lab.vmapi.store().get(VM).is_some_and(|vm| vm["state"] == "running")
-        })
-        .await;
-        centre
+        provisioned(&mut lab).await;
+        Centre { lab, other, volumes }
     }
 
     /// Types lines; the first failure ends them.

@@ -5,10 +5,10 @@
 //! Two nodes, and a stream between them that is slow.
 
 use sdc_clients::vminfod::VmFields as _;
-use testbed::lab::seed;
 use testbed::moving::subject::VM;
 
 use super::*;
+use crate::common::centre::{nodes, provisioned};
 
 pub struct Pair {
     pub lab: Lab,
@@ -18,27 +18,12 @@ pub struct Pair {
 impl Pair {
     /// Starts the nodes with a VM on the first, and a migration to the second that has begun.
     pub async fn start() -> Pair {
-        let mut lab = Lab::start(|options| {
-            (options.speed, options.vms) = (600, 1);
+        let (mut lab, other) = nodes(|options| {
             options.migration_agent.insert("trust_every".to_owned(), "1s".into());
         })
         .await;
-        let mut other = lab.beside(1).await.unwrap();
-        other.start_vminfod().await.unwrap();
-        for world in [&mut *lab, &mut other] {
-            let vms = world.hub().unwrap().vms(true).await.unwrap().vms;
-            seed::fill_right(world, &vms).unwrap();
-            world.start_agent().await.unwrap();
-            world.start_vm_agent().await.unwrap();
-            world.start_migration_agent().await.unwrap();
-        }
-        lab.start_migration_service().await.unwrap();
-        lab.provision().await.unwrap();
+        provisioned(&mut lab).await;
         let pair = Pair { lab, other };
-        until("VMAPI knows the VM", async || {
-            pair.lab.vmapi.store().get(VM).is_some_and(|vm| vm["state"] == "running")
-        })
-        .await;
         let to = pair.other.node().cn_uuid();
         good(&pair.lab, &format!("sdc-migrate begin -y -n {to} {VM}")).await;
         assert!(pair.lab.client().vm(VM, true).await.unwrap().state() == Some("running"));
