@@ -14,6 +14,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use uuid::Uuid;
 
@@ -27,10 +28,12 @@ impl Store {
     /// itself begins again while the lease is held.
     ///
     /// A renewal that fails, or is not answered within a third of the term, is tried again until the term ends.
-    pub async fn lead<W>(&self, lease: &str, term: Duration, mut work: impl FnMut(Fence) -> W)
-    where
-        W: Future<Output = ()>,
-    {
+    pub async fn lead<'a>(
+        &self,
+        lease: &str,
+        term: Duration,
+        mut work: impl FnMut(Fence) -> BoxFuture<'a, ()>,
+    ) {
         let holder = Uuid::new_v4().to_string();
         let claim = || async {
             // The term runs from before the store knows of it.
@@ -61,11 +64,10 @@ async fn held<C>(
     term: Duration,
     fence: &Fence,
     claim: impl Fn() -> C,
-    work: impl Future<Output = ()>,
+    mut work: BoxFuture<'_, ()>,
 ) where
     C: Future<Output = (Instant, Result<Option<Fence>, Error>)>,
 {
-    let mut work = pin!(work);
     let mut pause = term / 3;
     loop {
         let mut end = pin!(sleep_until(until));

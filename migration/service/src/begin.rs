@@ -107,10 +107,10 @@ impl Service {
         let vm = &Vm { object, ..vm.clone() };
         let (used, from, to) = tokio::join!(
             self.agents.size(source, vm.uuid),
-            self.node(source, vm, false, asks),
+            Box::pin(self.node(source, vm, false, asks)),
             async {
                 match target {
-                    Some(target) => Some(self.node(target, vm, true, asks).await),
+                    Some(target) => Some(Box::pin(self.node(target, vm, true, asks)).await),
                     None => None,
                 }
             },

@@ -146,22 +146,24 @@ impl Http {
         let request = self.build(call, &id)?;
         let mut jitter = self.fork_jitter();
         let mut attempts = 0u32;
-        let outcome = retry::with_retry(&self.0.policy, &mut jitter, Some(&self.0.budget), || {
-            attempts += 1;
-            let (request, nth) = (request.clone(), attempts);
-            let id = id.as_str();
-            async move {
-                match self.logged(request, id, nth).await {
-                    // Kept from the retry loop: the caller means to ask for less.
-                    Err(e) if is_final(&e) => Ok(Err(e)),
-                    Err(e) => Err(e),
-                    Ok(response) => Ok(Ok(response)),
+        // On the heap: every call of every service stands in its caller's future, which stands in its own caller's.
+        let outcome =
+            Box::pin(retry::with_retry(&self.0.policy, &mut jitter, Some(&self.0.budget), || {
+                attempts += 1;
+                let (request, nth) = (request.clone(), attempts);
+                let id = id.as_str();
+                async move {
+                    match self.logged(request, id, nth).await {
+                        // Kept from the retry loop: the caller means to ask for less.
+                        Err(e) if is_final(&e) => Ok(Err(e)),
+                        Err(e) => Err(e),
+                        Ok(response) => Ok(Ok(response)),
+                    }
                 }
-            }
-        })
-        .await
-        .and_then(|inner| inner)
-        .map_err(|e| e.with_request_id(&id))?;
+            }))
+            .await
+            .and_then(|inner| inner)
+            .map_err(|e| e.with_request_id(&id))?;
         Ok(Reply::new(request.method.clone(), request.target(), id, attempts, outcome))
     }
 

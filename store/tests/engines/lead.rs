@@ -42,13 +42,13 @@ fn away() -> Arc<Away> {
 fn instance(store: Store, seconds: &Arc<AtomicUsize>) -> BoxFuture<'static, ()> {
     let seconds = Arc::clone(seconds);
     async move {
-        let work = |_| async {
+        let counted = || async {
             loop {
                 seconds.fetch_add(1, Ordering::Relaxed);
                 sleep(SECOND).await;
             }
         };
-        store.lead("timers", TERM, work).await;
+        store.lead("timers", TERM, |_| counted().boxed()).await;
     }
     .boxed()
 }

@@ -242,7 +242,7 @@ async fn a_standby_that_is_promoted_has_every_write_and_no_lease_is_held_twice()
         let (store, holders) = (Store::postgres(&address).unwrap(), Arc::clone(&holders));
         let term = std::time::Duration::from_secs(3);
         leaders.spawn(async move {
-            store.lead("timers", term, |_| Held::lead(Arc::clone(&holders))).await
+            store.lead("timers", term, |_| Box::pin(Held::lead(Arc::clone(&holders)))).await
         });
     }
     let fails_over = async || {

@@ -151,15 +151,17 @@ impl Updater {
 
     /// Follows VMAPI and runs the timers while it has the lease.
     async fn lead(&self) {
-        let work = |fence| async move {
-            let _leads = Leads::begin(&self.state);
-            // Both arms are cancel-safe: a look that is cut off writes nothing or all.
-            tokio::select! {
-                () = self.follow(&fence) => {}
-                () = self.pass(&fence) => {}
-            }
-        };
-        self.service.shared.records.store.lead(LEASE, TERM, work).await;
+        let store = &self.service.shared.records.store;
+        store.lead(LEASE, TERM, |fence| Box::pin(self.led(fence))).await;
+    }
+
+    async fn led(&self, fence: Fence) {
+        let _leads = Leads::begin(&self.state);
+        // Both arms are cancel-safe: a look that is cut off writes nothing or all.
+        tokio::select! {
+            () = self.follow(&fence) => {}
+            () = self.pass(&fence) => {}
+        }
     }
 
     async fn follow(&self, fence: &Fence) {

@@ -37,20 +37,19 @@ pub const TERM: Duration = Duration::from_secs(15);
 /// Each write of a round is fenced by the lease's number, so that what is still under way when the lease is
 /// lost changes no record.
 pub async fn lead(service: Service, store: Store, term: Duration) {
-    let work = |fence| {
-        let service = &service;
-        async move {
-            // No arm holds what another needs: those that are dropped stop where they are.
-            tokio::select! {
-                () = seen(service, term / 3) => {}
-                () = watch(service, &fence) => {}
-                () = ask(service, &fence) => {}
-                () = worked(service, &fence) => {}
-                () = pruned(service, &fence) => {}
-            }
-        }
-    };
-    store.lead(NAME, term, work).await;
+    store.lead(NAME, term, |fence| Box::pin(led(&service, fence, term))).await;
+}
+
+/// Does all that one instance does, for as long as it leads.
+async fn led(service: &Service, fence: Fence, term: Duration) {
+    // No arm holds what another needs: those that are dropped stop where they are.
+    tokio::select! {
+        () = seen(service, term / 3) => {}
+        () = watch(service, &fence) => {}
+        () = ask(service, &fence) => {}
+        () = worked(service, &fence) => {}
+        () = pruned(service, &fence) => {}
+    }
 }
 
 /// Writes down again and again that a service runs the timers.

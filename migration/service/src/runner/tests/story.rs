@@ -21,7 +21,7 @@ use migration_core::record::{Phase, State};
 pub async fn beside<T>(world: &Arc<World>, story: impl Future<Output = T>) -> T {
     let service = world.service(&world.store).await;
     tokio::select! {
-        () = lead(service, world.store.clone(), TERM) => unreachable!("it never returns"),
+        () = Box::pin(lead(service, world.store.clone(), TERM)) => unreachable!("it never returns"),
         () = world.beats() => unreachable!("nor do these"),
         told = story => told,
     }

@@ -250,7 +250,7 @@ impl World {
         let asked = Asked::read(&params)?;
         let vm = service.vm(VM).await?;
         let target = crate::asked::overrides(&params)?;
-        service.command(&vm, asked.action.unwrap(), &asked, target).await.map(drop)
+        Box::pin(service.command(&vm, asked.action.unwrap(), &asked, target)).await.map(drop)
     }
 
     /// Sets how many migrations a node may have.
