@@ -12,7 +12,9 @@ use axum::routing::get_service;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use jiff::Timestamp;
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -88,6 +90,39 @@ pub fn counters(registry: &mut Registry, all: impl IntoIterator<Item = Number<u6
     for (name, help, count) in all {
         registry.register(name, help, ConstCounter::new(count));
     }
+}
+
+/// The labels of a value.
+pub type Labels = Vec<(&'static str, &'static str)>;
+
+/// Counters that have a value for each set of labels: name, help, values.
+type Labelled = (&'static str, &'static str, Vec<(Labels, u64)>);
+
+#[derive(Debug)]
+struct Counted(Vec<Labelled>);
+
+impl Collector for Counted {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for (name, help, values) in &self.0 {
+            let kind = ConstCounter::new(0u64).metric_type();
+            let mut described = encoder.encode_descriptor(name, help, None, kind)?;
+            for (labels, value) in values {
+                let family = described.encode_family(labels)?;
+                ConstCounter::new(*value).encode(family)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds counters with labels, whose names get `_total`.
+pub fn labelled(registry: &mut Registry, all: impl IntoIterator<Item = Labelled>) {
+    registry.register_collector(Box::new(Counted(all.into_iter().collect())));
+}
+
+/// Returns counts by reason as values of a counter with labels.
+pub fn by_reason(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(Labels, u64)> {
+    counts.into_iter().map(|(name, count)| (vec![("reason", name)], count)).collect()
 }
 
 pub fn gauges(registry: &mut Registry, all: impl IntoIterator<Item = Number<f64>>) {

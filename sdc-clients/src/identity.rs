@@ -15,6 +15,7 @@ const ZONE: &str = "sdc.internal";
 const SERVICE: &str = "migration-service";
 const AGENT: &str = "migration-agent";
 const VOLAPI: &str = "volapi";
+const OPERATOR: &str = "operator";
 
 /// A program that has proved who it is, or that is to prove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +26,8 @@ pub enum Identity {
     Agent(Uuid),
     /// The service of shared volumes.
     Volapi,
+    /// A person with a key of his own.
+    Operator,
 }
 
 impl Identity {
@@ -34,6 +37,7 @@ impl Identity {
             Identity::Service => format!("{SERVICE}.{ZONE}"),
             Identity::Agent(cn) => format!("{cn}.{AGENT}.{ZONE}"),
             Identity::Volapi => format!("{VOLAPI}.{ZONE}"),
+            Identity::Operator => format!("{OPERATOR}.{ZONE}"),
         }
     }
 
@@ -41,7 +45,7 @@ impl Identity {
     pub fn cn(&self) -> Option<Uuid> {
         match self {
             Identity::Agent(cn) => Some(*cn),
-            Identity::Service | Identity::Volapi => None,
+            Identity::Service | Identity::Volapi | Identity::Operator => None,
         }
     }
 }
@@ -52,6 +56,7 @@ impl fmt::Display for Identity {
             Identity::Service => f.write_str(SERVICE),
             Identity::Agent(cn) => write!(f, "the {AGENT} of node {cn}"),
             Identity::Volapi => f.write_str(VOLAPI),
+            Identity::Operator => write!(f, "an {OPERATOR}"),
         }
     }
 }
@@ -71,6 +76,7 @@ impl FromStr for Identity {
         let identity = match rest.split_once('.') {
             None if rest == SERVICE => Identity::Service,
             None if rest == VOLAPI => Identity::Volapi,
+            None if rest == OPERATOR => Identity::Operator,
             Some((cn, AGENT)) => Identity::Agent(cn.parse().map_err(|_| NoIdentity)?),
             _ => return Err(NoIdentity),
         };
@@ -86,7 +92,9 @@ mod tests {
     #[test]
     fn a_name_is_of_one_program_and_has_one_spelling() {
         let cn = Uuid::from_u128(0xa0);
-        for identity in [Identity::Service, Identity::Agent(cn), Identity::Volapi] {
+        for identity in
+            [Identity::Service, Identity::Agent(cn), Identity::Volapi, Identity::Operator]
+        {
             assert_eq!(identity.name().parse(), Ok(identity));
         }
         let upper = format!("{}.{AGENT}.{ZONE}", Uuid::from_u128(0xa0).to_string().to_uppercase());

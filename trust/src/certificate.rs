@@ -60,6 +60,11 @@ impl About {
     pub fn renews(&self) -> i64 {
         self.from + (self.until - self.from) / 3 * 2
     }
+
+    /// Returns true if it is to be renewed: that time has come, or it is of a clock that was ahead.
+    pub fn is_due(&self, now: i64) -> bool {
+        self.renews() <= now || now < self.from
+    }
 }
 
 /// Returns a time in seconds since 1970 as people read it.

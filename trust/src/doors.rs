@@ -22,6 +22,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::certificate::About;
 use crate::ending::Ending;
 use crate::holder::Holder;
+use crate::refusals::Reason;
 use crate::words::worded;
 
 /// A handshake may take so long.
@@ -41,7 +42,7 @@ impl Doors {
     }
 
     /// Lets a connection in that comes from this address.
-    /// Fails where the handshake fails, takes 10 s, or has to make room for later ones.
+    /// Fails where the handshake fails, takes 10 s, or has to make room for later ones. That is counted.
     pub fn open<S>(&self, stream: S, from: IpAddr) -> BoxFuture<'static, io::Result<Secured>>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -50,12 +51,18 @@ impl Doors {
         Box::pin(async move {
             let (number, room) = lock(&openings).enter(from);
             let opened = tokio::select! {
-                opened = timeout(HANDSHAKE, shaken(&holder, stream)) => opened,
+                opened = timeout(HANDSHAKE, shaken(&holder, stream)) => match opened {
+                    Ok(shaken) => shaken.map_err(|error| (Reason::of(&error), error)),
+                    Err(_) => Err((Reason::Late, late())),
+                },
                 // It is dropped where it is: it has proved nothing.
-                _ = room => Ok(Err(io::Error::other("too many handshakes are under way"))),
+                _ = room => Err((Reason::Crowded, io::Error::other("too many handshakes are under way"))),
             };
             lock(&openings).leave(number);
-            opened.map_err(|_| late())?
+            opened.map_err(|(reason, error)| {
+                holder.refusals().add(reason);
+                error
+            })
         })
     }
 }

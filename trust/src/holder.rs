@@ -28,6 +28,7 @@ use crate::certificate::{About, der};
 use crate::held::Held;
 use crate::invalid::Invalid;
 use crate::random::digest;
+use crate::refusals::Refusals;
 
 /// Who gets through the handshake of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,7 @@ pub struct Holder {
     live: ArcSwapOption<Live>,
     admits: Admits,
     clock: Arc<dyn TimeProvider>,
+    refusals: Refusals,
 }
 
 impl Holder {
@@ -65,12 +67,18 @@ impl Holder {
 
     /// The same, with a clock of its own.
     pub fn with_clock(admits: Admits, clock: Arc<dyn TimeProvider>) -> Arc<Holder> {
-        Arc::new(Holder { live: ArcSwapOption::empty(), admits, clock })
+        let (live, refusals) = (ArcSwapOption::empty(), Refusals::default());
+        Arc::new(Holder { live, admits, clock, refusals })
     }
 
     /// Returns what is in use.
     pub fn live(&self) -> Option<Arc<Live>> {
         self.live.load_full()
+    }
+
+    /// Returns the handshakes that were refused at all doors of this program.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// Returns the time in seconds since 1970.

@@ -81,17 +81,23 @@ impl Unkept {
 
 /// Why a round did not end well.
 #[derive(Debug, thiserror::Error)]
-enum Unkept {
+pub enum Unkept {
+    /// What it holds is of no use, or cannot be read or written.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// The service was not reached, or has refused.
     #[error("{}", asked(.0))]
     Asked(#[from] sdc_clients::Error),
+    /// There is nothing to begin with.
     #[error("there is neither a certificate nor a join token in {}", .0.display())]
     NoToken(PathBuf),
+    /// The token cannot be used.
     #[error("{}: {}", .0.display(), .1)]
     BadToken(PathBuf, String),
+    /// Somebody has to approve this key.
     #[error("migration-service waits for a person: sdc-migrate trust approve, key {0}")]
     Waits(String),
+    /// The thread that read or wrote has ended.
     #[error("reading or writing {} was aborted", .0.display())]
     Aborted(PathBuf),
 }
@@ -160,6 +166,11 @@ impl Keeper {
         self.standing.load_full()
     }
 
+    /// Returns how many handshakes were refused at this program's doors, by reason.
+    pub fn refused(&self) -> Vec<(&'static str, u64)> {
+        self.holder.refusals().counts().collect()
+    }
+
     /// Returns what a person has to know, if anything.
     pub fn needs(&self) -> Option<String> {
         self.standing().needs(self.holder.now())
@@ -186,10 +197,7 @@ impl Keeper {
     pub async fn run(&self) {
         let mut told = None;
         loop {
-            let done = self.round().await;
-            let is_refused = done.as_ref().is_err_and(Unkept::is_refusal);
-            let wrong = done.err().map(|why| why.to_string());
-            self.stand(wrong.clone(), is_refused);
+            let wrong = self.once().await.err().map(|why| why.to_string());
             if wrong != told
                 && let Some(wrong) = &wrong
             {
@@ -199,6 +207,16 @@ impl Keeper {
             let is_held = self.standing().until.is_some_and(|until| until > self.holder.now());
             tokio::time::sleep(if is_held { self.every } else { SOON }).await;
         }
+    }
+
+    /// One round, for a program that does not run for long: renews its certificate where that is due, and asks to be
+    /// let in where a token is there.
+    /// Fails with [`Unkept`]; what it held before stays in use.
+    pub async fn once(&self) -> Result<(), Unkept> {
+        let done = self.round().await;
+        let is_refused = done.as_ref().is_err_and(Unkept::is_refusal);
+        self.stand(done.as_ref().err().map(ToString::to_string), is_refused);
+        done
     }
 
     fn stand(&self, wrong: Option<String>, is_refused: bool) {
@@ -220,7 +238,7 @@ impl Keeper {
         }
         let live = self.holder.live();
         let Some(live) = live else { return Err(Unkept::NoToken(self.token_file())) };
-        let is_due = live.about.renews() <= self.holder.now();
+        let is_due = live.about.is_due(self.holder.now());
         let mut state = self.ask(&live.held, is_due).await?;
         if state.renew && !is_due {
             // First, so that this program judges the others by the same authorities.

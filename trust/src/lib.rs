@@ -33,6 +33,8 @@ mod ending; // connections that end with their certificates
 
 mod holder; // what a program proves itself with, in use
 
+mod refusals; // handshakes that were refused
+
 mod authority; // who signs
 
 mod held; // the same as it is kept
@@ -57,8 +59,9 @@ pub use held::{Held, new_key, read_private};
 pub use holder::{Admits, Holder, Live};
 pub use invalid::Invalid;
 pub use join::{NoToken, Token};
-pub use keeper::{Keeper, ROUND, Standing};
+pub use keeper::{Keeper, ROUND, Standing, Unkept};
 pub use random::{digest, secret};
+pub use refusals::{Reason, Refusals};
 pub use rustls::pki_types::UnixTime;
 pub use rustls::time_provider::TimeProvider;
 pub use sdc_clients::identity::Identity;

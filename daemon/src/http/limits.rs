@@ -52,8 +52,6 @@ pub struct Counts {
     pub refused: AtomicU64,
     /// Requests answered with 403: not a local client.
     pub foreign: AtomicU64,
-    /// Connections refused because their client did not prove who it is.
-    pub unproved: AtomicU64,
     /// Connections cut because the peer took nothing, or did not finish a request head.
     pub stalled: AtomicU64,
     /// Event streams ended because their next event had left the ring.

@@ -250,7 +250,6 @@ impl Server {
         let Secured { stream, peer } = match shaken {
             Ok(secured) => secured,
             Err(error) => {
-                Counts::add(&self.counts.unproved);
                 tracing::warn!(%error, "refused a connection: its client has not proved who it is");
                 return;
             }

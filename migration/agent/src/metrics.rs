@@ -7,11 +7,9 @@
 
 use std::sync::atomic::Ordering;
 
-use daemon::metrics::{gauges, size};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
+use daemon::metrics::{by_reason, flag, gauges, labelled, size};
 use prometheus_client::registry::Registry;
+use trust::Keeper;
 
 use super::parts::Parts;
 use migration_core::protocol::State;
@@ -20,47 +18,30 @@ use migration_core::protocol::State;
 const PREFIX: &str = "migration_agent";
 
 /// Name and help of each counter.
-const COUNTERS: [(&str, &str); 4] = [
+const COUNTERS: [(&str, &str); 5] = [
     ("orders", "Orders that have ended, by name and outcome"),
     ("requests_refused", "Requests of programs that may not make them, by reason"),
     ("streams_refused", "Streams that were refused or cut, by reason"),
+    ("handshakes_refused", "Connections of somebody who has not proved who it is, by reason"),
     ("stream_bytes", "Bytes of streams that have passed, by direction"),
 ];
 
 /// Name and help of each gauge.
-const GAUGES: [(&str, &str); 5] = [
+const GAUGES: [(&str, &str); 7] = [
     ("migrations", "Open migrations"),
     ("orders_running", "Orders that are being carried out"),
     ("holds", "VMs that net-agent is held for"),
     ("vms_waiting", "VMs that do not boot until the service says that they were not replaced"),
     ("vms_replaced", "VMs that were replaced on another node while this one was away"),
+    (
+        "certificate_until_seconds",
+        "When the agent's certificate expires, in seconds since 1970; 0: none",
+    ),
+    ("certificate_needs", "1 if the agent's certificate needs a person"),
 ];
 
-type Labels = Vec<(&'static str, &'static str)>;
-
-/// A reading of the counters, which have labels.
-#[derive(Debug)]
-struct Counted([Vec<(Labels, u64)>; COUNTERS.len()]);
-
-impl Collector for Counted {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        for ((name, help), values) in COUNTERS.iter().zip(&self.0) {
-            let kind = ConstCounter::new(0u64).metric_type();
-            let mut described = encoder.encode_descriptor(name, help, None, kind)?;
-            for (labels, value) in values {
-                let family = described.encode_family(labels)?;
-                ConstCounter::new(*value).encode(family)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Returns a registry with a reading of now.
-pub fn registry(parts: &Parts) -> Registry {
-    let reasons = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| {
-        counts.map(|(name, count)| (vec![("reason", name)], count)).collect()
-    };
+pub fn registry(parts: &Parts, keeper: Option<&Keeper>) -> Registry {
     let orders = parts.counts.orders().into_iter();
     let orders = orders.map(|((name, outcome), count)| {
         (vec![("order", name), ("outcome", outcome.name())], count)
@@ -71,12 +52,14 @@ pub fn registry(parts: &Parts) -> Registry {
     ];
     let open = parts.memory.open();
     let running = parts.works.all().into_iter().filter(|(_, doing)| doing.state == State::Running);
-    let counted = Counted([
+    let refused = keeper.into_iter().flat_map(Keeper::refused);
+    let counts = [
         orders.collect(),
-        reasons(&mut parts.counts.refusals()),
-        reasons(&mut parts.streams.refusals.counts()),
+        by_reason(parts.counts.refusals()),
+        by_reason(parts.streams.refusals.counts()),
+        by_reason(refused),
         bytes.into(),
-    ]);
+    ];
     let values = [
         open.len(),
         running.count(),
@@ -84,10 +67,15 @@ pub fn registry(parts: &Parts) -> Registry {
         open.values().filter(|entry| entry.waits.is_some()).count(),
         open.values().filter(|entry| entry.replaced).count(),
     ];
+    let standing = keeper.map(Keeper::standing);
+    let until = standing.and_then(|it| it.until).and_then(|at| u32::try_from(at).ok());
+    let certificate =
+        [until.map_or(0.0, f64::from), flag(keeper.is_some_and(|it| it.needs().is_some()))];
     daemon::metrics::registry(PREFIX, |registry| {
-        registry.register_collector(Box::new(counted));
-        let all = GAUGES.iter().zip(values);
-        gauges(registry, all.map(|((name, help), value)| (*name, *help, size(value))));
+        let counts = COUNTERS.iter().zip(counts);
+        labelled(registry, counts.map(|((name, help), values)| (*name, *help, values)));
+        let all = GAUGES.iter().zip(values.map(size).into_iter().chain(certificate));
+        gauges(registry, all.map(|((name, help), value)| (*name, *help, value)));
     })
 }
 

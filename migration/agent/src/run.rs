@@ -130,7 +130,7 @@ impl Agent {
 
     /// Returns a registry with a reading of now.
     pub fn metrics(&self) -> Registry {
-        metrics::registry(&self.parts)
+        metrics::registry(&self.parts, self.keeper.get().map(|keeper| &**keeper))
     }
 
     /// Shows from now on how the certificate stands that this keeps.

@@ -6,13 +6,15 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use daemon::cli::screen::{self, visible};
 use daemon::exit;
-use sdc_clients::migrations::{Estimate, Migration, Options};
+use sdc_clients::migrations::{Estimate, Migration, Migrations, Options};
 use sdc_clients::{Class, Error};
 
 use super::args::{Consent, NAME, Placed, Rate};
 use super::ask::{Stake, called, confirm, is_asked, takes};
+use super::operator::Way;
 use super::services::{Services, alias};
 use super::show::Style;
 use super::steps::waits_for;
@@ -242,10 +244,13 @@ impl Act<'_> {
         vm: &str,
         other: Option<&str>,
         really: bool,
+        way: &Way,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
         let other = self.services.any_node(other).await?;
-        let migration = self.services.migrations.adopt(&vm, other.as_deref(), really).await?;
+        let migrations = Migrations::new(way.client().await?);
+        let adopted = migrations.adopt(&vm, other.as_deref(), really).await;
+        let migration = adopted.with_context(|| format!("migration-service at {}", way.place()))?;
         say(&format!("The migration was adopted: {} {}", migration.phase, migration.state))?;
         match migration.error {
             Some(error) => say(&error),

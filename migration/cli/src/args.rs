@@ -77,6 +77,17 @@ pub struct Consent {
     pub yes: bool,
 }
 
+/// How an operator proves that he is one.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Proof {
+    /// The service's port for those who have certificates; its unix socket otherwise.
+    #[arg(long, value_name = "URL", global = true)]
+    pub trust_url: Option<String>,
+    /// Where the operator's key and certificate are (default: ~/.sdc-migrate).
+    #[arg(long, value_name = "DIR", global = true)]
+    pub trust_dir: Option<PathBuf>,
+}
+
 /// Of which migrations.
 #[derive(Args, Debug, Clone, Default)]
 #[group(id = "which", required = true, multiple = false)]
@@ -351,6 +362,8 @@ Examples:
   sdc-migrate adopt VM
   sdc-migrate adopt --other CN VM    the agent of one of the two nodes does not answer
 
+Only operators may: run it where the service runs, or with an operator's certificate (sdc-migrate trust join).
+
 The record is made from what the nodes show; nothing is done to a copy. --other CN is your word that the copy on that
 node, if it is not the one in use, is stopped and hidden as soon as the node is back. While the last signs of life
 of that node are young or not known, --really says that you have seen that it is off.")]
@@ -363,6 +376,8 @@ of that node are young or not known, --really says that you have seen that it is
         /// You have seen that the node is off, whatever was heard of it.
         #[arg(long, requires = "other")]
         really: bool,
+        #[command(flatten)]
+        proof: Proof,
     },
     /// Watch a migration until it ends or waits for you.
     Watch {
@@ -480,7 +495,7 @@ Examples:
         /// The node.
         cn: String,
     },
-    /// Which agents are let in, and whether volapi is: run it where the service runs.
+    /// Which agents are let in, and whether volapi is: where the service runs, or with an operator's certificate.
     #[command(after_help = "\
 Examples:
   sdc-migrate trust init                        the first day: make the data centre's authority
@@ -489,9 +504,13 @@ Examples:
   sdc-migrate trust list
   sdc-migrate trust revoke CN                   a node that was lost, or is not to be trusted
   sdc-migrate trust rotate                      a new authority; again when all have renewed
+  sdc-migrate trust token operator              for somebody who is to use these verbs on another machine, and there:
+  sdc-migrate trust --trust-url https://HOST:5320 join < TOKEN
 
-The token goes into the file join-token in the program's trust directory, of mode 0600.")]
+The token of a program goes into the file join-token in the program's trust directory, of mode 0600.")]
     Trust {
+        #[command(flatten)]
+        proof: Proof,
         #[command(subcommand)]
         verb: TrustVerb,
     },
@@ -506,7 +525,7 @@ pub enum TrustVerb {
     Init,
     /// Print a new join token.
     Token {
-        /// A node's uuid; `any` for the agents of all nodes, each of which has to be approved; `volapi`.
+        /// A node's uuid; `any` for the agents of all nodes, each of which has to be approved; `volapi`; `operator`.
         whom: String,
         /// How long it may be used.
         #[arg(long, value_name = "SPAN", default_value = "24h")]
@@ -520,7 +539,7 @@ pub enum TrustVerb {
     },
     /// Let in the key that waits, in place of the one that is enrolled. Without --key both fingerprints are shown.
     Approve {
-        /// A node's uuid, or `volapi`.
+        /// A node's uuid, `volapi` or `operator`.
         who: String,
         /// The whole fingerprint of the key that waits, as the program shows it.
         #[arg(long)]
@@ -528,9 +547,24 @@ pub enum TrustVerb {
     },
     /// Make every certificate of a program invalid.
     Revoke {
-        /// A node's uuid, or `volapi`.
+        /// A node's uuid, `volapi` or `operator`.
         who: String,
+        /// Of this key alone: one of many operators.
+        #[arg(long)]
+        key: Option<String>,
     },
+    /// End the days in which agents are replaced: every agent that answers has to prove who it is, and only a token of
+    /// one node lets another in.
+    Require {
+        /// Allow tokens for any node again.
+        #[arg(long)]
+        off: bool,
+        /// Though some have not proved who they are.
+        #[arg(long, conflicts_with = "off")]
+        without_them: bool,
+    },
+    /// Ask to be let in as an operator, with the token that is read from stdin. Somebody has to approve it.
+    Join,
     /// Make a new authority, or end the rotation that is under way: both are valid until all have renewed.
     Rotate {
         /// End it though some have not renewed: they have to join again.

@@ -29,6 +29,8 @@ mod ask;
 
 mod services;
 
+mod operator;
+
 mod loss;
 
 mod verify;
@@ -114,7 +116,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
     if let Verb::Generated(asked) = &verb {
         return Ok(cli::print(NAME, &asked.text::<Cli>().context("the manual pages")?));
     }
-    if let Verb::Trust { mut verb } = verb {
+    if let Verb::Trust { proof, mut verb } = verb {
         // A name is looked up where CNAPI is known; a uuid needs nobody.
         if let Some(node) = trust::node_of(&mut verb)
             && let Ok(services) = Services::find(reach)
@@ -122,7 +124,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         {
             *node = services.node(node).await?;
         }
-        return trust::run(verb, &services::socket(reach)?, style.screen).await;
+        return trust::run(verb, &services::way(reach, &proof)?, style.screen).await;
     }
     let services = Services::find(reach)?;
     let waits = match &verb {
@@ -169,7 +171,10 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
                 bulk::each(&act, &which, (Action::Finalize, options), consent).await
             }
         },
-        Verb::Adopt { vm, other, really } => act.adopt(&vm, other.as_deref(), really).await,
+        Verb::Adopt { vm, other, really, proof } => {
+            let way = services::way(reach, &proof)?;
+            act.adopt(&vm, other.as_deref(), really, &way).await
+        }
         Verb::Watch { vm } => act.watch(&services.vm(&vm).await?, None).await,
         Verb::Schedule { placed, time } => act.schedule(&placed, &time).await,
         Verb::Unschedule { vm } => act.unschedule(&vm).await,

@@ -13,6 +13,7 @@ use daemon::cli::hosts::{self, Hosts, Unknown};
 use daemon::cli::names;
 use daemon::cli::screen::visible;
 use daemon::cli::services::{self, Place};
+use daemon::config::environment;
 use daemon::{ConfigError, Fields};
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::migrations::{Migration, Migrations};
@@ -20,8 +21,9 @@ use sdc_clients::uuid_value;
 use sdc_clients::vmapi::{Vm, VmQuery, Vmapi};
 use serde_json::{Value, json};
 
-use super::args::{NAME, Reach};
+use super::args::{NAME, Proof, Reach};
 use super::names::Names;
+use super::operator::Way;
 
 /// The installed configuration.
 const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-migrate.config.json";
@@ -46,20 +48,24 @@ pub(super) struct Services {
 }
 
 /// The keys of its own in the configuration: the pause between two looks, and where the
-/// service's socket for operators is.
-fn own(file: &mut Fields) -> (Duration, PathBuf) {
+/// service is for operators.
+fn own(file: &mut Fields) -> (Duration, Way) {
     let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
     let poll = file.span("poll", Duration::from_secs(5), ms..=day);
     let socket = file.path("control_socket", "/var/run/migration-service/control.sock");
     let _unused = file.get("state_dir"); // of earlier versions, which kept evacuations there
-    (poll, socket)
+    let home = environment("HOME").map_or_else(|| PathBuf::from("/root"), PathBuf::from);
+    let dir = file.path("trust_dir", home.join(".sdc-migrate"));
+    let url = file.optional_text("trust_url");
+    (poll, Way { url, dir, socket })
 }
 
-/// Returns where the service's socket for operators is.
-pub(super) fn socket(reach: &Reach) -> Result<PathBuf, ConfigError> {
+/// Returns where the service is for operators.
+pub(super) fn way(reach: &Reach, proof: &Proof) -> Result<Way, ConfigError> {
     let (flags, config) = ([&reach.url, &reach.cnapi], reach.config.as_deref());
-    let (_, (_, socket)) = services::Services::find(NAME, INSTALLED, config, &PLACES, &flags, own)?;
-    Ok(socket)
+    let (_, (_, way)) = services::Services::find(NAME, INSTALLED, config, &PLACES, &flags, own)?;
+    let (url, dir) = (proof.trust_url.clone().or(way.url), proof.trust_dir.clone());
+    Ok(Way { url, dir: dir.unwrap_or(way.dir), ..way })
 }
 
 impl Services {

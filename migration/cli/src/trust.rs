@@ -2,30 +2,25 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `trust`: which agents, and whether volapi, are let in. It asks the service's unix socket, which only the service's
-//! own user and root may connect to.
+//! `trust`: which agents, and whether volapi, are let in. It asks the service as operators do.
 
-use std::path::Path;
+use std::io::Read as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use daemon::cli::{self, Screen, Usage};
 use http::Method;
-use sdc_clients::Http;
-use sdc_clients::http::{Call, user_agent};
+use sdc_clients::http::Call;
 use serde_json::{Value, json};
 
 use super::args::{NAME, TrustVerb};
+use super::operator::Way;
 
-/// Asks the service at this socket.
-pub(super) async fn run(
-    verb: TrustVerb,
-    socket: &Path,
-    screen: Screen,
-) -> anyhow::Result<ExitCode> {
-    let socket = socket.display();
-    let agent = user_agent(NAME, env!("CARGO_PKG_VERSION"), None);
-    let service = Http::new(&format!("unix:{socket}"), &agent)?.without_retries();
+/// A token is short.
+const LONGEST: u64 = 4096;
+
+/// Asks the service.
+pub(super) async fn run(verb: TrustVerb, way: &Way, screen: Screen) -> anyhow::Result<ExitCode> {
     let post = |route: &str, body: Value| Call::new(Method::POST, &["trust", route]).json(&body);
     let call = match &verb {
         TrustVerb::Init => post("init", json!({})),
@@ -36,11 +31,23 @@ pub(super) async fn run(
             post("tokens", json!({"for": is_for(whom)?, "seconds": seconds}))
         }
         TrustVerb::Approve { who, key } => post("approve", json!({"who": who, "key": key})),
-        TrustVerb::Revoke { who } => post("revoke", json!({"who": who})),
+        TrustVerb::Revoke { who, key } => post("revoke", json!({"who": who, "key": key})),
+        TrustVerb::Require { off, without_them } => {
+            post("require", json!({"off": off, "without": without_them}))
+        }
+        TrustVerb::Join => {
+            let mut token = String::new();
+            std::io::stdin().take(LONGEST).read_to_string(&mut token).context("the token")?;
+            let until = way.join(&token).await?;
+            return Ok(cli::print(
+                NAME,
+                &format!("Let in: the certificate is valid until {until}\n"),
+            ));
+        }
         TrustVerb::Rotate { without_them } => post("rotate", json!({"without": without_them})),
     };
-    let answer = service.execute(call).await;
-    let answer = answer.with_context(|| format!("migration-service at {socket}"))?;
+    let answer = way.client().await?.execute(call).await;
+    let answer = answer.with_context(|| format!("migration-service at {}", way.place()))?;
     let answer: Value = answer.json("an answer of the service")?;
     let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
     Ok(match verb {
@@ -49,9 +56,10 @@ pub(super) async fn run(
             cli::print(NAME, &format!("{}\n", text("token")))
         }
         TrustVerb::Export => cli::print(NAME, &text("certificates")),
-        TrustVerb::Init | TrustVerb::List { json: false } | TrustVerb::Rotate { .. } => {
-            cli::print(NAME, &screen.harmless(&listed(&answer)))
-        }
+        TrustVerb::Init
+        | TrustVerb::List { json: false }
+        | TrustVerb::Rotate { .. }
+        | TrustVerb::Require { .. } => cli::print(NAME, &screen.harmless(&listed(&answer))),
         _ => cli::print(NAME, &format!("{answer:#}\n")),
     })
 }
@@ -60,11 +68,12 @@ pub(super) async fn run(
 pub(super) fn node_of(verb: &mut TrustVerb) -> Option<&mut String> {
     let (TrustVerb::Token { whom: who, .. }
     | TrustVerb::Approve { who, .. }
-    | TrustVerb::Revoke { who }) = verb
+    | TrustVerb::Revoke { who, .. }) = verb
     else {
         return None;
     };
-    let is_named = !["any", "volapi"].contains(&who.as_str()) && who.parse::<uuid::Uuid>().is_err();
+    let is_named = !["any", "volapi", "operator"].contains(&who.as_str())
+        && who.parse::<uuid::Uuid>().is_err();
     is_named.then_some(who)
 }
 
@@ -73,9 +82,12 @@ fn is_for(whom: &str) -> Result<Value, Usage> {
     match whom {
         "any" => Ok(json!("any_cn")),
         "volapi" => Ok(json!("volapi")),
+        "operator" => Ok(json!("operator")),
         cn => match cn.parse::<uuid::Uuid>() {
             Ok(cn) => Ok(json!({"cn": cn})),
-            Err(_) => Err(Usage(format!("{whom:?} is no node's uuid, nor any, nor volapi"))),
+            Err(_) => {
+                Err(Usage(format!("{whom:?} is no node's uuid, nor any, volapi or operator")))
+            }
         },
     }
 }
@@ -101,7 +113,9 @@ fn listed(answer: &Value) -> String {
             text(&it, "key"),
         )
     });
-    authorities.chain(members).collect()
+    let required = answer["required"].as_str();
+    let required = required.map(|since| format!("required of every node since {since}\n"));
+    authorities.chain(required).chain(members).collect()
 }
 
 #[cfg(test)]
@@ -116,6 +130,7 @@ mod tests {
         assert_eq!(is_for(cn).unwrap(), json!({ "cn": cn }));
         assert_eq!(is_for("any").unwrap(), json!("any_cn"));
         assert_eq!(is_for("volapi").unwrap(), json!("volapi"));
+        assert_eq!(is_for("operator").unwrap(), json!("operator"));
         assert!(is_for("headnode").is_err());
     }
 }

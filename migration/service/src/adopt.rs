@@ -5,9 +5,6 @@
 //! A migration that the store does not know, or knows as it once was, is adopted: its record is made from what its
 //! agents have and from what is on the nodes. Nothing is done to a copy; the commands go on from there.
 
-use std::collections::BTreeSet;
-
-use futures_util::future::join_all;
 use migration_core::journal::{End, Journal, Power, Word};
 use migration_core::machine::{Copy, Node};
 use migration_core::protocol::{About, Observe, Open, WAITS};
@@ -181,15 +178,17 @@ impl Service {
         }
         let object = self.vm(vm).await?;
         let old = kept.as_ref().map(|kept| &kept.record);
-        let open = self.have_open(vm, old, other).await?;
-        let migration = one_of(&open, old)?;
-        let of = |end: End| open.iter().find(|(_, it)| (it.migration, it.end) == (migration, end));
+        let claims = Box::pin(self.claims(&object, old, other)).await?;
+        let migration = claims.migration(old)?;
+        let (source, target) =
+            (claims.of(migration, End::Source)?, claims.of(migration, End::Target)?);
+        let of = |end: End| if end == End::Source { source } else { target };
         let node = |end: End| {
             let by_record = old.and_then(|record| match end {
                 End::Source => Some(record.source_server_uuid),
                 End::Target => record.target_server_uuid,
             });
-            let cn = of(end).map(|(cn, _)| *cn).or(by_record).or(other);
+            let cn = of(end).map(|(cn, _)| cn).or(by_record).or(other);
             let is_named = of(end).is_some() || (cn.is_some() && cn == other);
             let why = format!(
                 "The agent of the {end}'s node does not say that it has the migration; name it as `other`"
@@ -200,7 +199,7 @@ impl Service {
         let mut known = [Known::Silent, Known::Silent];
         for (at, end) in [End::Source, End::Target].into_iter().enumerate() {
             if let Some((cn, open)) = of(end) {
-                known[at] = self.look(*cn, open).await?;
+                known[at] = self.look(cn, open).await?;
             }
         }
         let reserved = self.peers.reserved(&object.object).await?;
@@ -208,14 +207,14 @@ impl Service {
         let vmapi = if on(from) { Some(End::Source) } else { on(to).then_some(End::Target) };
         let now = self.clock.now();
         let word = Word { by: self.operators, at: now };
-        let [source, target] = known;
+        let [source_known, target_known] = known;
         let had = [End::Source, End::Target].map(|end| of(end).and_then(|(_, it)| it.power));
-        let judged = judge(&source, &target, (vmapi, !reserved.is_empty()), had, &word);
+        let judged = judge(&source_known, &target_known, (vmapi, !reserved.is_empty()), had, &word);
         let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
         // A node of which nothing is heard is dead by this word alone; one that answers has no such migration, or waits.
         for (cn, known, word) in [
-            (from, &source, &adopted.journal.source_dead),
-            (to, &target, &adopted.journal.target_dead),
+            (from, &source_known, &adopted.journal.source_dead),
+            (to, &target_known, &adopted.journal.target_dead),
         ] {
             if word.is_some() && *known == Known::Silent && !self.agents.is_alive(cn).await {
                 self.take_for_dead(cn, asked.words.really).await?;
@@ -225,8 +224,7 @@ impl Service {
             Some(record) => record.clone(),
             None => self.new_record(&object, asked, Some(to), now),
         };
-        let heard =
-            open.iter().filter(|(_, it)| it.migration == migration).map(|(_, it)| it.revision);
+        let heard = [source, target].into_iter().flatten().map(|(_, it)| it.revision);
         let ends = self.records.ends.of_vm(vm).await?;
         let asked_with = ends.iter().filter(|it| it.row.migration == migration);
         let heard = heard.chain(asked_with.map(|it| it.row.revision));
@@ -281,26 +279,6 @@ impl Service {
         Ok(record)
     }
 
-    /// Returns what the agents that may have a migration of the VM have open of it, with their nodes.
-    async fn have_open(
-        &self,
-        vm: Uuid,
-        record: Option<&Record>,
-        other: Option<Uuid>,
-    ) -> Result<Vec<(Uuid, Open)>, Refused> {
-        let strangers = self.records.strangers.of_vm(vm).await?;
-        let mut nodes: BTreeSet<Uuid> = strangers.iter().map(|it| it.cn_uuid).collect();
-        nodes.extend(self.records.ends.of_vm(vm).await?.iter().map(|it| it.row.cn_uuid));
-        nodes.extend(record.map(|record| record.source_server_uuid));
-        nodes.extend(record.and_then(|record| record.target_server_uuid));
-        nodes.extend(other);
-        let asked = nodes.into_iter().map(|cn| async move {
-            let open = self.agents.open(cn).await.unwrap_or_default();
-            open.into_iter().filter(|it| it.vm == vm).map(|it| (cn, it)).collect::<Vec<_>>()
-        });
-        Ok(join_all(asked).await.into_iter().flatten().collect())
-    }
-
     /// Returns what is known of a copy, asked with the revision that its agent has heard.
     async fn look(&self, cn: Uuid, open: &Open) -> Result<Known, Refused> {
         let Open { migration, vm, end, revision, .. } = *open;
@@ -312,26 +290,6 @@ impl Service {
                 let why = format!("The agent of {cn} does not say what is true: {error}");
                 Err(Refused::precondition(&why))
             }
-        }
-    }
-}
-
-/// Returns the migration that is adopted: that of the record, else the only one that is open.
-fn one_of(open: &[(Uuid, Open)], record: Option<&Record>) -> Result<Uuid, Refused> {
-    if let Some(record) = record {
-        return Ok(record.id);
-    }
-    let ids: BTreeSet<Uuid> = open.iter().map(|(_, it)| it.migration).collect();
-    let mut ids = ids.into_iter();
-    match (ids.next(), ids.next()) {
-        (Some(id), None) => Ok(id),
-        (None, _) => {
-            let why = "no agent has a migration of the instance that the store does not know";
-            Err(Refused::not_found(why))
-        }
-        (Some(one), Some(two)) => {
-            let why = format!("The agents have several migrations of the instance: {one}, {two}");
-            Err(Refused::precondition(&why))
         }
     }
 }

@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a node may take to say that it is not dead.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 
+/// No record has a higher revision: it counts what was done to one migration.
+const HIGHEST: u64 = 1 << 53;
+
 /// Returns true if there is a machine that has answered, whatever it has said.
 pub fn is_answer(error: &Error) -> bool {
     error.status().is_some() || trust::has_answered(error)
@@ -77,11 +80,15 @@ impl Agents {
         self.post(cn, "orders", order, within, "how an order goes").await
     }
 
-    /// Asks which migrations are open on a node, if it gives a sign of life.
+    /// Asks which migrations are open on a node, if it gives a sign of life. One with a revision that no record ever has
+    /// is none: the record that is made of it could not count on.
     /// Fails if the agent does not answer.
     pub async fn open(&self, cn: Uuid) -> Result<Vec<Open>, Error> {
         let call = Call::get(&["migrations"]).timeout(SIGN_OF_LIFE);
-        self.0.execute(cn, call).await?.json("the migrations that are open")
+        let open = self.0.execute(cn, call).await?.json("the migrations that are open");
+        let mut open: Vec<Open> = open?;
+        open.retain(|it| it.revision <= HIGHEST);
+        Ok(open)
     }
 
     /// Asks what a node is.

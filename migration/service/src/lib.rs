@@ -13,6 +13,8 @@ pub mod cli; // the command line
 
 mod serve; // from the configuration to a running service
 
+pub mod operators; // what operators ask who have proved that they are
+
 pub mod pages; // the status and the metrics
 
 pub mod import; // records of a running VMAPI are taken over
@@ -26,6 +28,8 @@ mod verify; // the two copies of a VM, compared
 mod adopt; // a record from what the agents have
 
 mod command; // an action on the record of a VM
+
+mod claims; // what agents have open that the store does not know
 
 mod signs; // the last signs of life of a node
 

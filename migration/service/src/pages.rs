@@ -10,11 +10,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use daemon::http::{Body, ok, with_ping};
-use daemon::metrics::answer;
+use daemon::metrics::{answer, by_reason, gauges, labelled, size};
 use http::Response;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
@@ -164,6 +161,10 @@ fn held(bytes: Option<u64>) -> String {
 /// The prefix of every name.
 const PREFIX: &str = "migration_service";
 
+/// Name and help of the counter, which has the reasons as labels. It is of this process.
+const REFUSED: (&str, &str) =
+    ("handshakes_refused", "Connections of somebody who has not proved who it is, by reason");
+
 /// Name and help of each gauge.
 const GAUGES: [(&str, &str); 19] = [
     ("migrations_running", "Migrations whose operation runs"),
@@ -190,27 +191,17 @@ const GAUGES: [(&str, &str); 19] = [
     ("store_up", "1 if the store could be read for this page"),
 ];
 
-#[derive(Debug)]
-struct Reading([f64; GAUGES.len()]);
-
-impl Collector for Reading {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        for ((name, help), value) in GAUGES.iter().zip(self.0) {
-            let metric = ConstGauge::new(value);
-            let described = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
-            metric.encode(described)?;
-        }
-        Ok(())
-    }
-}
-
 async fn metrics(State(service): State<Service>) -> Response<Body> {
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(reading(&service).await));
+    let all = GAUGES.iter().zip(reading(&service).await);
+    gauges(&mut registry, all.map(|((name, help), value)| (*name, *help, value)));
+    let refused = service.enrolment.iter().flat_map(|it| it.refused());
+    let (name, help) = REFUSED;
+    labelled(&mut registry, [(name, help, by_reason(refused))]);
     answer(&registry)
 }
 
-async fn reading(service: &Service) -> Reading {
+async fn reading(service: &Service) -> [f64; GAUGES.len()] {
     let records = &service.records;
     let (all, ends, strangers, seen) = tokio::join!(
         records.open_ones(),
@@ -229,14 +220,13 @@ async fn reading(service: &Service) -> Reading {
         running += usize::from(is_busy(record));
         *counts.entry(record.state).or_default() += 1;
     }
-    let size = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
     let of = |state| size(counts.get(&state).copied().unwrap_or_default());
     let alarms = all_alarms(&alive, &ends, &strangers, now);
     let alarms: Vec<Why> = alarms.into_iter().map(|it| it.0).collect();
     let told = |why| size(alarms.iter().filter(|it| **it == why).count());
     let certificates = of_certificates(service).await.map_or(0, |told| told.len());
     let age = seen.map_or(-1000, |seen| now.since(seen));
-    Reading([
+    [
         size(running),
         of(RecordState::Queued),
         of(RecordState::Paused),
@@ -256,7 +246,7 @@ async fn reading(service: &Service) -> Reading {
         size(certificates),
         f64::from(i32::try_from(age / 1000).unwrap_or(i32::MAX)),
         f64::from(u8::from(is_up)),
-    ])
+    ]
 }
 
 #[cfg(test)]
@@ -270,11 +260,12 @@ mod tests {
     fn documents_every_metric() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics-migration-service.md");
         let page = std::fs::read_to_string(page).unwrap();
-        for (name, _) in GAUGES {
+        let counter = format!("{}_total", REFUSED.0);
+        for name in GAUGES.iter().map(|(name, _)| *name).chain([counter.as_str()]) {
             assert!(page.contains(&format!("| `{PREFIX}_{name}` |")), "{name} is not in the table");
         }
         let rows = page.lines().filter(|line| line.starts_with("| `migration_service_")).count();
-        assert_eq!(rows, GAUGES.len(), "the table has unknown rows");
+        assert_eq!(rows, GAUGES.len() + 1, "the table has unknown rows");
     }
 
     #[test] // M58

@@ -21,6 +21,7 @@ use super::clock::Clock;
 use super::config::{Config, Storage};
 use super::enrol::{self, Enrolment, Place};
 use super::front::{Upstream, agent_routes, first_line, router};
+use super::operators;
 use super::pages;
 use super::peers::Peers;
 use super::runner::lead;
@@ -116,6 +117,8 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     let upstream = Upstream::new(&config.addresses.vmapi, transport)?;
     let routes = router(service.clone(), upstream);
     let of_agents = agent_routes(service.clone()).merge(enrol::agents(enrolment.clone()));
+    let of_agents = of_agents.merge(operators::proved(service.clone(), enrolment.clone()));
+    let at_socket = operators::at_socket(service.clone(), enrolment.clone());
     let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
     let server = Server::new(limits, shutdown.clone()).with_first_line(first_line);
     let server = match config.takes_any_name() {
@@ -133,7 +136,7 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     let tasks = Tasks::new(shutdown);
     tasks.spawn_vital("http", server.serve(listener, routes));
     tasks.spawn_vital("agents", of_agents_server.serve(doors, of_agents));
-    tasks.spawn("operators", of_operators.serve(socket, enrol::operators(enrolment.clone())));
+    tasks.spawn("operators", of_operators.serve(socket, at_socket));
     tasks.spawn_dropped("enrolment", async move { enrolment.run().await });
     tasks.spawn("status", pages.serve(status, pages::router(service.clone())));
     metrics::serve(config.metrics_listen, pages::router(service.clone()), &tasks, &stop);

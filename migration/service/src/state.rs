@@ -19,6 +19,7 @@ use super::heard::Heard;
 use super::history;
 use super::peers::Peers;
 use super::records::Records;
+use super::refused::Refused;
 use super::settings;
 
 /// A service; cheap to clone.
@@ -71,5 +72,13 @@ impl Service {
             history_keep: history::KEEP,
             wake: Arc::default(),
         })
+    }
+
+    /// Returns true if the key of a node's agent was revoked, and no other was let in since.
+    pub async fn is_revoked(&self, cn: Uuid) -> Result<bool, Refused> {
+        match &self.enrolment {
+            Some(enrolment) => enrolment.is_revoked(cn).await,
+            None => Ok(false),
+        }
     }
 }

@@ -72,6 +72,14 @@ impl Strangers {
         }
     }
 
+    /// Forgets those of a node: its word does not count any more.
+    pub async fn forget_of(&self, cn: Uuid) -> Result<(), Error> {
+        for stranger in self.all().await?.iter().filter(|it| it.cn_uuid == cn) {
+            self.forget(stranger).await?;
+        }
+        Ok(())
+    }
+
     /// Forgets one: it is known, or has gone.
     pub async fn forget(&self, stranger: &Stranger) -> Result<(), Error> {
         for key in [stranger.key(), stranger.old_key()] {

@@ -15,10 +15,11 @@ use trust::{About, Authority, Holder, Identity, digest, key_of};
 use uuid::Uuid;
 
 use super::authorities::Place;
-use super::members::{Member, Standing, revoked, signer};
+use super::members::{Member, Required, Standing, revoked, signer};
 use crate::refused::Refused;
 
 const MEMBERS: Schema = Schema { bucket: "trust_members", version: 1, fields: &[], lists: &[] };
+const REQUIRED: Schema = Schema { bucket: "trust_required", version: 1, fields: &[], lists: &[] };
 const TOKENS: Schema = Schema { bucket: "trust_tokens", version: 1, fields: &[], lists: &[] };
 /// Between two looks at what other instances, or people, have changed.
 const LOOKS: Duration = Duration::from_secs(10);
@@ -26,8 +27,6 @@ const LOOKS: Duration = Duration::from_secs(10);
 const SEEN: i64 = 600;
 /// Keys of one program that wait at once.
 const WAITING: usize = 4;
-/// So long before it ends a certificate that was not renewed is told.
-const WARNS: i64 = 14 * 86_400;
 
 /// Whom a token lets in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +37,8 @@ pub enum For {
     /// The agent of any node, with a person's approval.
     AnyCn,
     Volapi,
+    /// An operator, once, with another's approval.
+    Operator,
 }
 
 /// A token, under the digest of its secret.
@@ -70,6 +71,7 @@ pub struct Enrolment {
     pub(super) place: Place,
     pub(super) members: Bucket<Member>,
     pub(super) tokens: Bucket<TokenRow>,
+    pub(super) required: Bucket<Required>,
     cnapi: Cnapi,
     /// What the service itself proves who it is with.
     pub(super) holder: Arc<Holder>,
@@ -94,8 +96,9 @@ impl Enrolment {
     ) -> Result<Enrolment, Error> {
         let (members, tokens) =
             (Bucket::open(store, MEMBERS).await?, Bucket::open(store, TOKENS).await?);
+        let required = Bucket::open(store, REQUIRED).await?;
         let seen = Arc::default();
-        Ok(Enrolment { place, members, tokens, cnapi, holder, seen })
+        Ok(Enrolment { place, members, tokens, required, cnapi, holder, seen })
     }
 
     /// Looks at what has changed, for ever. Dropping it at any await is safe.
@@ -148,7 +151,7 @@ impl Enrolment {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             (&seen.names, &seen.lists, seen.signer) == (&names, &lists, signer)
         };
-        let is_due = self.holder.live().is_none_or(|live| live.about.renews() <= now);
+        let is_due = self.holder.live().is_none_or(|live| live.about.is_due(now));
         if is_same && !is_due {
             return Ok(());
         }
@@ -192,6 +195,7 @@ impl Enrolment {
             (For::Cn(cn), Some(asks)) if cn == asks => Identity::Agent(cn),
             (For::AnyCn, Some(cn)) => Identity::Agent(cn),
             (For::Volapi, None) => Identity::Volapi,
+            (For::Operator, None) => Identity::Operator,
             _ => return Err(refused("InvalidToken", "the join token is for another program")),
         };
         let rows = self.rows().await?;
@@ -217,7 +221,7 @@ impl Enrolment {
         let has_other = rows.iter().filter(of).any(|it| it.value.standing == Standing::Enrolled);
         let needs_nobody = match token.value.is_for {
             For::Cn(_) => !has_other,
-            For::AnyCn => false,
+            For::AnyCn | For::Operator => false,
             For::Volapi => true,
         };
         let mut member = Member::new(identity, &key, &digest, now);
@@ -349,30 +353,5 @@ impl Enrolment {
         }
         let why = "the service's store does not know this key: sdc-migrate trust approve";
         Err(refused("NoSuchKey", why))
-    }
-
-    /// Returns what a person has to know.
-    pub async fn needs(&self) -> Result<Vec<String>, Refused> {
-        let (now, members) = (self.holder.now(), self.all().await?);
-        let mut told = Vec::new();
-        if self.signing().is_err() {
-            told.push("no agent is let in: there is no authority: sdc-migrate trust init".into());
-        }
-        for it in &members {
-            let who = &it.name;
-            let last = it.certificates.last().map(|last| last.until);
-            match (it.standing, last) {
-                (Standing::Waits, _) => {
-                    let whom = it.cn_uuid.map_or("volapi".to_owned(), |cn| cn.to_string());
-                    told.push(format!("{who} waits: sdc-migrate trust approve {whom}"));
-                }
-                (Standing::Enrolled, Some(until)) if until - now < WARNS => {
-                    let at = trust::date(until);
-                    told.push(format!("the certificate of {who} ends on {at}: look at its log"));
-                }
-                _ => {}
-            }
-        }
-        Ok(told)
     }
 }

@@ -94,7 +94,18 @@ impl Member {
     pub fn has(&self, issuer: &str, now: i64) -> Option<&str> {
         let last = self.certificates.last().filter(|last| last.issuer == issuer)?;
         let pem = last.pem.as_deref()?;
-        About::of(pem).is_ok_and(|about| now < about.renews()).then_some(pem)
+        About::of(pem).is_ok_and(|about| !about.is_due(now)).then_some(pem)
+    }
+
+    /// Returns true if it is a person's.
+    pub fn is_operator(&self) -> bool {
+        self.name == Identity::Operator.name()
+    }
+
+    /// Returns whom it is of, as people type it.
+    pub fn whom(&self) -> String {
+        let other = if self.is_operator() { "operator" } else { "volapi" };
+        self.cn_uuid.map_or(other.to_owned(), |cn| cn.to_string())
     }
 
     /// Returns true if it may prove itself now.
@@ -102,6 +113,13 @@ impl Member {
         self.standing == Standing::Enrolled
             && self.certificates.last().is_some_and(|it| it.until > now)
     }
+}
+
+/// Since when every agent has to be one that has proved who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Required {
+    /// In seconds since 1970.
+    pub since: i64,
 }
 
 /// Returns the certificates of an authority that were revoked and have not expired.
@@ -117,17 +135,21 @@ pub fn revoked(members: &[Member], issuer: &str, now: i64) -> Vec<Revoked> {
 /// Returns which of these authorities signs, the oldest first: the newest that every member knows who is in. Another one
 /// would make certificates that somebody refuses.
 pub fn signer(authorities: &[String], members: &[Member], now: i64) -> Option<usize> {
-    let known = |name: &String| {
-        members.iter().filter(|it| it.is_in(now)).all(|member| member.knows.contains(name))
-    };
+    let known = |name: &String| programs(members, now).all(|member| member.knows.contains(name));
     let newest = authorities.iter().rposition(known);
     newest.or(if authorities.is_empty() { None } else { Some(0) })
 }
 
 /// Returns those whose certificate is not of the newest authority: without them a rotation is not at its end.
 pub fn behind<'a>(members: &'a [Member], newest: &str, now: i64) -> Vec<&'a Member> {
-    let behind = members.iter().filter(|it| it.is_in(now));
-    behind.filter(|it| it.certificates.last().is_none_or(|last| last.issuer != newest)).collect()
+    programs(members, now)
+        .filter(|it| it.certificates.last().is_none_or(|last| last.issuer != newest))
+        .collect()
+}
+
+/// The programs that are in: they ask every minute. A person asks when he likes, and a rotation does not wait for him.
+fn programs(members: &[Member], now: i64) -> impl Iterator<Item = &Member> {
+    members.iter().filter(move |it| it.is_in(now) && !it.is_operator())
 }
 
 #[cfg(test)]

@@ -14,6 +14,10 @@ mod routes;
 
 mod verbs;
 
+mod told;
+
+mod require;
+
 mod enrolment;
 
 mod authorities;
@@ -22,4 +26,5 @@ mod members;
 
 pub use authorities::{Authorities, Place};
 pub use enrolment::{Enrolment, For};
-pub use routes::{agents, operators};
+pub use routes::{Asked, Whom, agents, answer, invalid, operators};
+pub use verbs::identity;

@@ -22,6 +22,8 @@ use super::members::Standing;
 use super::{Enrolment, For, Place};
 use crate::refused::Refused;
 
+mod persons; // operators, and clocks that are moved
+
 const NOW: i64 = 1_800_000_000;
 const DAY: i64 = 86_400;
 const ONE: Uuid = Uuid::from_u128(1);
@@ -215,7 +217,7 @@ async fn what_is_revoked_is_on_the_list_that_all_get_until_it_has_expired() {
     let world = world().await;
     let (one, mut two) = (world.agent(ONE).await, world.agent(TWO).await);
     let before = two.known.clone();
-    world.enrolment.revoke(Identity::Agent(ONE)).await.unwrap();
+    world.enrolment.revoke(Identity::Agent(ONE), None).await.unwrap();
     assert_eq!(world.state(&one, true).await.unwrap_err(), "Revoked");
     world.round(&mut two).await.unwrap();
     assert_ne!(two.known.revoked, before.revoked);
@@ -233,7 +235,7 @@ async fn what_is_revoked_is_on_the_list_that_all_get_until_it_has_expired() {
     );
     assert!(opened.unwrap_err().to_string().to_lowercase().contains("revoked"));
     // The same words a second time say that there is nothing to revoke.
-    assert_eq!(world.enrolment.revoke(Identity::Agent(ONE)).await.unwrap_err().status(), 404);
+    assert_eq!(world.enrolment.revoke(Identity::Agent(ONE), None).await.unwrap_err().status(), 404);
 }
 
 #[tokio::test]

@@ -35,6 +35,7 @@ impl Enrolment {
 
     /// Makes a token that is valid for so many seconds.
     pub async fn token(&self, is_for: For, seconds: i64) -> Result<Value, Refused> {
+        self.may_make(is_for).await?;
         let (authority, ..) = self.signing()?;
         let fingerprint = authority.fingerprint().map_err(broken)?;
         let token = Token::new(&fingerprint).map_err(broken)?;
@@ -78,7 +79,9 @@ impl Enrolment {
                 "seen": trust::date(it.seen),
             })
         });
-        Ok(json!({"authorities": shown, "members": members.collect::<Vec<_>>()}))
+        let required = self.required().await?.map(trust::date);
+        let members: Vec<_> = members.collect();
+        Ok(json!({"authorities": shown, "members": members, "required": required}))
     }
 
     /// Lets in the key that waits, in place of the one that is enrolled.
@@ -100,20 +103,23 @@ impl Enrolment {
             let why = format!("waiting key: {waits}; enrolled key: {enrolled}; repeat with --key");
             return Err(Refused::argument(&why));
         };
-        for other in &enrolled {
+        // There may be many operators.
+        let replaced = if identity == Identity::Operator { Vec::new() } else { enrolled };
+        for other in &replaced {
             self.stands(identity, other, Standing::Revoked).await?;
         }
         self.stands(identity, key, Standing::Enrolled).await?;
         tracing::warn!(target: daemon::log::AUDIT, audit = true, %identity, key, "an operator let a key in");
         self.look().await?;
-        Ok(json!({"approved": key, "revoked": enrolled}))
+        Ok(json!({"approved": key, "revoked": replaced}))
     }
 
-    /// Revokes every key of a program.
-    pub async fn revoke(&self, identity: Identity) -> Result<Value, Refused> {
+    /// Revokes every key of a program, or this one.
+    pub async fn revoke(&self, identity: Identity, key: Option<&str>) -> Result<Value, Refused> {
         let rows = self.rows().await?;
         let of = rows.iter().filter(|it| it.value.name == identity.name());
         let of = of.filter(|it| it.value.standing != Standing::Revoked);
+        let of = of.filter(|it| key.is_none_or(|key| it.value.key == key));
         let keys: Vec<String> = of.map(|it| it.value.key.clone()).collect();
         if keys.is_empty() {
             return Err(Refused::not_found(&format!("{identity} was not let in")));
@@ -179,10 +185,12 @@ impl Enrolment {
 
 /// Reads who is meant: a node's uuid, or volapi.
 pub fn identity(text: &str) -> Result<Identity, Refused> {
-    if text == "volapi" {
-        return Ok(Identity::Volapi);
+    match text {
+        "volapi" => return Ok(Identity::Volapi),
+        "operator" => return Ok(Identity::Operator),
+        _ => {}
     }
     let cn: Result<Uuid, _> = text.parse();
     cn.map(Identity::Agent)
-        .map_err(|_| Refused::parameter("who", "expected a node's uuid or volapi"))
+        .map_err(|_| Refused::parameter("who", "expected a node's uuid, volapi or operator"))
 }

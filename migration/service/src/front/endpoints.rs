@@ -31,7 +31,6 @@ impl Route {
     /// Returns the parameters of a path that the deployed VMAPI does not have.
     pub(super) fn known(self) -> Option<&'static [&'static str]> {
         match self {
-            Route::Adopt => Some(&["other"]),
             Route::Verify | Route::Settings | Route::SettingsOfCn | Route::Document => Some(&[]),
             _ => None,
         }
@@ -77,8 +76,7 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
             .about("the last signs of life of both nodes, before one is said to be dead")
             .shapes(&[Shape::get(&[], "Signs")]),
         Endpoint::new("/migrations/{uuid}/adopt", "POST", Route::Adopt)
-            .about("makes a record of a migration that the agents have open and the store lost")
-            .shapes(&[Shape::post(&["other", "really"], "", "Migration", "200")]),
+            .about("403: an operator asks this at the service's unix socket, or with a certificate"),
         Endpoint::new("/migrations/{uuid}/store", "POST", Route::OfJobs)
             .about("403: nobody else writes the records of migrations"),
         Endpoint::new("/migrations/{uuid}/progress", "POST", Route::OfJobs)

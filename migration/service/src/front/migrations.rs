@@ -43,16 +43,6 @@ impl Front {
         ok(&self.service.signs_of(&kept.record).await?)
     }
 
-    pub async fn adopt(&self, vm: &str, params: &Params) -> Answer {
-        let asked = Asked::read(params)?;
-        if asked.caller != Caller::Operator {
-            return Err(Refused::precondition("Invalid vm instance"));
-        }
-        let other = params.text("other").map(uuid).transpose()?;
-        let record = self.service.adopt(uuid(vm)?, other, &asked).await?;
-        ok(&record.public(self.service.clock.now()))
-    }
-
     /// Refuses what the deployed service's jobs write: this service does the steps itself.
     pub fn written_by_jobs() -> Answer {
         let why = "migration-service does the steps itself: nobody else writes its records";

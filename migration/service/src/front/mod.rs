@@ -19,6 +19,8 @@ mod settings;
 
 mod evacuations;
 
+mod adoption;
+
 mod replaced;
 
 mod pass;
@@ -52,6 +54,7 @@ use answer::{Answer, respond};
 use endpoints::Route;
 use shared::Front;
 
+pub use adoption::routes as adoption;
 pub use endpoints::{ENDPOINTS, document};
 pub use replaced::routes as agent_routes;
 pub use upstream::Upstream;
@@ -112,7 +115,7 @@ impl Front {
             Route::Watch => self.watch(uuid, &params).await,
             Route::Verify => self.compare(uuid, &params).await,
             Route::Signs => self.signs(uuid, &params).await,
-            Route::Adopt => self.adopt(uuid, &params).await,
+            Route::Adopt => adoption::elsewhere(),
             Route::OfJobs => Front::written_by_jobs(),
             Route::Job => self.job(uuid).await,
             Route::Document => answer::ok(&document()),

@@ -26,6 +26,8 @@ use crate::strangers::Stranger;
 const PAUSE: Duration = Duration::from_secs(60);
 /// So many nodes are asked at once.
 const AT_ONCE: usize = 16;
+/// So many of one node are kept: more than the VMs that a node has.
+const MOST_OF_CN: usize = 1000;
 
 /// Asks each agent until it has answered once, and those of strangers again and again.
 pub async fn ask(service: &Service, fence: &Fence) {
@@ -76,9 +78,17 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
     let open = service.agents.open(cn).await?;
     let ids: Vec<Uuid> = open.iter().map(|it| it.migration).collect();
     let known = service.records.known(&ids).await?;
+    let strangers = service.records.strangers.all().await?;
+    let mut room =
+        MOST_OF_CN.saturating_sub(strangers.iter().filter(|it| it.cn_uuid == cn).count());
     for it in open {
         let Open { migration, vm, end, revision, .. } = it;
         if !known.contains(&migration) {
+            if room == 0 {
+                tracing::error!(%cn, %vm, %migration, "not kept: the agent has too many open migrations that the store does not know");
+                return Ok(());
+            }
+            room -= 1;
             tracing::error!(%cn, %vm, %migration, "the store does not know a migration that is open");
             let (vm_uuid, cn_uuid, heard) = (vm, cn, service.clock.now());
             let stranger = Stranger { migration, end, vm_uuid, cn_uuid, heard };
@@ -93,17 +103,26 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
     Ok(())
 }
 
-/// Forgets the strangers that are known now, or that their agents have no more.
+/// Forgets the strangers that are known now, that their agents have no more, or whose node was revoked.
 async fn again(service: &Service) -> Result<(), Failed> {
-    for stranger in service.records.strangers.all().await? {
-        let id = stranger.migration;
-        let is_known = !service.records.known(&[id]).await?.is_empty();
-        let has_gone = match service.agents.open(stranger.cn_uuid).await {
-            Ok(open) => !open.iter().any(|it| it.migration == id),
-            Err(_) => false,
-        };
-        if is_known || has_gone {
-            service.records.strangers.forget(&stranger).await?;
+    let strangers = service.records.strangers.all().await?;
+    let nodes: BTreeSet<Uuid> = strangers.iter().map(|it| it.cn_uuid).collect();
+    for cn in nodes {
+        if service.is_revoked(cn).await? {
+            service.records.strangers.forget_of(cn).await?;
+            continue;
+        }
+        let of_cn: Vec<_> = strangers.iter().filter(|it| it.cn_uuid == cn).collect();
+        let ids: Vec<Uuid> = of_cn.iter().map(|it| it.migration).collect();
+        let known = service.records.known(&ids).await?;
+        let open = service.agents.open(cn).await.ok();
+        for stranger in of_cn {
+            let id = stranger.migration;
+            let has_gone =
+                open.as_ref().is_some_and(|all| !all.iter().any(|it| it.migration == id));
+            if has_gone || known.contains(&id) {
+                service.records.strangers.forget(stranger).await?;
+            }
         }
     }
     Ok(())

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use migration_service::front::{Upstream, agent_routes, router};
+use migration_service::front::{Upstream, adoption, agent_routes, router};
 use migration_service::runner::{TERM, lead};
 use migration_service::{Addresses, Agents, Known, Peers, Service};
 use sdc_clients::http::Transport;
@@ -65,7 +65,7 @@ impl Instance {
         let service = Service::open(&store, peers, agents, clock, &url).await?;
         let upstream = Upstream::new(&addresses.vmapi, Arc::clone(&line))?;
         let routes = router(service.clone(), upstream);
-        let routes = agent_routes(service.clone()).merge(routes);
+        let routes = agent_routes(service.clone()).merge(adoption(service.clone())).merge(routes);
         net.serve(&self.host(), routes, &seat);
         let rounds = tokio::spawn(lead(service, leases, TERM));
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(rounds);

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use migration_core::journal::End;
 use migration_core::machine::Copy;
 use migration_core::record::{Phase, Record, State};
 use pretty_assertions::assert_eq;
@@ -183,4 +184,34 @@ async fn what_is_adopted_without_the_other_node_is_kept_down_when_that_is_back()
     })
     .await;
     assert!(copy(&empty, ONE).is_off() && copy(&empty, TWO).running);
+}
+
+#[tokio::test(start_paused = true)] // M123
+async fn a_node_that_claims_a_vm_of_another_node_is_shown_and_stops_nobody() {
+    let world = World::new(true);
+    // VMAPI has the VM on the first node, whose agent has nothing open of it.
+    let claims = 1..1500_u128;
+    let of_liar = claims.map(|id| (Uuid::from_u128(id), (u64::MAX, End::Target)));
+    world.centre().hosts.get_mut(&TWO).unwrap().heard = of_liar.collect();
+    beside(&world, async {
+        sleep(LOOKED).await;
+        assert_eq!(world.plain().await.records.strangers.all().await.unwrap(), []);
+        let liar = (1..1500_u128).map(|id| (Uuid::from_u128(id), (7, End::Target)));
+        world.centre().hosts.get_mut(&TWO).unwrap().heard = liar.collect();
+    })
+    .await;
+    let again = restored(&world, None).await;
+    beside(&again, async {
+        sleep(LOOKED).await;
+        let kept = again.plain().await.records.strangers.all().await.unwrap().len();
+        assert_eq!(kept, 1000, "what is kept of a node has a bound");
+        assert!(page(&again, "/status").await.contains(&format!("on {TWO} migration")));
+        let (status, body) = again.act("estimate").await;
+        assert_eq!(status, 200, "{body}");
+        // What the node says of itself counts.
+        again.centre().vmapi.insert("server_uuid".to_owned(), json!(TWO));
+        let (status, body) = again.act("estimate").await;
+        assert_eq!(status, 412, "{body}");
+    })
+    .await;
 }

@@ -26,7 +26,7 @@ use uuid::Uuid;
 use super::node::{Host, ONE, OWNER, TWO, VM};
 use crate::asked::Asked;
 use crate::clock::Clock;
-use crate::front::{Upstream, router};
+use crate::front::{Upstream, adoption, router};
 use crate::params::Params;
 use crate::runner::{TERM, lead};
 use crate::state::Service;
@@ -190,7 +190,8 @@ impl World {
     /// Asks the service over HTTP, as the clients of VMAPI do. Returns the status and the body.
     pub async fn ask(self: &Arc<World>, method: &str, path: &str, body: Value) -> (u16, Value) {
         let upstream = Upstream::new("http://vmapi.sim", self.clone()).unwrap();
-        let routes = router(self.plain().await.clone(), upstream);
+        let service = self.plain().await.clone();
+        let routes = adoption(service.clone()).merge(router(service, upstream));
         let request = http::Request::builder().method(method).uri(path.replace(' ', "%20"));
         let request = request.header("content-type", "application/json");
         let request = request.header("user-agent", "sdc-migrate/1.0.0 (ops)");

@@ -159,18 +159,29 @@ fn datasets(side: &Side) -> Datasets {
 
 /// The service asks the node which migrations it has open.
 pub async fn to_the_service(centre: &mut Centre, node: &Compromised, rows: &mut Rows) {
-    let (foreign, vm) = (node.foreign, VM.to_owned());
+    let (foreign, vm, honest) = (node.foreign, VM.to_owned(), centre.lab.node().cn_uuid());
+    let store = centre.lab.vmapi.store();
+    let another =
+        store.all().into_iter().find(|it| it["server_uuid"] == honest && it["uuid"] != VM);
+    let another = another.unwrap()["uuid"].as_str().unwrap().to_owned();
+    let claimed = another.clone();
     let answers = move |path: &str| match path {
         "/migrations" => json!([
             {"migration": foreign, "vm": vm, "end": "target", "revision": u64::MAX / 2},
+            {"migration": Uuid::from_u128(0xbad), "vm": claimed, "end": "target", "revision": 1},
         ]),
         _ => json!({}),
     };
     let listening = Listening::at(node, node.at, Arc::new(answers)).await;
     centre.lab.end("migration-service", false).await.unwrap();
     centre.lab.start_migration_service().await.unwrap();
-    until("the service has asked", async || listening.has_heard("/migrations")).await;
+    let is_shown =
+        async || centre.typed("migration-service status").await.stdout.contains(&another);
+    until("the service shows what the node claims", is_shown).await;
     rows.row("a later revision of another migration, answered", "followed", followed(centre).await);
+    let estimate = centre.typed(&format!("sdc-migrate estimate {another}")).await;
+    let got = if estimate.code == Some(0) { "followed" } else { "stopped" };
+    rows.row("a migration of another node's VM", "followed", got);
     listening.end().await;
 }
 

@@ -27,6 +27,7 @@ async fn a_node_with_a_valid_key_lies_about_itself_and_about_nothing_else() {
     answers::to_an_agent(&centre, &node, data_port, &mut rows).await;
     answers::to_the_service(&mut centre, &node, &mut rows).await;
     answers::for_another_node(&mut centre, &node, &mut rows).await;
+    service::revoked(&centre, &node, &mut rows).await;
     rows.are_all_refused(60);
     centre.stop().await;
 }

@@ -44,13 +44,19 @@ pub async fn asked(centre: &Centre, node: &Compromised, rows: &mut Rows) {
         ("a token that was never made", "403 InvalidToken", post(&["trust", "join"], &join)),
         (
             "make a token",
-            NO_ROUTE,
+            NOT_ALLOWED,
             post(&["trust", "tokens"], &json!({"for": "any_cn", "seconds": 9})),
         ),
-        ("approve a key", NO_ROUTE, post(&["trust", "approve"], &json!({"who": cn, "key": own}))),
-        ("revoke another node", NO_ROUTE, post(&["trust", "revoke"], &json!({"who": other}))),
-        ("rotate", NO_ROUTE, post(&["trust", "rotate"], &json!({"without": true}))),
-        ("read the authorities", NO_ROUTE, Call::get(&["trust", "export"])),
+        (
+            "approve a key",
+            NOT_ALLOWED,
+            post(&["trust", "approve"], &json!({"who": cn, "key": own})),
+        ),
+        ("revoke another node", NOT_ALLOWED, post(&["trust", "revoke"], &json!({"who": other}))),
+        ("rotate", NOT_ALLOWED, post(&["trust", "rotate"], &json!({"without": true}))),
+        ("read the authorities", NOT_ALLOWED, Call::get(&["trust", "export"])),
+        ("require it", NOT_ALLOWED, post(&["trust", "require"], &json!({"off": true}))),
+        ("adopt a migration", NOT_ALLOWED, post(&["migrations", VM, "adopt"], &json!({}))),
         ("give a command", NO_ROUTE, post(&["vms", VM], &json!({"action": "migrate"}))),
         ("read the records", NO_ROUTE, Call::get(&["migrations"])),
     ] {
@@ -73,6 +79,15 @@ pub async fn asked(centre: &Centre, node: &Compromised, rows: &mut Rows) {
     let claim: serde_json::Value = claim.json("which are known").unwrap();
     rows.row("which others there are", "[]", &claim["known"].to_string());
     rows.row("a later revision of another migration, asked", "followed", followed(centre).await);
+}
+
+/// The node is revoked: what it has claimed of VMs of others is shown no more.
+pub async fn revoked(centre: &Centre, node: &Compromised, rows: &mut Rows) {
+    let claims = format!("on {} migration", node.cn);
+    let shown = async || centre.typed("migration-service status").await.stdout.contains(&claims);
+    assert!(shown().await);
+    centre.good(&format!("sdc-migrate trust revoke {}", node.cn)).await;
+    rows.row("what a revoked node claims", "gone", if shown().await { "shown" } else { "gone" });
 }
 
 /// Whether the migration that the node has nothing to do with still takes commands.

@@ -27,7 +27,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("migration-core", &["sdc-clients"]),
     ("migration-agent", &["migration-core", "trust", "daemon", "sdc-clients"]),
     ("migration-service", &["migration-core", "trust", "daemon", "sdc-clients", "store"]),
-    ("sdc-migrate", &["migration-core", "daemon", "sdc-clients"]),
+    ("sdc-migrate", &["migration-core", "trust", "daemon", "sdc-clients"]),
     ("volumes-core", &["vm-model"]),
     ("volapi", &["volumes-core", "vm-model", "trust", "daemon", "sdc-clients", "store"]),
     ("volumes-cli", &["volumes-core", "daemon", "sdc-clients"]),

@@ -17,6 +17,7 @@ use super::common::{LATE, Lab, until};
 
 mod ends; // certificates that end
 mod moving; // two nodes, and a slow stream
+mod operator; // an operator with a certificate of his own
 mod ports; // the versions of TLS
 mod rotation; // another authority
 mod stores; // a store that was lost or is older, and a key that was cloned

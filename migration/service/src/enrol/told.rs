@@ -1,0 +1,57 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What people are told of who is let in.
+
+use uuid::Uuid;
+
+use super::enrolment::Enrolment;
+use super::members::Standing;
+use crate::refused::Refused;
+
+/// So long before it ends a certificate that was not renewed is told.
+const WARNS: i64 = 14 * 86_400;
+
+impl Enrolment {
+    /// Returns true if the key of a node's agent was revoked, and no other was let in since.
+    pub async fn is_revoked(&self, cn: Uuid) -> Result<bool, Refused> {
+        let members = self.all().await?;
+        let has =
+            |standing| members.iter().any(|it| (it.cn_uuid, it.standing) == (Some(cn), standing));
+        Ok(has(Standing::Revoked) && !has(Standing::Enrolled))
+    }
+
+    /// Returns how many handshakes were refused at the port of agents, by reason.
+    pub fn refused(&self) -> Vec<(&'static str, u64)> {
+        self.holder.refusals().counts().collect()
+    }
+
+    /// Returns what a person has to know.
+    pub async fn needs(&self) -> Result<Vec<String>, Refused> {
+        let (now, members) = (self.holder.now(), self.all().await?);
+        let mut told = Vec::new();
+        if self.signing().is_err() {
+            told.push("no agent is let in: there is no authority: sdc-migrate trust init".into());
+        }
+        for it in &members {
+            let who = &it.name;
+            let last = it.certificates.last().map(|last| last.until);
+            match (it.standing, last) {
+                (Standing::Waits, _) => {
+                    let whom = it.whom();
+                    told.push(format!("{who} waits: sdc-migrate trust approve {whom}"));
+                }
+                // A person's is renewed when he asks something.
+                (Standing::Enrolled, _) if it.is_operator() => {}
+                (Standing::Enrolled, Some(until)) if until - now < WARNS => {
+                    let (at, ends) =
+                        (trust::date(until), if until <= now { "has ended" } else { "ends" });
+                    told.push(format!("the certificate of {who} {ends} on {at}: look at its log"));
+                }
+                _ => {}
+            }
+        }
+        Ok(told)
+    }
+}

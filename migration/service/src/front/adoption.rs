@@ -1,0 +1,45 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `POST /migrations/UUID/adopt`, for operators alone: whoever may make a record says where a VM is.
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::routing::post;
+use daemon::http::Body;
+use http::Response;
+
+use super::answer::{Answer, ok, respond, uuid};
+use crate::asked::Asked;
+use crate::params::Params;
+use crate::refused::Refused;
+use crate::state::Service;
+use crate::through::Through;
+
+/// Returns the route for operators, who have proved that they are.
+pub fn routes(service: Service) -> Router {
+    Router::new().route("/migrations/{uuid}/adopt", post(adopt)).with_state(service)
+}
+
+async fn adopt(
+    State(service): State<Service>,
+    Path(vm): Path<String>,
+    request: Request,
+) -> Response<Body> {
+    let through = Through::of(request.headers());
+    let params = Params::of_query(request.uri().query()).through(through);
+    let adopted = async {
+        let (asked, other) = (Asked::read(&params)?, params.text("other").map(uuid).transpose()?);
+        let record = Box::pin(service.adopt(uuid(&vm)?, other, &asked)).await?;
+        ok(&record.public(service.clock.now()))
+    };
+    respond(adopted.await)
+}
+
+/// Answers whoever asks in front of VMAPI, where nobody proves anything.
+pub fn elsewhere() -> Answer {
+    let why =
+        "sdc-migrate adopt asks at the service's unix socket, or with an operator's certificate";
+    Err(Refused::coded(403, "NotAuthorized", why))
+}

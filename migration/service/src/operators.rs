@@ -1,0 +1,143 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What operators do with who is let in, and with migrations that the store lost: at the unix socket, which only the
+//! service's user and root may connect to, or at the port of agents, under an operator's certificate.
+
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn};
+use axum::routing::post;
+use axum::{Json, Router};
+use daemon::http::{Body, refuse, with_ping};
+use futures_util::{StreamExt as _, stream};
+use http::{Response, StatusCode};
+use sdc_clients::cnapi::ServerQuery;
+use sdc_clients::identity::Identity;
+use serde::Deserialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::enrol::{self, Asked, Enrolment, Whom, answer, identity, invalid};
+use super::front::adoption;
+use super::refused::Refused;
+use super::state::Service;
+
+/// A request is short.
+const LONGEST: usize = 64 << 10;
+/// Agents that are asked at once who they are.
+const AT_ONCE: usize = 16;
+/// So many nodes are named in a refusal.
+const NAMED: usize = 20;
+
+type Routes = State<(Service, Enrolment)>;
+
+/// Returns the routes for whoever has got in.
+fn routes(service: Service, enrolment: Enrolment) -> Router {
+    Router::new()
+        .route("/trust/revoke", post(revoke))
+        .route("/trust/require", post(require))
+        .layer(DefaultBodyLimit::max(LONGEST))
+        .with_state((service.clone(), enrolment.clone()))
+        .merge(enrol::operators(enrolment))
+        .merge(adoption(service))
+}
+
+/// Returns the routes of the unix socket.
+pub fn at_socket(service: Service, enrolment: Enrolment) -> Router {
+    with_ping(routes(service, enrolment))
+}
+
+/// Returns the same for those who prove that they are operators.
+pub fn proved(service: Service, enrolment: Enrolment) -> Router {
+    routes(service, enrolment).layer(from_fn(check))
+}
+
+async fn check(request: Request, next: Next) -> Response<Body> {
+    let peer = request.extensions().get::<Option<Identity>>().copied().flatten();
+    if peer == Some(Identity::Operator) {
+        let (method, path) = (request.method(), request.uri().path());
+        tracing::info!(target: daemon::log::AUDIT, audit = true, %method, path, "an operator asks with a certificate");
+        return next.run(request).await;
+    }
+    let who = peer.map_or("nobody".to_owned(), |peer| peer.to_string());
+    let path = request.uri().path();
+    tracing::warn!(who, path, "refused a request: its sender is no operator");
+    let why = format!("{who} may not ask this: it takes an operator's certificate");
+    refuse(StatusCode::FORBIDDEN, "NotAuthorized", &why)
+}
+
+/// Revokes keys. What the node has said of migrations that the store does not know counts no more.
+async fn revoke(State((service, enrolment)): Routes, asked: Asked<Whom>) -> Response<Body> {
+    let Json(Whom { who, key }) = match asked {
+        Ok(asked) => asked,
+        Err(why) => return invalid(&why),
+    };
+    let revoked = async {
+        let who = identity(&who)?;
+        let revoked = enrolment.revoke(who, key.as_deref()).await?;
+        if let Some(cn) = who.cn()
+            && enrolment.is_revoked(cn).await?
+        {
+            service.records.strangers.forget_of(cn).await?;
+        }
+        Ok(revoked)
+    };
+    answer(revoked.await)
+}
+
+#[derive(Debug, Deserialize)]
+struct Requirement {
+    /// It is required no more.
+    #[serde(default)]
+    off: bool,
+    /// Also where some have not proved who they are.
+    #[serde(default)]
+    without: bool,
+}
+
+/// Has every agent be one that has proved who it is.
+async fn require(State((service, enrolment)): Routes, asked: Asked<Requirement>) -> Response<Body> {
+    let Json(Requirement { off, without }) = match asked {
+        Ok(asked) => asked,
+        Err(why) => return invalid(&why),
+    };
+    let done = async {
+        if off {
+            enrolment.require_no_more().await?;
+            return enrolment.list().await;
+        }
+        let unproved = unproved(&service).await?;
+        if !unproved.is_empty() && !without {
+            return Err(not_proved(&unproved));
+        }
+        enrolment.require().await?;
+        enrolment.list().await
+    };
+    answer::<Value>(done.await)
+}
+
+/// Returns the nodes where somebody answers at the agent's port and does not prove that it is the agent: it is of the
+/// version before, or its certificate has expired or was revoked.
+async fn unproved(service: &Service) -> Result<Vec<Uuid>, Refused> {
+    let listed = service.peers.cnapi.list_servers(&ServerQuery::default()).await?;
+    let nodes: Vec<Uuid> = listed.iter().filter_map(|it| it.uuid.parse().ok()).collect();
+    let asked = stream::iter(nodes).map(|cn| async move {
+        let error = service.agents.open(cn).await.err()?;
+        trust::has_answered(&error).then_some(cn)
+    });
+    let mut unproved: Vec<Uuid> =
+        asked.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
+    unproved.sort_unstable();
+    Ok(unproved)
+}
+
+fn not_proved(nodes: &[Uuid]) -> Refused {
+    let named: Vec<String> = nodes.iter().take(NAMED).map(Uuid::to_string).collect();
+    let more = match nodes.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let what = "what answers there does not prove that it is the migration-agent";
+    Refused::coded(409, "NotProved", &format!("{what}: {}{more}", named.join(", ")))
+}
