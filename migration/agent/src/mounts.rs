@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use super::failed::Failed;
 use super::parts::Parts;
 use super::vm;
-use super::zfs::{Said, args};
+use super::zfs::{Said, ZfsError, args};
+use migration_core::properties::PLACES;
 
 /// Returns the file systems of a tree that the node itself mounts, parents first, with whether they are mounted.
 async fn file_systems(parts: &Parts, root: &str) -> Result<Vec<(String, bool)>, Failed> {
@@ -33,12 +34,41 @@ async fn file_systems(parts: &Parts, root: &str) -> Result<Vec<(String, bool)>, 
 }
 
 /// Returns true if the dataset's place is the one that it has by its name: no stream and no person chose another.
-async fn is_in_its_place(parts: &Parts, name: &str) -> Result<bool, Failed> {
+async fn is_in_its_place(parts: &Parts, name: &str) -> Result<bool, ZfsError> {
     let pool = parts.zfs.pool();
     let top = parts.zfs.text("mountpoint", pool).await?.unwrap_or_default();
     let place = parts.zfs.text("mountpoint", name).await?.unwrap_or_default();
     let own = name.strip_prefix(pool).unwrap_or_default();
     Ok(top.starts_with(b"/") && place == [top.as_slice(), own.as_bytes()].concat())
+}
+
+/// Takes from the file systems of a tree that are the node's what a stream says of where they are mounted and who may
+/// mount them from afar: at its next boot the node would do as it says.
+pub async fn put_in_place(parts: &Parts, root: &str, delegated: &[String]) -> Result<(), Failed> {
+    for (name, _) in file_systems(parts, root).await? {
+        if delegated.iter().any(|it| vm::is_in(&name, it)) {
+            continue;
+        }
+        for place in PLACES {
+            let is_fine = match place {
+                "mountpoint" => is_in_its_place(parts, &name).await,
+                _ => parts.zfs.text(place, &name).await.map(|it| it.is_none_or(|it| it == b"off")),
+            };
+            let is_fine = match is_fine {
+                Err(error) if error.said() == Said::Unknown => true, // there is no SMB
+                is_fine => is_fine?,
+            };
+            if !is_fine {
+                tracing::warn!(
+                    dataset = name,
+                    place,
+                    "dropped a property that says where a dataset is mounted"
+                );
+                parts.zfs.change(args(&["inherit", place, &name])).await?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Mounts the file systems of a tree: those that are the node's and in their place. A delegated dataset is the zone's

@@ -27,6 +27,7 @@ use super::work::Work;
 use super::zfs::{args, is_of};
 use super::{mounts, settled};
 use migration_core::journal::End;
+use migration_core::properties::PLACES;
 use migration_core::protocol::{Accepted, Clear, Datasets, Gone, Offer, Received, What, Whole};
 use migration_core::stream::{self, StreamError};
 use migration_core::sync_plan::{Row, Side};
@@ -259,6 +260,12 @@ async fn take(
     if can.encryption {
         words.extend(args(&["-x", "encryption"]));
     }
+    let delegated = delegated(parts, expected.about.vm).await?;
+    // Where the whole stream is the node's to mount, it says nowhere that it is mounted, not even for a moment.
+    let is_zones = |it: &String| vm::is_in(it, dataset) || vm::is_in(dataset, it);
+    if can.resume && (expected.is_image || !delegated.iter().any(is_zones)) {
+        words.extend(PLACES.iter().flat_map(|place| ["-x".to_owned(), (*place).to_owned()]));
+    }
     words.push(dataset.clone());
     let said =
         |message: String| Failed::Command { verb: "receive", dataset: dataset.clone(), message };
@@ -299,11 +306,11 @@ async fn take(
 /// now has nothing to do with what came.
 async fn settle(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
     if expected.is_image {
-        return Ok(());
+        return mounts::put_in_place(parts, &expected.dataset, &[]).await;
     }
-    let vm = parts.node.vm(expected.about.vm).await?;
-    let delegated = vm.as_ref().map(vm::delegated).unwrap_or_default();
+    let delegated = delegated(parts, expected.about.vm).await?;
     give_to_zone(parts, &delegated).await?;
+    mounts::put_in_place(parts, &expected.dataset, &delegated).await?;
     settled::set_again(parts, &expected.dataset, &expected.properties, &delegated).await?;
     // From the top: what is mounted below a parent that is not stands in the parent's way.
     let top: Vec<&str> = expected.dataset.splitn(3, '/').take(2).collect();
@@ -311,6 +318,12 @@ async fn settle(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
     // Read once more: how the VM last ended is in a file that is there now.
     let run = parts.node.vm(expected.about.vm).await?.as_ref().map(Run::of);
     Ok(parts.memory.change(expected.about.migration, |entry| entry.run = run).await?)
+}
+
+/// Returns the datasets that the VM's own copy here delegates to its zone.
+async fn delegated(parts: &Parts, vm: Uuid) -> Result<Vec<String>, Failed> {
+    let vm = parts.node.vm(vm).await?;
+    Ok(vm.as_ref().map(vm::delegated).unwrap_or_default())
 }
 
 /// What is delegated to the VM by its own zone is the zone's, whatever came: a stream without properties says nothing,

@@ -12,7 +12,7 @@
 /// tenant sets them there and they would be the node's own if the dataset were not zoned for a moment.
 const OF_NODE: [&str; 4] = ["canmount", "devices", "exec", "setuid"];
 /// Where a dataset is mounted and shared is for each node to say.
-const PLACES: [&str; 3] = ["mountpoint", "sharenfs", "sharesmb"];
+pub const PLACES: [&str; 3] = ["mountpoint", "sharenfs", "sharesmb"];
 
 /// What is carried of every dataset. Their values are words and numbers of `zfs`.
 const CARRIED: [&str; 25] = [

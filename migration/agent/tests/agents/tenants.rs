@@ -127,6 +127,26 @@ async fn the_receiver_sets_nothing_that_it_would_not_carry_itself() {
     assert!(refused.unwrap_err().told().unwrap().contains("zones/other"));
 }
 
+#[tokio::test(start_paused = true)] // M91
+async fn a_stream_does_not_say_where_the_node_mounts_the_vms_file_systems() {
+    for zfs in [Zfs::Illumos, Zfs::Fuse] {
+        let world = World::new(zfs).await;
+        let (root, at) = (format!("zones/{VM}"), data());
+        let own = format!("{root}/cores");
+        world.source.programs.zfs(&format!("create {own}"));
+        world.source.programs.set(&root, "mountpoint", "/opt/custom/smf");
+        world.source.programs.set(&own, "mountpoint", "/etc/cron.d");
+        world.source.programs.set(&at, "mountpoint", "/data");
+        assert_eq!(world.send(End::Source, 1).await.unwrap(), State::Done);
+        for name in [&root, &own] {
+            let place = world.target.get("mountpoint", name);
+            assert_eq!(place, format!("/{name}"), "{zfs:?}: where it is mounted at the next boot");
+        }
+        assert_eq!(world.target.get("mountpoint", &at), "/data", "{zfs:?}: it is the zone's");
+        assert_eq!(world.target.get("zoned", &at), "on");
+    }
+}
+
 #[tokio::test(start_paused = true)] // M92
 async fn every_name_that_zfs_allows_is_sent_and_its_snapshots_are_forgotten() {
     for (zfs, is_encrypted) in [(Zfs::Illumos, false), (Zfs::Fuse, false), (Zfs::Illumos, true)] {
