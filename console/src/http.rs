@@ -21,7 +21,7 @@ use serde_json::{Map, json};
 use tokio::time::Instant;
 
 use crate::config::Config;
-use crate::page;
+use crate::page::{self, Page};
 use crate::relay::Relay;
 
 /// Nothing but the page's own files: no inline script, no foreign origin, no frame, no form.
@@ -44,20 +44,20 @@ pub(crate) fn router(config: Config, relay: Relay) -> Router {
         .route("/status", get(async |State(api): Routes| api.status()))
         .route("/metrics", get(async |State(api): Routes| api.metrics()))
         .with_state(api);
-    with_page(own, "index.html", relay)
+    with_page(own, page::NODE, relay)
 }
 
-/// Adds the files of a page that begins with `index`, and the programs that it asks.
-pub(crate) fn with_page(own: Router, index: &'static str, relay: Relay) -> Router {
-    let page = Router::new()
+/// Adds a page with its files, and the programs that it asks.
+pub(crate) fn with_page(own: Router, page: Page, relay: Relay) -> Router {
+    let files = Router::new()
         .route("/", get(async || to_the_page()))
-        .route("/ui", get(async || file(index)))
-        .route("/ui/", get(async || file(index)))
+        .route("/ui", get(async move || page.response()))
+        .route("/ui/", get(async move || page.response()))
         .route("/ui/{name}", get(async |Path(name): Path<String>| file(&name)))
         .route("/ui/agents", get(async |State(relay): State<Relay>| relay.names()))
         .route("/ui/agents/{name}/{page}", get(relayed))
         .with_state(relay);
-    own.merge(page).layer(map_response(secured))
+    own.merge(files).layer(map_response(secured))
 }
 
 pub(crate) fn no_path() -> Response<Body> {

@@ -19,7 +19,6 @@ macro_rules! files {
 }
 
 const FILES: &[(&str, &str, &[u8])] = files! {
-    "text/html; charset=utf-8": "index.html" "fleet.html";
     "text/css; charset=utf-8": "style.css";
     "text/javascript; charset=utf-8":
         "main.js" "place.js" "tabs.js" "stream.js" "source.js" "history.js" "alarms.js"
@@ -29,6 +28,30 @@ const FILES: &[(&str, &str, &[u8])] = files! {
         "drawing.js" "dom.js" "format.js"
         "fleet.js" "fleet-nodes.js" "fleet-one.js" "feed.js";
 };
+
+/// How each page begins.
+const HEAD: &str = include_str!("page/head.html");
+
+/// A page: its title, its script, what follows the head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page(&'static str, &'static str, &'static str);
+
+/// The page of a node.
+pub(crate) const NODE: Page = Page("Compute node", "main.js", include_str!("page/index.html"));
+/// The page of the data centre.
+pub(crate) const CENTRE: Page = Page("Data centre", "fleet.js", include_str!("page/fleet.html"));
+
+impl Page {
+    /// Returns the page.
+    pub(crate) fn response(self) -> Response<Body> {
+        typed(reply(StatusCode::OK, self.text()), "text/html; charset=utf-8")
+    }
+
+    fn text(self) -> String {
+        let Page(title, script, body) = self;
+        HEAD.replace("TITLE", title).replace("SCRIPT", script) + body
+    }
+}
 
 /// The file that is made of the table of states that need a person.
 const TABLE: &str = "table-of-needs.js";
@@ -82,8 +105,9 @@ mod tests {
     fn names_only_files_that_exist_and_nothing_elsewhere() {
         let files = FILES.iter().map(|file| file.0);
         let known: Vec<&str> = files.chain(std::iter::once(TABLE)).collect();
-        for (name, _, bytes) in FILES.iter() {
-            let text = std::str::from_utf8(bytes).unwrap();
+        let files = FILES.iter().map(|file| (file.0, String::from_utf8(file.2.to_vec()).unwrap()));
+        let pages = [("index.html", NODE.text()), ("fleet.html", CENTRE.text())];
+        for (name, text) in files.chain(pages) {
             for (at, found) in text.match_indices("/ui/") {
                 let rest = &text[at + found.len()..];
                 let asked: String =

@@ -82,6 +82,7 @@ impl Relay {
             (_, "plan" | "history") => get(page),
             (_, "metrics") => return Some(text(http, get("metrics")).await),
             (HUB, "why") => Call::get(&["why", query::value(asked, "vm")?]),
+            (HUB, "sysinfo") => get("sysinfo"),
             (HUB, "vms") => return Some(self.stream(http, get("vms")).await),
             (HUB, "events") => {
                 let call = get("events")

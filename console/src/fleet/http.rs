@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::board::Board;
 use crate::http::{no_path, with_page};
+use crate::page;
 use crate::relay::Relay;
 
 /// Browsers at once.
@@ -52,7 +53,7 @@ pub(super) fn router(
         .route("/ui/fleet/feed", get(async |State(api): Routes| api.stream()))
         .route("/ui/fleet/vms/{uuid}", get(one))
         .with_state(api);
-    with_page(own, "fleet.html", relay)
+    with_page(own, page::CENTRE, relay)
 }
 
 async fn one(State(api): Routes, Path(uuid): Path<String>) -> Response<Body> {

@@ -62,3 +62,8 @@ export const milliseconds = (text) => Number.parseFloat(text ?? '') * 1000;
 /** Who approved how many `what`, when, and how many are left. */
 export const approval = ({ by, ago_s: seconds, count, left }, what) =>
   `${count} ${what} by ${short(by, 60)} ${span(seconds * 1000)} ago, ${left} of them left`;
+
+const UUID = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
+
+/** A sentence of a program, with the aliases of the VMs that it names. */
+export const named = (text, name) => String(text ?? '').replace(UUID, (uuid) => name?.(uuid) ?? uuid);

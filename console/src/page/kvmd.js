@@ -36,7 +36,7 @@ export function vm(uuid, status) {
 }
 
 /** The panel's contents. */
-export function parts(status) {
+export function parts(status, plan, name) {
   const counts = status.counts ?? {};
   const all = Object.entries(status.instances ?? {});
   const [verdicts, connections] = [counts.verdicts ?? 0, counts.connections ?? 0];
@@ -50,22 +50,25 @@ export function parts(status) {
     contents.unshift(note('bad', 'Markers', `${counts.markers_failed} could not be written or removed.`));
   }
   if (all.length > 0) {
-    const rows = all.map(([name, one]) => [
-      short(name, 60), el('span', { class: one.state === 'watching' ? 'good' : 'warn' }, one.state),
+    const rows = all.map(([uuid, one]) => [
+      called(uuid, name), el('span', { class: one.state === 'watching' ? 'good' : 'warn' }, one.state),
       short(one.qemu ?? '–', 30), one.reachable ? 'yes' : el('b', { class: 'bad' }, 'no'),
     ]);
     contents.push(el('h3', {}, `Instances (${all.length})`), table(['instance', 'state', 'qemu', 'reachable'], rows));
   }
   const latest = [...(status.verdicts ?? [])].reverse();
   if (latest.length > 0) {
-    contents.push(el('h3', {}, `Verdicts (${latest.length})`), verdictTable(latest.slice(0, SHOWN)));
+    contents.push(el('h3', {}, `Verdicts (${latest.length})`), verdictTable(latest.slice(0, SHOWN), name));
   }
   return contents;
 }
 
-function verdictTable(verdicts) {
+/** Its alias, where it is the zone of a VM. */
+const called = (instance, name) => el('span', { title: instance }, short(name?.(instance) ?? instance, 60));
+
+function verdictTable(verdicts, name) {
   const rows = verdicts.map((one) => [
-    el('span', { class: 'soft' }, clock(one.date)), short(one.name, 60),
+    el('span', { class: 'soft' }, clock(one.date)), called(one.name, name),
     el('b', {}, `${one.initiator} / ${one.kind}${one.user ? ', the user’s wish' : ''}`),
     el('span', { class: SURE[one.confidence] ?? '' }, one.confidence), short((one.evidence ?? []).join(', '), 200),
   ]);

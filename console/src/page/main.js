@@ -78,6 +78,7 @@ vms.search.set(place.get('q'));
 
 watch('/ui/agents/vminfod/status', STATUS_MS, (source) => {
   hub = source;
+  if (!source.error) summary.learn().then(drawSummary);
   stale = new Set(Object.keys(source.value?.errors ?? {}).map((vm) => vm.split(' ')[0]));
   health.draw(source);
   vms.draw();

@@ -8,6 +8,9 @@ import { el, facts, note, table, tiles } from './dom.js';
 import { bytes, short, span } from './format.js';
 import { command } from './needs.js';
 
+/** Reasons whose names say little. */
+const ENDS = { receipt: 'not confirmed by the other node', not_allowed: 'of somebody who may not make them' };
+
 /** How each VM's stream goes, as read last: the tab of all migrations shows it too. */
 export const streams = new Map();
 
@@ -25,8 +28,6 @@ const open = (status) => status.migrations ?? [];
 export function parts(status, plan, name) {
   streams.clear();
   for (const one of open(status)) if (one.order?.progress) streams.set(one.vm, one.order.progress);
-  const refused = { ...status.refused_requests, ...status.refused_streams };
-  const counted = Object.entries(refused).filter(([, count]) => count > 0);
   const rows = open(status).map((one) => [
     el('span', { title: one.vm }, short(name(one.vm), 40)), one.end, order(one.order), ...flow(one.order?.progress),
     words(one),
@@ -39,12 +40,19 @@ export function parts(status, plan, name) {
       ['net-agent held', open(status).filter((one) => one.held).length, ''],
       ['Mbit/s at most', status.mbps ?? 'no limit', ''],
     ]),
-    facts([['refused since its start', counted.map(([why, count]) => `${count} ${why}`).join(', ') || 'nothing']]),
+    facts(counts(status)),
     el('h3', {}, `Migrations of this node (${rows.length})`),
     rows.length === 0
       ? el('p', { class: 'soft' }, 'No VM moves to this node, or from it.')
       : table(['vm', 'this node is', 'order', 'sent', 'rate', 'left', 'also'], rows),
   ];
+}
+
+/** A stream that ends early is usual: it is sent again. A request is refused to somebody who may not make it. */
+function counts(status) {
+  const list = (all) => Object.entries(all ?? {}).filter(([, count]) => count > 0)
+    .map(([why, count]) => `${count} ${ENDS[why] ?? why.replaceAll('_', ' ')}`).join(', ') || 'none';
+  return [['streams that failed', list(status.refused_streams)], ['requests refused', list(status.refused_requests)]];
 }
 
 /** What needs a person. */

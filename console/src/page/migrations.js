@@ -28,11 +28,11 @@ export function state(list) {
 /** The panel's contents. */
 export function parts(list, plan, name) {
   const count = (...names) => list.filter((one) => names.includes(one.state)).length;
-  const place = (one) => ORDER.indexOf(one.state);
-  const rows = [...list].sort((a, b) => place(a) - place(b)).map((one) => [
+  const rank = (one) => ORDER.indexOf(one.state);
+  const rows = [...list].sort((a, b) => rank(a) - rank(b)).map((one) => [
     opens(`migration ${one.vm_uuid}`, one.vm_uuid, short(name(one.vm_uuid), 40), ...whole(one, name)),
     el('b', { class: TONES[one.state] ?? '' }, `${one.phase} ${one.state}`),
-    ...progress(one), node(one.source_server_uuid), node(one.target_server_uuid), waits(one),
+    ...progress(one), node(one, 'source'), node(one, 'target'), waits(one),
     el('span', {}, ago(since(one))),
   ]);
   return [
@@ -59,7 +59,7 @@ export function whole(one, name) {
   return [
     facts([
       ['vm', link(one.vm_uuid, short(name(one.vm_uuid), 40))],
-      ['from', short(one.source_server_uuid ?? '–', 40)], ['to', short(one.target_server_uuid ?? '–', 40)],
+      ['from', server(one, 'source')], ['to', server(one, 'target')],
       ['error', short(one.error ?? 'none', 400)],
       ['copy holds', Number.isFinite(one.held_bytes) ? bytes(one.held_bytes) : '–'],
     ]),
@@ -95,7 +95,7 @@ function few(all, what, typed) {
 export function vm(uuid, list) {
   const one = list.find((migration) => migration.vm_uuid === uuid);
   if (!one) return [];
-  const text = `${one.phase} ${one.state}, from ${node(one.source_server_uuid)} to ${node(one.target_server_uuid)}`;
+  const text = `${one.phase} ${one.state}, from ${place(one, 'source')} to ${place(one, 'target')}`;
   return [el('h3', {}, 'Its migration'), el('p', { class: one.state === 'failed' ? 'bad' : 'soft' }, text)];
 }
 
@@ -115,8 +115,8 @@ function words(one) {
   const held = Number.isFinite(one.held_bytes) ? bytes(one.held_bytes) : 'room';
   const age = span(Date.now() - since(one));
   return one.state === 'paused'
-    ? `Paused for ${age}: its copy on ${node(one.target_server_uuid)} holds ${held}. Switch it, or abort it.`
-    : `Not finalized for ${age}: its old copy on ${node(one.source_server_uuid)} holds ${held}.`;
+    ? `Paused for ${age}: its copy on ${place(one, 'target')} holds ${held}. Switch it, or abort it.`
+    : `Not finalized for ${age}: its old copy on ${place(one, 'source')} holds ${held}.`;
 }
 
 /** Of a running one: how much is done, how fast, and how long the rest takes. */
@@ -131,4 +131,16 @@ function progress(one) {
 
 const waits = (one) => short(one.waits_for ?? '–', 200);
 
-const node = (uuid) => (uuid ? short(uuid, 8) : '–');
+/** How people call one of its nodes: the service says its host name where CNAPI does. */
+function place(one, end) {
+  const uuid = one[`${end}_server_uuid`];
+  return short(one[`${end}_server_hostname`] ?? (uuid ? short(uuid, 8) : '–'), 40);
+}
+
+const node = (one, end) => el('span', { title: one[`${end}_server_uuid`] ?? '' }, place(one, end));
+
+/** The same with the uuid. */
+function server(one, end) {
+  const [name, uuid] = [one[`${end}_server_hostname`], one[`${end}_server_uuid`]];
+  return name ? `${short(name, 40)} (${short(uuid, 40)})` : short(uuid ?? '–', 40);
+}

@@ -5,7 +5,7 @@
 // net-agent's panel: whether it may write, what prevents it, and its plan, NIC by NIC.
 
 import { ago, el, facts, note, table, tiles } from './dom.js';
-import { approval, clock, short, span } from './format.js';
+import { approval, clock, named, short, span } from './format.js';
 import { command, says } from './needs.js';
 
 /** Names of its counters; those that are 0 are not shown. */
@@ -125,7 +125,7 @@ function notes(status, plan, name) {
   if (status.approved) all.push(note('', 'Approved', approval(status.approved, 'records')));
   if (status.memory) all.push(note('bad', 'Memory', short(status.memory, 400)));
   if (status.mute) all.push(note('', 'Writes nothing', short(status.mute, 400)));
-  for (const what of status.waiting_for ?? []) all.push(note('', 'Waits for', short(what, 300)));
+  for (const what of status.waiting_for ?? []) all.push(note('', 'Waits for', short(named(what, name), 300)));
   for (const hold of holds(status)) all.push(holdNote(hold, hold.vm ? `VM ${name(hold.vm)}` : 'the whole node'));
   if (status.last_error) all.push(note('', 'Last failure', short(status.last_error, 400)));
   return all;
@@ -148,7 +148,7 @@ function departed(status, name) {
   const rows = all.map((one) => {
     const tries = one.tries > 0 ? `, tried ${one.tries} times` : '';
     const due = one.due_in_ms > 0 ? `in ${span(one.due_in_ms)}` : 'now';
-    return [el('code', {}, one.mac), titled(one.vm, name), short(one.why, 200), due + tries];
+    return [el('code', {}, one.mac), titled(one.vm, name), short(named(one.why, name), 200), due + tries];
   });
   return [el('h3', {}, `Left the node (${all.length})`), table(['nic', 'vm', 'why', 'checked'], rows)];
 }
@@ -167,7 +167,7 @@ function past(entries, name) {
   const vm = (uuid) => (name ? [titled(uuid, name)] : []);
   const rows = entries.slice(-WRITTEN_SHOWN).reverse().map((one) => [
     el('span', { class: 'soft' }, clock(one.at)), el('code', {}, one.mac), ...vm(one.vm),
-    el('b', { class: one.new ? 'good' : 'bad' }, one.outcome), short(change(one), 200), short(one.why, 300),
+    el('b', { class: one.new ? 'good' : 'bad' }, one.outcome), short(change(one), 200), short(named(one.why, name), 300),
   ]);
   const title = el('h3', {}, `Written and deleted, the last ${rows.length} of ${entries.length}`);
   return [title, table(['at', 'nic', ...(name ? ['vm'] : []), 'what', 'change', 'why'], rows)];

@@ -7,7 +7,15 @@
 import { ago, byId, el, tiles } from './dom.js';
 import { ram, toggled } from './filter.js';
 import { mebibytes } from './format.js';
+import { read } from './source.js';
 import { tone } from './vms.js';
+
+let hostname = null;
+
+/** Learns the node's host name, once vminfod says it. */
+export async function learn() {
+  hostname ??= (await read('/ui/agents/vminfod/sysinfo')).value?.Hostname ?? null;
+}
 
 /** Draws the tiles of `vms` (a map); `words(uuid)` are those of a row, `search` is the text and sets it. */
 export function draw(vms, words, search, status, isKnown) {
@@ -39,5 +47,5 @@ export function draw(vms, words, search, status, isKnown) {
   byId('summary').replaceChildren(parts, age);
   byId('summary').querySelectorAll('button')[focused]?.focus();
   const [any] = vms.values();
-  if (any) byId('node').textContent = [any.datacenter_name, any.server_uuid].filter(Boolean).join(' ');
+  if (any) byId('node').textContent = [hostname, any.server_uuid].filter(Boolean).join(' ');
 }

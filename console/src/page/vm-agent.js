@@ -14,6 +14,8 @@ const DONE = {
   turns_same: 'found the same', deferrals: 'deferred', writes_reported: 'only reported', errors: 'failures',
   streams_lost: 'streams lost',
 };
+/** How a record was written. */
+const PUT = { put: 'written', batch: 'written with others' };
 const TONES = { destroyed: 'bad', wait: 'warn', put: 'good', nothing: 'soft' };
 
 export const HAS_PLAN = true;
@@ -119,7 +121,7 @@ function decided(decisions, name) {
 }
 
 function written(status, name) {
-  const rows = (status.last_puts ?? []).map((one) => [clock(one.at), alias(one.vm, name), one.what]);
+  const rows = (status.last_puts ?? []).map((one) => [clock(one.at), alias(one.vm, name), PUT[one.what] ?? one.what]);
   return rows.length === 0 ? [] : [el('h3', {}, 'Last written'), table(['at', 'vm', 'what'], rows)];
 }
 

@@ -15,8 +15,6 @@ use super::program::Usage;
 use super::screen::visible;
 
 const NODE: Kind = Kind { one: "node", name: "host name" };
-/// Characters that a name has to have in common with what was typed to be offered.
-const NEAR: usize = 3;
 
 /// The host names of nodes by uuid.
 #[derive(Debug, Clone, Default)]
@@ -36,9 +34,14 @@ impl Hosts {
         Ok(Hosts::of(servers.into_iter().filter_map(|it| Some((it.uuid, it.hostname?)))))
     }
 
+    /// Returns the host name of a node.
+    pub fn known(&self, uuid: &str) -> Option<&str> {
+        self.0.get(uuid).map(String::as_str)
+    }
+
     /// Returns how people call a node; one of an unknown name by its uuid.
     pub fn name<'a>(&'a self, uuid: &'a str) -> &'a str {
-        self.0.get(uuid).map_or(uuid, String::as_str)
+        self.known(uuid).unwrap_or(uuid)
     }
 
     /// Returns a sentence with names in place of the uuids of nodes.
@@ -60,11 +63,7 @@ pub async fn node(cnapi: &Cnapi, typed: &str) -> Result<String, Unknown> {
     let servers = cnapi.list_servers(&ServerQuery::default()).await?;
     let names = servers.iter().map(|it| (&*it.uuid, it.hostname.as_deref().unwrap_or_default()));
     let known: Vec<(&str, &str)> = names.collect();
-    let found = find_kind(NODE, &known, typed).map_err(|unknown| match nearest(&known, typed) {
-        Some(near) => Usage(format!("{unknown}; did you mean {near}?")),
-        None => unknown,
-    });
-    Ok(found?)
+    Ok(find_kind(NODE, &known, typed)?)
 }
 
 /// Returns a node's uuid.
@@ -87,13 +86,6 @@ pub enum Unknown {
     Cnapi(#[from] Error),
 }
 
-/// Returns the uuid or the name that begins most like what was typed.
-fn nearest<'a>(known: &[(&'a str, &'a str)], typed: &str) -> Option<&'a str> {
-    let common = |name: &str| name.chars().zip(typed.chars()).take_while(|(a, b)| a == b).count();
-    let names = known.iter().flat_map(|(uuid, name)| [*uuid, *name]);
-    names.filter(|name| common(name) >= NEAR).max_by_key(|name| common(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,12 +96,5 @@ mod tests {
         let hosts = Hosts::of(named.into_iter());
         assert_eq!(hosts.in_text("aaaa-1: no room; bbbb-2: none"), "ha: no room; bbbb-2: none");
         assert_eq!((hosts.name("aaaa-1"), hosts.name("bbbb-2")), ("ha", "bbbb-2"));
-    }
-
-    #[test]
-    fn the_nearest_name_is_offered() {
-        let known = [("aaaa-1", "cn-west"), ("bbbb-2", "cn-east")];
-        assert_eq!(nearest(&known, "cn-eats"), Some("cn-east"));
-        assert_eq!(nearest(&known, "x"), None);
     }
 }

@@ -17,6 +17,8 @@ use super::span::span;
 const SHORTEST: usize = 4;
 /// A hold must not wait for a vminfod that hangs.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Characters that a name has to have in common with what was typed to be offered.
+const NEAR: usize = 3;
 /// VMs that are named where several fit.
 const SHOWN: usize = 5;
 
@@ -94,9 +96,15 @@ pub fn find_kind(kind: Kind, known: &[(&str, &str)], typed: &str) -> Result<Stri
         // An empty alias is none.
         _ if typed.is_empty() => Err(Usage(format!("an empty name of a {one}"))),
         [(uuid, _)] => Ok((*uuid).to_owned()),
-        [] => Err(Usage(format!(
-            "no {one} has the {name} {typed:?}, or a uuid that begins so (at least {SHORTEST} characters)"
-        ))),
+        [] => {
+            let near =
+                nearest(known, typed).map(|near| format!("; did you mean {}?", visible(near)));
+            let near = near.unwrap_or_default();
+            let least = format!("at least {SHORTEST} characters");
+            Err(Usage(format!(
+                "no {one} has the {name} {typed:?}, or a uuid that begins so ({least}){near}"
+            )))
+        }
         several => {
             let named = |(uuid, alias): &&(&str, &str)| format!("{uuid} {}", visible(alias));
             let names = several.iter().take(SHOWN).map(named);
@@ -104,6 +112,51 @@ pub fn find_kind(kind: Kind, known: &[(&str, &str)], typed: &str) -> Result<Stri
             Err(Usage(format!("{typed:?} fits {} {one}s: {names}", several.len())))
         }
     }
+}
+
+/// Returns a uuid as services spell it: for options that take no name.
+pub fn uuid(typed: &str) -> Result<String, Usage> {
+    match uuid::Uuid::try_parse(typed) {
+        Ok(_) => Ok(uuid_value(typed)),
+        Err(_) => Err(Usage("expected a uuid".to_owned())),
+    }
+}
+
+/// The states that a VM's object may have.
+const STATES: [&str; 16] = [
+    "configured",
+    "destroyed",
+    "down",
+    "failed",
+    "incomplete",
+    "installed",
+    "mounted",
+    "provisioning",
+    "ready",
+    "receiving",
+    "running",
+    "shutting_down",
+    "stopped",
+    "stopping",
+    "unavailable",
+    "unknown",
+];
+
+/// Refuses what is no state of a VM.
+pub fn is_state(typed: &str) -> Result<(), Usage> {
+    match STATES.contains(&typed) {
+        true => Ok(()),
+        false => {
+            Err(Usage(format!("no VM has the state {typed:?}: there are {}", STATES.join(", "))))
+        }
+    }
+}
+
+/// Returns the uuid or the name that begins most like what was typed.
+fn nearest<'a>(known: &[(&'a str, &'a str)], typed: &str) -> Option<&'a str> {
+    let common = |name: &str| name.chars().zip(typed.chars()).take_while(|(a, b)| a == b).count();
+    let names = known.iter().flat_map(|(uuid, name)| [*uuid, *name]);
+    names.filter(|name| common(name) >= NEAR).max_by_key(|name| common(name))
 }
 
 #[cfg(test)]
@@ -142,5 +195,12 @@ mod tests {
             let error = find(&known, typed).unwrap_err().to_string();
             assert!(error.starts_with(why), "{typed}: {error}");
         }
+    }
+
+    #[test]
+    fn the_nearest_name_is_offered() {
+        let known = [("aaaa-1", "cn-west"), ("bbbb-2", "cn-east")];
+        assert_eq!(nearest(&known, "cn-eats"), Some("cn-east"));
+        assert_eq!(nearest(&known, "x"), None);
     }
 }

@@ -93,7 +93,15 @@ async fn one(
 /// Returns a record without what the raw form adds to what is stored.
 fn stored(mut shown: Value) -> Value {
     if let Some(record) = shown.as_object_mut() {
-        for shown in ["duration_ms", "waits_for", "needs", "why", "held_bytes"] {
+        for shown in [
+            "duration_ms",
+            "waits_for",
+            "needs",
+            "why",
+            "held_bytes",
+            "source_server_hostname",
+            "target_server_hostname",
+        ] {
             record.shift_remove(shown);
         }
         let history = record.get_mut("progress_history").and_then(Value::as_array_mut);

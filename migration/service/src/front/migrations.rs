@@ -71,7 +71,9 @@ impl Front {
         }
         let waits = self.waits(found.iter().map(|kept| &kept.record)).await?;
         let shown = found.iter().map(|kept| self.shown(&kept.record, &waits, params));
-        ok(&Value::Array(shown.collect()))
+        let mut shown: Vec<Value> = shown.collect();
+        self.name_nodes(&mut shown, params).await;
+        ok(&Value::Array(shown))
     }
 
     /// What has ended, the newest first.
@@ -118,7 +120,28 @@ impl Front {
     pub async fn one(&self, vm: &str, params: &Params) -> Answer {
         let kept = self.found(vm, params).await?;
         let waits = self.waits(std::iter::once(&kept.record)).await?;
-        ok(&self.shown(&kept.record, &waits, params))
+        let mut shown = [self.shown(&kept.record, &waits, params)];
+        self.name_nodes(&mut shown, params).await;
+        ok(&shown[0])
+    }
+
+    /// Adds the host names of both nodes, where all fields are asked for.
+    async fn name_nodes(&self, shown: &mut [Value], params: &Params) {
+        if shown.is_empty() || params.text("format") != Some("raw") {
+            return;
+        }
+        let hosts = self.names.read(&self.service.peers.cnapi).await;
+        for one in shown {
+            for end in ["source", "target"] {
+                let cn = one[format!("{end}_server_uuid")].as_str().map(str::to_owned);
+                if let Some(name) = cn.as_deref().and_then(|cn| hosts.known(cn)) {
+                    one[format!("{end}_server_hostname")] = json!(name);
+                }
+            }
+            if let Some(waits) = one["waits_for"].as_str().map(|text| hosts.in_text(text)) {
+                one["waits_for"] = json!(waits);
+            }
+        }
     }
 
     pub async fn remove(&self, vm: &str, params: &Params) -> Answer {

@@ -52,7 +52,7 @@ use super::state::Service;
 use super::through::Through;
 use answer::{Answer, respond};
 use endpoints::Route;
-use shared::Front;
+use shared::{Front, Names};
 
 pub use adoption::routes as adoption;
 pub use endpoints::{ENDPOINTS, document};
@@ -64,7 +64,7 @@ const IGNORED: HeaderName = HeaderName::from_static("migration-service-ignored")
 
 /// Returns the routes.
 pub fn router(service: Service, upstream: Upstream) -> Router {
-    Router::new().fallback(dressed).with_state(Front { service, upstream })
+    Router::new().fallback(dressed).with_state(Front { service, upstream, names: Names::default() })
 }
 
 /// Adds the headers that VMAPI's own answers have, unless VMAPI has added them.
