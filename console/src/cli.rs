@@ -28,7 +28,7 @@ const INSTALLED: &str = "/etc/console.json";
 
 const ABOUT: &str = "\
 Examples:
-  console                              the page at http://127.0.0.1:5310/
+  console serve                        the page at http://127.0.0.1:5310/
   console serve --config FILE
   console serve --check-config --config FILE
   console serve --fleet --config FILE  the page of the data centre
@@ -48,7 +48,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve the page (the default).
+    /// Serve the page.
     #[command(after_help = "\
 Examples:
   console serve

@@ -138,6 +138,14 @@ pub const NEEDS: &[Need] = needs! {
         "the switch failed after the new copy was shown; it goes on, or back with rollback"
         => "sdc-migrate switch VM";
     "migration-abort-failed" "" Ends: "the abort failed; the VM runs where it was" => "sdc-migrate abort VM";
+    "migration-copy-unfit" "" Ends:
+        "the copy on the target is of no use: it is gone, shown, or no longer fits the VM"
+        => "sdc-migrate abort VM && sdc-migrate begin VM";
+    "migration-only-copy" "" Ends: "one of the two copies is gone, and the other is all that is left of the VM"
+        => "sdc-migrate rescue VM";
+    "migration-no-way-back" "" Ends:
+        "what was written since the switch cannot be sent back: switch keeps it, rollback --discard loses it"
+        => "sdc-migrate switch VM";
     "migration-rollback-failed" "" Ends: "the rollback failed" => "sdc-migrate rollback VM";
     "migration-finalize-failed" "" Ends: "the finalize failed; the VM runs on its new node"
         => "sdc-migrate finalize VM";

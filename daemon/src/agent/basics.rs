@@ -79,7 +79,7 @@ pub struct FileArgs {
     /// The configuration file, as config-agent writes it.
     #[arg(long, global = true, value_name = "FILE", default_value = "")]
     pub config: PathBuf,
-    /// A second file with the keys that the shipped agent does not have.
+    /// A second file, with keys that the shipped program does not know.
     #[arg(long, global = true, value_name = "FILE")]
     pub policy: Option<PathBuf>,
     /// Where its pages are (default: `status.listen` of the configuration).

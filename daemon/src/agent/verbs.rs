@@ -90,7 +90,7 @@ struct CommandLine<V: Verbs> {
 
 #[derive(Debug, Subcommand)]
 enum Verb<V: Verbs> {
-    /// Run the daemon (the default).
+    /// Run the daemon.
     Serve,
     /// Exit 0 if the daemon answers.
     Ping {

@@ -111,7 +111,7 @@ fn grammar<C: Parser>() -> Command {
     let config = grammar.get_arguments().find(|arg| arg.get_id() == "config");
     let config = config.and_then(|arg| arg.get_default_values().first());
     let config = config.map_or("FILE".into(), |path| path.to_string_lossy().into_owned());
-    grammar.mut_subcommands(|command| {
+    grammar.arg_required_else_help(true).mut_subcommands(|command| {
         let shared = EXAMPLES.iter().find(|(verb, _)| *verb == command.get_name());
         match shared.filter(|_| command.get_after_help().is_none()) {
             Some((_, text)) => {
@@ -167,7 +167,7 @@ pub fn parse<C: Parser>(args: impl Iterator<Item = OsString>) -> Result<C, ExitC
         _ => Err(error),
     });
     parsed.map_err(|error| match error.kind() {
-        // Who types the name alone wants to know what there is.
+        // The name alone, or that of a group.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             eprint!("{error}");
             ExitCode::from(exit::USAGE)
@@ -278,6 +278,20 @@ mod tests {
         assert!(parsed("x --nothing u status").is_err());
         assert_eq!(parsed("x --config status").unwrap().config.as_deref(), Some("status"));
         assert!(parsed("x --listen status").is_err());
+    }
+
+    #[test]
+    fn a_program_without_arguments_runs_nothing() {
+        #[derive(Debug, clap::Parser)]
+        struct Cli {
+            #[arg(long, default_value = "f")]
+            config: String,
+            #[command(subcommand)]
+            verb: Option<Generated>,
+        }
+        let parsed = |line: &str| parse::<Cli>(line.split(' ').map(OsString::from));
+        assert_eq!(parsed("x").unwrap_err(), ExitCode::from(exit::USAGE));
+        assert_eq!(parsed("x --config g").unwrap().config, "g");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 
 //! Which VMs are meant: `field=value`, all of them at once. Pure.
 
-use daemon::cli::Usage;
-use sdc_clients::fleet::FleetVm;
+use daemon::cli::{Usage, names};
+use sdc_clients::fleet::{FleetVm, Mirror};
 use serde_json::Value;
 
 use crate::names::Names;
@@ -20,21 +20,41 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Reads `node=NAME`, `owner=UUID`, and `field=value` for any field of a VM; `nics.0.ip` is one inside another.
-    pub(crate) fn of(words: &[String], names: &Names) -> Result<Filter, Usage> {
+    pub(crate) fn of(words: &[String], nodes: &Names) -> Result<Filter, Usage> {
         let mut filter = Filter::default();
         for word in words {
             let Some((field, value)) = word.split_once('=') else {
                 return Err(Usage(format!("expected FIELD=VALUE, found {word:?}")));
             };
             match field {
-                "node" => filter.node = Some(names.find_node(value)?),
-                "owner" => {
-                    filter.fields.push(("owner_uuid".to_owned(), value.to_ascii_lowercase()))
+                "state" => {
+                    names::is_state(value)?;
+                    filter.fields.push((field.to_owned(), value.to_owned()));
+                }
+                "node" => filter.node = Some(nodes.find_node(value)?),
+                "owner" | "owner_uuid" => {
+                    let owner = uuid::Uuid::try_parse(value)
+                        .map_err(|_| Usage(format!("{word}: expected the uuid of an owner")))?;
+                    filter.fields.push(("owner_uuid".to_owned(), owner.to_string()));
                 }
                 _ => filter.fields.push((field.to_owned(), value.to_owned())),
             }
         }
         Ok(filter)
+    }
+
+    /// Refuses a field that none of the VMs has; one that is to be absent may be.
+    pub(crate) fn check(&self, mirror: &Mirror) -> Result<(), Usage> {
+        if mirror.vms().next().is_none() {
+            return Ok(());
+        }
+        let named = self.fields.iter().filter(|(_, value)| !value.is_empty());
+        let mut first = named.map(|(field, _)| field.split('.').next().unwrap_or_default());
+        let is_none = |field: &&str| mirror.vms().all(|vm| !vm.object.contains_key(*field));
+        match first.find(is_none) {
+            Some(field) => Err(Usage(format!("no VM has a field {field:?}"))),
+            None => Ok(()),
+        }
     }
 
     /// Returns true if all of it fits.
@@ -78,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_vm_fits_if_every_field_does() {
-        let object = json!({"state": "running", "ram": 512, "owner_uuid": "a1", "nics": [{"ip": "10.0.0.1"}]});
+        let object = json!({"state": "running", "ram": 512, "owner_uuid": "0b0b0b0b-1111-4222-8333-444455556666", "nics": [{"ip": "10.0.0.1"}]});
         let vm = FleetVm {
             cn: "cn".into(),
             uuid: "vm".into(),
@@ -90,10 +110,16 @@ mod tests {
             let words: Vec<String> = words.iter().map(|&word| word.into()).collect();
             Filter::of(&words, &Names::default()).unwrap().fits(&vm)
         };
-        assert!(fits(&[]) && fits(&["state=running", "ram=512"]) && fits(&["owner=A1"]));
+        assert!(
+            fits(&[])
+                && fits(&["state=running", "ram=512"])
+                && fits(&["owner=0B0B0B0B-1111-4222-8333-444455556666"])
+        );
         assert!(fits(&["nics.0.ip=10.0.0.1"]) && fits(&["alias="]));
         assert!(!fits(&["state=stopped"]) && !fits(&["state=running", "ram=1"]));
         assert!(!fits(&["nics.1.ip=10.0.0.1"]) && !fits(&["nics.x=1"]));
+        let wrong = |word: &str| Filter::of(&[word.into()], &Names::default()).is_err();
+        assert!(wrong("state=runing") && wrong("owner=bob"));
         assert!(Filter::of(&["running".into()], &Names::default()).is_err());
         assert!(Filter::of(&["node=nobody".into()], &Names::default()).is_err());
     }

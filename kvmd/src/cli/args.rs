@@ -55,7 +55,7 @@ Examples:
         #[arg(long, value_name = "FILE", requires = "background")]
         log: Option<PathBuf>,
     },
-    /// Run the daemon (the default); a second one is an error.
+    /// Run the daemon; a second one is an error.
     #[command(after_help = "\
 Examples:
   kvmd serve

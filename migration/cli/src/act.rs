@@ -378,7 +378,7 @@ impl Act<'_> {
             return;
         }
         let migration = self.services.migrations.get(vm).await.ok();
-        if let Some(next) = migration.as_ref().and_then(next::step) {
+        if let Some(next) = migration.as_ref().and_then(|it| next::step(it, None)) {
             eprintln!("Next: {next}");
         }
     }

@@ -47,7 +47,7 @@ pub struct Reach {
     /// migration-service, which stands in front of VMAPI.
     #[arg(long, value_name = "URL", global = true)]
     pub url: Option<String>,
-    /// CNAPI, which only `evacuate` asks.
+    /// CNAPI, for host names and `evacuate`.
     #[arg(long, value_name = "URL", global = true)]
     pub cnapi: Option<String>,
     /// Configuration file (default: /opt/smartdc/agents/etc/sdc-migrate.config.json).

@@ -7,12 +7,11 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use daemon::cli::screen::visible;
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, Usage};
 use daemon::config::parse_span;
 use sdc_clients::migrations::{Ended, HistoryQuery};
-use sdc_clients::uuid_value;
 use serde_json::Value;
 
 use super::act::{now, say};
@@ -65,7 +64,10 @@ pub(super) async fn list(
     let query = HistoryQuery {
         vm_uuid,
         cn_uuid: services.any_node(asked.cn.as_deref()).await?,
-        owner_uuid: asked.owner.as_deref().map(uuid_value),
+        owner_uuid: match &asked.owner {
+            Some(owner) => Some(services.owner(owner).await?),
+            None => None,
+        },
         since: asked.since.as_deref().map(|text| since(text, now())).transpose()?,
         limit: None,
     };
@@ -82,10 +84,10 @@ pub(super) async fn list(
 }
 
 /// Says why a migration is not done, and what a person may do; of a VM that does not migrate, how the last one ended.
-pub(super) async fn why(services: &Services, vm: &str) -> anyhow::Result<ExitCode> {
-    let vm = services.vm(vm).await?;
+pub(super) async fn why(services: &Services, typed: &str) -> anyhow::Result<ExitCode> {
+    let vm = services.vm(typed).await?;
     let migration = match services.migrations.get(&vm).await {
-        Err(error) if error.is_not_found_resource() => return last(services, &vm, error).await,
+        Err(error) if error.is_not_found_resource() => return last(services, typed, &vm).await,
         got => got?,
     };
     let told = |key: &str| migration.other.get(key).and_then(Value::as_str).map(visible);
@@ -96,18 +98,22 @@ pub(super) async fn why(services: &Services, vm: &str) -> anyhow::Result<ExitCod
     {
         text += &format!("\n{part}");
     }
-    if let Some(next) = next::step(&migration) {
+    if let Some(next) = next::step(&migration, Some(typed)) {
         text += &format!("\nNext: {next}");
     }
     say(&text)
 }
 
 /// Says how the last migration of a VM ended that does not migrate.
-async fn last(services: &Services, vm: &str, none: sdc_clients::Error) -> anyhow::Result<ExitCode> {
+async fn last(services: &Services, typed: &str, vm: &str) -> anyhow::Result<ExitCode> {
     let query =
         HistoryQuery { vm_uuid: Some(vm.to_owned()), limit: Some(1), ..HistoryQuery::default() };
     let found = services.migrations.history(&query).await.context("the history")?;
-    let Some(last) = found.first() else { return Err(none.into()) };
+    let Some(last) = found.first() else {
+        let known = services.known(vm).await;
+        let known = known.unwrap_or_else(|| format!("{} does not migrate", visible(typed)));
+        bail!("{known}; the history has no migration of it");
+    };
     let by = last.by.as_deref().map(|by| format!(" by {}", visible(by))).unwrap_or_default();
     let error = last.error.as_deref().map(|why| format!("\n{}", visible(why))).unwrap_or_default();
     say(&format!(

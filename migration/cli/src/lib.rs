@@ -233,8 +233,13 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
     }
 }
 
-async fn get(services: &Services, vm: &str, json: bool, style: Style) -> anyhow::Result<ExitCode> {
-    let vm = services.vm(vm).await?;
+async fn get(
+    services: &Services,
+    typed: &str,
+    json: bool,
+    style: Style,
+) -> anyhow::Result<ExitCode> {
+    let vm = services.vm(typed).await?;
     let migration = match services.migrations.get(&vm).await {
         Err(error) if error.is_not_found_resource() => {
             if let Some(known) = services.known(&vm).await {
@@ -257,7 +262,7 @@ async fn get(services: &Services, vm: &str, json: bool, style: Style) -> anyhow:
             };
             let code = cli::print(NAME, &show::get(&migration, &hosts, now(), style));
             // Scripts read stdout, which is as the shipped tool prints it.
-            if let Some(next) = next::step(&migration) {
+            if let Some(next) = next::step(&migration, Some(typed)) {
                 eprintln!("Next: {next}");
             }
             code

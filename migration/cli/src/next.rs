@@ -5,15 +5,39 @@
 //! What a person does next about a migration. Pure.
 
 use migration_core::need::waits;
-use migration_core::record::Record;
+use migration_core::record::{Phase, Record, State};
 use sdc_clients::migrations::Migration;
 
-/// Returns the command that goes on with a migration that waits for a person, and what it is about.
-pub(super) fn step(migration: &Migration) -> Option<String> {
+/// Characters of a uuid that stand for it where nothing was typed.
+const SHORT: usize = 8;
+
+/// Returns the command that goes on with a migration that waits for a person, and what it is about; of one whose step is
+/// tried again, the command that ends that. The VM is called as it was typed.
+pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String> {
     let raw = serde_json::to_value(migration).ok()?;
     // A record in a form that is not known here says itself what it is.
     let record = Record::read(&raw).ok()?;
-    let need = daemon::needs::find(waits(&record)?.name()?)?;
-    let command = need.command_for(&[("VM", &migration.vm_uuid)]);
-    Some(format!("{command}    ({})", need.says))
+    let vm = typed.filter(|it| is_word(it)).or(migration.vm_uuid.get(..SHORT))?;
+    match waits(&record) {
+        Some(why) => {
+            let need = daemon::needs::find(why.name()?)?;
+            Some(format!("{}    ({})", need.command_for(&[("VM", vm)]), need.says))
+        }
+        None if record.journal.again.is_some() && can_abort(&record) => Some(format!(
+            "nothing: it goes on by itself. sdc-migrate abort --force {vm} ends it; the VM stays where it is"
+        )),
+        None => None,
+    }
+}
+
+/// Returns true if a shell takes this as one word, whatever it is.
+fn is_word(typed: &str) -> bool {
+    typed.chars().all(|it| it.is_ascii_alphanumeric() || "._-".contains(it))
+        && !typed.starts_with('-')
+}
+
+/// Returns true if a migration that runs can be ended: before the new copy is shown.
+fn can_abort(record: &Record) -> bool {
+    let is_before = matches!(record.phase, Phase::Begin | Phase::Sync | Phase::Switch);
+    record.state == State::Running && is_before && !record.journal.target_shown
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use daemon::cli::hosts::{self, Hosts, Unknown};
-use daemon::cli::names;
+use daemon::cli::names::{self, Kind};
 use daemon::cli::screen::visible;
 use daemon::cli::services::{self, Place};
 use daemon::config::environment;
@@ -27,6 +27,8 @@ use super::operator::Way;
 
 /// The installed configuration.
 const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-migrate.config.json";
+
+const OWNER: Kind = Kind { one: "owner of VMs", name: "name" };
 
 /// VMs whose names are asked for in one request.
 const AT_ONCE: usize = 200;
@@ -117,6 +119,19 @@ impl Services {
 }
 
 impl Services {
+    /// Finds an owner by his uuid, or a beginning of it where he has VMs.
+    pub(super) async fn owner(&self, typed: &str) -> anyhow::Result<String> {
+        if uuid::Uuid::try_parse(typed).is_ok() {
+            return Ok(uuid_value(typed));
+        }
+        let query =
+            VmQuery { fields: ["owner_uuid"].map(str::to_owned).into(), ..VmQuery::default() };
+        let vms = self.vmapi.list_vms(&query).await.context("the owners of VMs")?;
+        let owners: BTreeSet<&str> = vms.iter().filter_map(|vm| vm.owner_uuid.as_deref()).collect();
+        let known: Vec<(&str, &str)> = owners.iter().map(|owner| (*owner, "")).collect();
+        Ok(names::find_kind(OWNER, &known, typed)?)
+    }
+
     /// Finds a node by its uuid, a beginning of it, or its host name. Where CNAPI is not known, or does not answer, a
     /// uuid is taken as it is.
     /// Fails if there is no such node: the nearest name is told.

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use daemon::cli::screen::visible;
 use daemon::cli::{Progress, Usage};
 use daemon::exit;
 use sdc_clients::Error;
@@ -59,8 +60,16 @@ pub(super) async fn set(
         return Err(Usage(what).into());
     };
     let values = Map::from_iter([(key.to_owned(), value)]);
-    let settings = services.migrations.set(cn.as_deref(), &values).await?;
+    let settings = services.migrations.set(cn.as_deref(), &values).await.map_err(wrong_value)?;
     say(&format!("{:#}", Value::Object(settings)))
+}
+
+/// A value that a setting cannot have is wrong usage.
+fn wrong_value(error: Error) -> anyhow::Error {
+    match error.told().filter(|_| error.code() == Some("ValidationFailed")) {
+        Some(told) => Usage(visible(&told)).into(),
+        None => error.into(),
+    }
 }
 
 /// Lets the owner of a VM migrate it, or not.

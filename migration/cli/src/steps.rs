@@ -28,7 +28,7 @@ pub(super) struct Steps {
     /// Attempts that failed, each above the step of this number.
     notes: Vec<(usize, String)>,
     /// What was told last of the step that is tried again.
-    again: Option<Value>,
+    again: Option<(Option<Value>, Option<Value>)>,
 }
 
 /// Returns what a migration waits for, in words, where the service says it.
@@ -44,7 +44,9 @@ impl Steps {
             self.bytes = None;
         }
         self.history = history;
-        let again = migration.other.get("journal").and_then(|it| it.get("again")).cloned();
+        let again = migration.other.get("journal").and_then(|it| it.get("again"));
+        // The times go on while the attempt is the same.
+        let again = again.map(|it| (it.get("failed").cloned(), it.get("why").cloned()));
         if again.is_some() && again != self.again {
             // How fast a stream was says nothing once it has failed.
             self.bytes = None;
@@ -299,11 +301,13 @@ mod tests {
         assert!(!steps.take(&progress(bytes)));
         assert_eq!(steps.lines(PLAIN), ["☐ synchronizing filesystems (100% 1.2MB/s)"]);
         let mut again = migration(json!([running]));
-        let why = "the source's node does not answer (attempt 1 of 10 failed; since 0 s, the next in 4 s)";
+        let why = "migration-agent on the source's node does not answer (attempt 1 of 10 failed; since 0 s, the next in 4 s)";
         again.other.insert("waits_for".to_owned(), json!(why));
-        again.other.insert("journal".to_owned(), json!({"again": {"failed": 1}}));
         let want = [format!("! {why}"), "☐ synchronizing filesystems".to_owned()];
-        for _ in 0..2 {
+        for second in 0..2 {
+            again
+                .other
+                .insert("journal".to_owned(), json!({"again": {"failed": 1, "next": second}}));
             steps.reread(&again);
             assert_eq!(steps.lines(PLAIN), want);
         }

@@ -76,6 +76,9 @@ pub struct Journal {
     /// The running operation is stopped, and what it did is undone; why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
+    /// What ends an operation that failed, where a repeat cannot. Only people read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Remedy>,
     /// The running sync is to be paused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pause: bool,
@@ -177,6 +180,18 @@ pub struct Asker {
     pub at: Time,
 }
 
+/// What ends an operation that a repeat does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Remedy {
+    /// The copy on the target is of no use: abort, then begin.
+    Anew,
+    /// One copy is left: rescue.
+    Rescue,
+    /// What was written since the switch cannot go back: the VM stays on its new node.
+    Stay,
+}
+
 /// When a VM that ran was down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Down {
@@ -206,8 +221,12 @@ impl Again {
     /// Returns this as people read it.
     pub fn sentence(&self, now: Time) -> String {
         let Again { why, since, failed, most, next } = self;
-        let (past, left) = (spoken(now.since(*since)), spoken(next.since(now)));
-        format!("{why} (attempt {failed} of {most} failed; since {past}, the next in {left})")
+        let (past, left) = (spoken(now.since(*since)), next.since(now));
+        let next = match left {
+            ..1000 => "the next is under way".to_owned(),
+            left => format!("the next in {}", spoken(left)),
+        };
+        format!("{why} (attempt {failed} of {most} failed; since {past}, {next})")
     }
 }
 

@@ -4,6 +4,7 @@
 
 //! Which state of a migration a person has to end, and when that has lasted too long.
 
+use crate::journal::Remedy;
 use crate::record::{Phase, Record, State, is_over};
 use crate::time::Time;
 
@@ -25,6 +26,9 @@ pub enum Why {
     SwitchUndone,
     SwitchFailed,
     AbortFailed,
+    CopyUnfit,
+    OnlyCopy,
+    NoWayBack,
     RollbackFailed,
     FinalizeFailed,
     Unsynced,
@@ -51,6 +55,9 @@ impl Why {
             Why::SwitchUndone => "migration-switch-undone",
             Why::SwitchFailed => "migration-switch-failed",
             Why::AbortFailed => "migration-abort-failed",
+            Why::CopyUnfit => "migration-copy-unfit",
+            Why::OnlyCopy => "migration-only-copy",
+            Why::NoWayBack => "migration-no-way-back",
             Why::RollbackFailed => "migration-rollback-failed",
             Why::FinalizeFailed => "migration-finalize-failed",
             Why::Unsynced => "migration-unsynced",
@@ -76,7 +83,9 @@ impl Why {
     /// Returns what a person may do about one that waits for that.
     fn asks(self) -> &'static str {
         match self {
-            Why::BeginFailed => "you: abort, then begin",
+            Why::BeginFailed | Why::CopyUnfit => "you: abort, then begin",
+            Why::OnlyCopy => "you: rescue",
+            Why::NoWayBack => "you: switch, or rollback --discard",
             Why::SyncFailed | Why::Unsynced => "you: sync or abort",
             Why::SwitchUndone => "you: switch or abort",
             Why::SwitchFailed => "you: switch or rollback",
@@ -136,6 +145,7 @@ pub fn waits(record: &Record) -> Option<Why> {
     let last = record.progress_history.last();
     Some(match record.state {
         _ if is_over(record) => return None,
+        State::Failed if let Some(remedy) = record.journal.remedy => of(remedy),
         State::Failed => match record.phase {
             Phase::Begin => Why::BeginFailed,
             // A switch that was undone is back in its sync.
@@ -149,10 +159,21 @@ pub fn waits(record: &Record) -> Option<Why> {
         State::Paused => Why::Paused,
         State::Scheduled if record.error.is_some() => Why::Late,
         State::Successful if record.journal.finalize => return None,
-        State::Successful if record.error.is_some() => Why::FinalizeFailed,
+        State::Successful if record.error.is_some() => {
+            record.journal.remedy.map_or(Why::FinalizeFailed, of)
+        }
         State::Successful => Why::Unfinalized,
         _ => return None,
     })
+}
+
+/// Returns the state whose command is the remedy.
+fn of(remedy: Remedy) -> Why {
+    match remedy {
+        Remedy::Anew => Why::CopyUnfit,
+        Remedy::Rescue => Why::OnlyCopy,
+        Remedy::Stay => Why::NoWayBack,
+    }
 }
 
 /// Returns since when a migration is as it is, in ms: the end of what it did last, else the beginning of that.
@@ -225,6 +246,18 @@ mod tests {
             (json!({"state": "paused"}), Some("you: sync or abort")),
             (json!({"state": "paused", "num_sync_phases": 1}), Some("you: sync, switch or abort")),
             (json!({"state": "failed", "phase": "begin"}), Some("you: abort, then begin")),
+            (
+                json!({"state": "failed", "phase": "sync", "journal": {"remedy": "anew"}}),
+                Some("you: abort, then begin"),
+            ),
+            (
+                json!({"state": "failed", "phase": "rollback", "journal": {"remedy": "stay"}}),
+                Some("you: switch, or rollback --discard"),
+            ),
+            (
+                json!({"state": "successful", "error": "x", "journal": {"remedy": "rescue"}}),
+                Some("you: rescue"),
+            ),
             (json!({"state": "successful", "phase": "switch"}), Some("you: finalize or rollback")),
             (json!({"state": "running", "journal": {"older": at}}), Some("you: adopt")),
             (json!({"state": "aborted"}), None),

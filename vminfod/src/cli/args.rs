@@ -40,7 +40,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the daemon (the default).
+    /// Run the daemon.
     #[command(after_help = "\
 Examples:
   vminfod                                     the node itself, port 9090

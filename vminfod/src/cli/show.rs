@@ -57,6 +57,9 @@ pub async fn status(args: &StatusArgs, screen: Screen) -> anyhow::Result<String>
 
 /// `vms`
 pub async fn vms(args: &VmsArgs, screen: Screen) -> anyhow::Result<String> {
+    // `=~` begins a pattern.
+    let states = args.filters.iter().filter_map(|filter| filter.strip_prefix("state="));
+    states.filter(|state| !state.starts_with('~')).try_for_each(names::is_state)?;
     let daemon = daemon(&args.reach)?;
     let (call, _shown) = reading(Call::get(&["vms"]), args.sync);
     let vms = daemon.list(call).await?;

@@ -93,7 +93,8 @@ async fn packages_are_made_listed_and_turned_off() {
     for (args, code, word) in [
         (&add[..], 1, "already exists"),
         (&named[..], 1, "20 GiB"),
-        (&["volume", "get", "nfs9-10g"], 1, "not found"),
+        (&["volume", "get", "nfs9-10g"], 2, "no package has the name \"nfs9-10g\""),
+        (&["volume", "list", "--owner", "nobody"], 2, "expected a uuid"),
         (&["volume", "add", "--size", "10"], 2, "--storage-instance-pkg"),
         (&["volume", "list", "-o", "nope"], 2, "no column"),
         (&["--url", "ftp://x", "volume", "list"], 2, "ftp://x"),

@@ -36,7 +36,7 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Verb {
-    /// Run the daemon (the default).
+    /// Run the daemon.
     #[command(after_help = "\
 Examples:
   fleet-agent serve --config /opt/smartdc/agents/etc/fleet-agent.config.json

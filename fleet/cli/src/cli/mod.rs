@@ -79,6 +79,7 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
         Verb::Vms { filter, all, list } => {
             let filter = Filter::of(&filter, &names)?;
             let follower = synced(fleet, &filter).await?;
+            filter.check(follower.mirror())?;
             let ages = vms::Ages::of(&beats, now);
             let layout = list.layout();
             (vms::list(follower.mirror(), &filter, all, &names, &ages, &layout, screen)?, true)

@@ -29,7 +29,7 @@ Examples:
 
 Only where you know that the VM does not run on another node. Needs root: it asks the running agent by its socket.")]
     Release {
-        /// The VM's uuid.
-        vm: uuid::Uuid,
+        /// The VM: its uuid, a unique beginning of it, or its alias.
+        vm: String,
     },
 }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use daemon::Shutdown;
 use daemon::agent::{self, Read, ServeError, Target, Verbs};
-use daemon::cli::{Screen, control};
+use daemon::cli::{Screen, control, names};
 use serde_json::{Value, json};
 
 use self::args::Verb;
@@ -47,6 +47,7 @@ impl Verbs for Verb {
         Ok(match self {
             Self::Boot => serve::boot(&config).await?,
             Self::Release { vm } => {
+                let vm = names::vm(&config.vminfod, Self::NAME, &vm).await?.uuid;
                 let socket = &config.basics.places.control_socket;
                 control::ask(socket, "POST", "/release", Some(&json!({"vm": vm})), "vm").await?;
                 format!("{vm} boots\n")

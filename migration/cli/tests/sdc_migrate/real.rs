@@ -194,7 +194,11 @@ async fn settings_of_the_service_are_shown_and_changed() {
     {
         let args = [&["set", key, value][..], &cn.map_or(vec![], |cn| vec!["--cn", cn])].concat();
         let done = run(&url, &args).await;
-        assert_eq!(done.code, Some(1));
-        assert!(done.stderr.starts_with("Error: ") && done.stderr.contains(key), "{}", done.stderr);
+        assert_eq!(done.code, Some(2));
+        assert!(
+            done.stderr.starts_with("sdc-migrate: ") && done.stderr.contains(key),
+            "{}",
+            done.stderr
+        );
     }
 }

@@ -32,8 +32,9 @@ async fn settings_are_shown_and_changed() {
     let done = run(&url, &["set", "zfs_send_mbps_limit", "200"]).await;
     assert_eq!((done.code, done.stdout.contains("500")), (Some(0), true));
     let done = run(&url, &["set", "max_attempts", "1", "--cn", CN]).await;
-    let want = "Error: Invalid Parameters (max_attempts: there is no such setting; found 1)\n";
-    assert_eq!((done.code, done.stderr.as_str()), (Some(1), want));
+    let want =
+        "sdc-migrate: Invalid Parameters (max_attempts: there is no such setting; found 1)\n";
+    assert_eq!((done.code, done.stderr.as_str()), (Some(2), want));
     let bodies: Vec<Value> = log
         .lock()
         .unwrap()

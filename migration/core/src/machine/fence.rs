@@ -29,7 +29,7 @@ pub struct MayDelete(End);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsafe {
     /// Its agent did not answer, and nobody said that it is dead.
-    #[error("the {0}'s node does not answer")]
+    #[error("migration-agent on the {0}'s node does not answer")]
     Unconfirmed(End),
     /// It runs or is shown.
     #[error("the copy on the {0}'s node is not stopped and hidden")]

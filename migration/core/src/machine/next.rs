@@ -6,7 +6,8 @@
 
 use super::facts::Protection;
 use super::fence::{MayBoot, MayDelete, MayMove, MayShow, Unsafe};
-use crate::journal::{End, Power};
+use crate::journal::{End, Power, Remedy};
+use crate::record::Record;
 
 /// What to do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +106,7 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wait {
     /// The agent does not answer.
-    #[error("the {0}'s node does not answer")]
+    #[error("migration-agent on the {0}'s node does not answer")]
     Silent(End),
     /// VMAPI does not say where the VM is.
     #[error("VMAPI does not say where the VM is")]
@@ -168,6 +169,22 @@ pub enum Reason {
     /// The retries are used up.
     #[error(transparent)]
     Waited(#[from] Wait),
+}
+
+impl Reason {
+    /// Returns what ends a migration whose operation failed for this, where a repeat of the operation cannot.
+    pub fn remedy(self, record: &Record) -> Option<Remedy> {
+        let is_switched = record.journal.target_shown;
+        match self {
+            Reason::Absent(_) if is_switched => Some(Remedy::Rescue),
+            Reason::Absent(End::Source) if record.num_sync_phases > 0 => Some(Remedy::Rescue),
+            Reason::Absent(_) | Reason::Remade => Some(Remedy::Anew),
+            Reason::Shown(End::Target) if !is_switched => Some(Remedy::Anew),
+            Reason::LastCopy(_) => Some(Remedy::Rescue),
+            Reason::NoCommonSnapshot | Reason::TargetLost => Some(Remedy::Stay),
+            _ => None,
+        }
+    }
 }
 
 /// How an operation ended.

@@ -37,7 +37,7 @@ pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: T
     record.error_detail = None;
     record.finished_timestamp = None;
     record.started_timestamp.get_or_insert(now);
-    (record.journal.undo, record.journal.again) = (None, None);
+    (record.journal.undo, record.journal.again, record.journal.remedy) = (None, None, None);
     (record.journal.sending, record.journal.names_lost) = (None, 0);
     record.journal.pause = false;
     (record.journal.rescue, record.journal.let_go) = (None, false);

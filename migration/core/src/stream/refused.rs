@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The first bytes are no opening of this version.
-    #[error("it does not begin as a stream does")]
+    #[error("it does not begin with a stream's header")]
     Opening,
     /// No token with this id was issued, or it has expired.
     #[error("its token is unknown or has expired")]
@@ -24,7 +24,7 @@ pub enum Refused {
     #[error("its token was issued for another node")]
     WrongToken,
     /// A frame of no known kind.
-    #[error("frame {number} is of no known kind")]
+    #[error("frame {number} has an unknown kind")]
     Kind {
         /// The number that was expected.
         number: u64,
@@ -52,7 +52,7 @@ pub enum Refused {
         number: u64,
     },
     /// The last frame's numbers are not those of what came.
-    #[error("its last frame says {said} bytes, {came} came")]
+    #[error("the last frame counts {said} bytes, {came} arrived")]
     Total {
         /// The bytes that the last frame says.
         said: u64,
@@ -60,10 +60,10 @@ pub enum Refused {
         came: u64,
     },
     /// Something follows the last frame.
-    #[error("something follows its last frame")]
+    #[error("data follows the last frame")]
     AfterTheEnd,
     /// The receipt is not for what was sent, or is cut.
-    #[error("its receipt is not the target's")]
+    #[error("the receipt does not match the stream")]
     Receipt,
 }
 
@@ -127,7 +127,7 @@ pub enum StreamError {
     #[error("the connection failed")]
     Connection(#[source] io::Error),
     /// Nothing moved for this long.
-    #[error("nothing moved for {} s", .0.as_secs())]
+    #[error("no byte moved for {} s", .0.as_secs())]
     Idle(Duration),
     /// The bytes could not be read, or their source did not end well: `zfs send`.
     #[error("the source of the stream failed")]

@@ -53,10 +53,10 @@ pub async fn ask(service: &Service, fence: &Fence) {
                         .await,
                 );
             }
-            Err(why) => tracing::warn!(?why, "the agents are not asked what is open"),
+            Err(why) => tracing::warn!(?why, "cannot ask the agents for their open migrations"),
         }
         if let Err(why) = again(service).await {
-            tracing::warn!(?why, "what the store did not know is not looked at");
+            tracing::warn!(?why, "cannot check the migrations that the store does not know");
         }
         sleep(PAUSE).await;
     }

@@ -143,7 +143,10 @@ impl Drive<'_> {
                 let failed = Failed::Again(why.to_string());
                 return self.failed_once(&mut kept, failed, false).await;
             }
-            Next::GiveUp(reason) => give_up(service, &mut kept, &sentence(&reason), fence).await?,
+            Next::GiveUp(reason) => {
+                let remedy = reason.remedy(&kept.record);
+                give_up(service, &mut kept, &sentence(&reason), remedy, fence).await?;
+            }
             Next::End(ending) => {
                 let sent = self.memory.sent.take();
                 end(service, &mut kept, ending, sent, fence).await?;
@@ -214,7 +217,7 @@ impl Drive<'_> {
         let (service, fence) = (self.service, self.fence);
         let why = match failed {
             Failed::Fatal(why) => {
-                give_up(service, kept, &why, fence).await?;
+                give_up(service, kept, &why, None, fence).await?;
                 self.memory = Memory::default();
                 return Ok(true);
             }
@@ -245,13 +248,13 @@ impl Drive<'_> {
                     (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
                 }
                 written?;
-                tracing::warn!(vm = %kept.record.vm_uuid, reason = why, wait_ms = ms, "a step did not succeed; it is tried again");
+                tracing::warn!(vm = %kept.record.vm_uuid, reason = why, wait_ms = ms, "a step failed; trying again");
                 if is_called(service, kept, Duration::from_millis(ms)).await {
                     (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
                 }
             }
             None => {
-                give_up(service, kept, &why, fence).await?;
+                give_up(service, kept, &why, None, fence).await?;
                 self.memory = Memory::default();
             }
         }

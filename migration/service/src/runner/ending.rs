@@ -13,7 +13,7 @@ use crate::command::message;
 use crate::history;
 use crate::records::{Kept, Rest};
 use crate::state::Service;
-use migration_core::journal::End;
+use migration_core::journal::{End, Remedy};
 use migration_core::machine::{After, Ending, Reason, follow, settle, stall, start};
 use migration_core::protocol::What;
 use migration_core::record::{Phase, Record, State};
@@ -88,10 +88,14 @@ pub async fn give_up(
     service: &Service,
     kept: &mut Kept,
     why: &str,
+    remedy: Option<Remedy>,
     fence: &Fence,
 ) -> Result<(), Failed> {
     let record = &mut kept.record;
-    tracing::warn!(vm = %record.vm_uuid, id = %record.id, reason = why, "giving an operation up");
+    if record.journal.undo.is_none() {
+        record.journal.remedy = remedy;
+    }
+    tracing::warn!(vm = %record.vm_uuid, id = %record.id, reason = why, "giving up an operation");
     if record.phase == Phase::Begin {
         tickets::free(service, kept).await;
     }

@@ -51,7 +51,7 @@ pub async fn watch(service: &Service, fence: &Fence) {
                 looks.await;
             }
             Err(error) => {
-                tracing::error!(reason = %error, "nobody looks at copies that were replaced");
+                tracing::error!(reason = %error, "cannot check the copies that were replaced");
             }
         }
         sleep(LOOK).await;
@@ -166,10 +166,10 @@ async fn keep_down(service: &Service, kept: &KeptEnd, about: About, node: &Node)
                 Ok(State::Running) => continue,
                 Ok(State::Done) => {}
                 Ok(State::Failed { error, .. }) => {
-                    tracing::warn!(%vm, %cn, order = ?order.order, reason = error, "not done");
+                    tracing::warn!(%vm, %cn, order = ?order.order, reason = error, "cannot stop or hide a copy that was replaced");
                 }
                 Err(error) => {
-                    tracing::warn!(%vm, %cn, order = ?order.order, reason = %error, "not done");
+                    tracing::warn!(%vm, %cn, order = ?order.order, reason = %error, "cannot stop or hide a copy that was replaced");
                 }
             }
             break;

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{Generated, ListArgs};
+use daemon::cli::{Generated, ListArgs, names};
 
 use volumes_core::volume::TYPE;
 
@@ -59,7 +59,7 @@ Examples:
   sdc-pkgadm volume list -H -p -o name,uuid -s -size")]
     List {
         /// Only those that this user may use.
-        #[arg(long, value_name = "UUID")]
+        #[arg(long, value_name = "UUID", value_parser = names::uuid)]
         owner: Option<String>,
         #[command(flatten)]
         list: ListArgs,
@@ -105,19 +105,19 @@ pub struct AddArgs {
     #[arg(long)]
     pub name: Option<String>,
     /// The type of volumes.
-    #[arg(long = "type", default_value = TYPE)]
+    #[arg(long = "type", default_value = TYPE, value_parser = [TYPE])]
     pub kind: String,
     /// The size with its unit: 10G, 1T.
     #[arg(long)]
     pub size: String,
     /// PAPI's package of the storage VMs, whose quota is that size.
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = names::uuid)]
     pub storage_instance_pkg: String,
     /// What users read.
     #[arg(long)]
     pub description: String,
     /// Only for this user; may be repeated.
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = names::uuid)]
     pub owner: Vec<String>,
     /// Not for users yet.
     #[arg(long)]

@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use daemon::cli::names::{self, Kind, find_kind};
 use daemon::cli::pages::fields;
 use daemon::cli::{self, Screen, Usage};
 use http::Method;
@@ -22,6 +23,8 @@ use serde_json::{Value, json};
 use crate::voladm::{Reach, Services};
 
 use self::args::{AddArgs, Cli, NAME, Verb, VolumeVerb};
+
+const PACKAGE: Kind = Kind { one: "package", name: "name" };
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -43,15 +46,13 @@ fn client(cli: &Cli) -> anyhow::Result<Http> {
 }
 
 async fn volume(volapi: &Http, verb: &VolumeVerb, screen: Screen) -> anyhow::Result<String> {
-    let of = |package: &str| Call::get(&["volumepackages", package]);
     match verb {
         VolumeVerb::List { owner, list } => {
-            let call = Call::get(&["volumepackages"]).query_opt("owner_uuid", owner.as_ref());
-            let packages: Vec<Value> = volapi.execute(call).await?.json("an array of packages")?;
-            Ok(show::table(&packages, &list.layout(), screen)?)
+            Ok(show::table(&packages(volapi, owner.as_ref()).await?, &list.layout(), screen)?)
         }
         VolumeVerb::Get { package, list } => {
-            let package: Value = volapi.execute(of(package)).await?.json("a package")?;
+            let call = Call::get(&["volumepackages", &found(volapi, package).await?]);
+            let package: Value = volapi.execute(call).await?.json("a package")?;
             let layout = list.layout();
             Ok(match layout.json && !layout.asks_for_table() {
                 true => screen.harmless(&format!("{package:#}\n")),
@@ -66,6 +67,22 @@ async fn volume(volapi: &Http, verb: &VolumeVerb, screen: Screen) -> anyhow::Res
         VolumeVerb::Activate { package } => set_active(volapi, package, true).await,
         VolumeVerb::Deactivate { package } => set_active(volapi, package, false).await,
     }
+}
+
+async fn packages(volapi: &Http, owner: Option<&String>) -> anyhow::Result<Vec<Value>> {
+    let call = Call::get(&["volumepackages"]).query_opt("owner_uuid", owner);
+    Ok(volapi.execute(call).await?.json("an array of packages")?)
+}
+
+/// Finds a package by its uuid, a beginning of it, or its name.
+async fn found(volapi: &Http, typed: &str) -> anyhow::Result<String> {
+    if let Ok(uuid) = names::uuid(typed) {
+        return Ok(uuid);
+    }
+    let all = packages(volapi, None).await?;
+    let known =
+        all.iter().map(|it| (it["uuid"].as_str().unwrap_or(""), it["name"].as_str().unwrap_or("")));
+    Ok(find_kind(PACKAGE, &known.collect::<Vec<_>>(), typed)?)
 }
 
 fn wanted(add: &AddArgs) -> Result<Value, Usage> {
@@ -89,7 +106,7 @@ fn wanted(add: &AddArgs) -> Result<Value, Usage> {
 }
 
 async fn set_active(volapi: &Http, package: &str, active: bool) -> anyhow::Result<String> {
-    let call = Call::new(Method::POST, &["volumepackages", package]);
+    let call = Call::new(Method::POST, &["volumepackages", &found(volapi, package).await?]);
     volapi.execute(call.json(&json!({ "active": active }))).await?;
     Ok(String::new())
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use daemon::cli::ask::{goes_on, is_answered};
-use daemon::cli::{Progress, Usage, screen};
+use daemon::cli::{Progress, Usage, names, screen};
 use daemon::exit;
 use sdc_clients::imgapi::{Image, Imgapi};
 use sdc_clients::vmapi::Ordered;
@@ -151,7 +151,7 @@ async fn orders(
             format!("{}: VMAPI does not say which image its storage VM has", called(&volume))
         })?;
         let image = match wanted {
-            Some(wanted) => imgapi.get_image(wanted).await?,
+            Some(wanted) => named_image(&imgapi, wanted, has).await?,
             None => newest(&imgapi, has).await?,
         };
         if image.state != "active" {
@@ -188,18 +188,37 @@ fn restart(volume: &Volume, vms: &Vms) -> anyhow::Result<Task> {
 /// Returns the newest active image with the name and the owner of this one.
 async fn newest(imgapi: &Imgapi, has: &str) -> anyhow::Result<Image> {
     let old = imgapi.get_image(has).await.context("the image of the storage VM")?;
-    let published = |image: &Image| {
-        image.other.get("published_at").and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let like = |image: &Image| {
-        let owner = |image: &Image| image.other.get("owner").cloned();
-        image.name == old.name && image.state == "active" && owner(image) == owner(&old)
-    };
-    let mut known = imgapi.list_images(&old.name).await?;
-    known.retain(like);
-    // Times in ISO 8601 and UTC sort as texts.
-    let newest = known.into_iter().max_by_key(published);
+    let newest = of_owner(imgapi, &old, &old.name).await?.into_iter().max_by_key(published);
     Ok(newest.filter(|newest| published(newest) > published(&old)).unwrap_or(old))
+}
+
+/// Returns the image that was typed: its uuid, `NAME@VERSION`, or the newest of a name. Anybody may give an image any
+/// name: only one of the owner of the present image is meant.
+async fn named_image(imgapi: &Imgapi, typed: &str, has: &str) -> anyhow::Result<Image> {
+    if let Ok(uuid) = names::uuid(typed) {
+        return Ok(imgapi.get_image(&uuid).await?);
+    }
+    let old = imgapi.get_image(has).await.context("the image of the storage VM")?;
+    let (name, version) = typed.split_once('@').map_or((typed, None), |it| (it.0, Some(it.1)));
+    let mut known = of_owner(imgapi, &old, name).await?;
+    known.retain(|image| version.is_none() || image.version.as_deref() == version);
+    let newest = known.into_iter().max_by_key(published);
+    Ok(newest.ok_or_else(|| {
+        Usage(format!("no active image of the owner of {} is called {typed:?}", named(&old)))
+    })?)
+}
+
+/// Returns the active images of this name that the owner of `like` has.
+async fn of_owner(imgapi: &Imgapi, like: &Image, name: &str) -> anyhow::Result<Vec<Image>> {
+    let owner = |image: &Image| image.other.get("owner").cloned();
+    let mut known = imgapi.list_images(name).await?;
+    known.retain(|it| it.name == name && it.state == "active" && owner(it) == owner(like));
+    Ok(known)
+}
+
+/// When an image was published. Times in ISO 8601 and UTC sort as texts.
+fn published(image: &Image) -> String {
+    image.other.get("published_at").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Returns `nfsserver 1.2.0 (UUID)`.

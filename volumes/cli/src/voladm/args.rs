@@ -117,8 +117,8 @@ Examples:
     UpdateVolumeZone {
         #[command(flatten)]
         chosen: Chosen,
-        /// The uuid of the image; the newest one with the name of the old one otherwise.
-        #[arg(long, value_name = "UUID")]
+        /// The image: its uuid, NAME@VERSION, or the newest of a NAME; of the owner of the old one, whose name is the default.
+        #[arg(long)]
         image: Option<String>,
     },
     /// Delete a volume, its storage VM and all that is in it.

@@ -53,12 +53,13 @@ async fn a_refusal_is_an_answer_and_silence_is_none() {
         (&["ping", "--url", "http://127.0.0.1:1"], 2, "a path begins with a slash: \"ping\""),
         (&["/ping", "-H", "x", "--url", "http://127.0.0.1:1"], 2, "\"x\" is not NAME: VALUE"),
         (&["/ping", "-X", "a b", "--url", "http://127.0.0.1:1"], 2, "\"a b\" is not a method"),
-        (&[], 2, "PATH"),
     ] {
         let done = run(program, args).await;
         assert_eq!((done.code, done.stdout.as_str()), (Some(code), ""), "{args:?}");
         assert!(done.stderr.contains(said) && done.stderr.lines().count() == 1, "{}", done.stderr);
     }
+    let done = run(program, &[]).await;
+    assert!(done.code == Some(2) && done.stderr.contains("Usage: sdc-volapi"), "{}", done.stderr);
     for args in [&["--help"][..], &["--man"], &["--completions", "bash"]] {
         let done = run(program, args).await;
         assert!(done.code == Some(0) && done.stdout.lines().count() > 20, "{args:?}");

@@ -145,7 +145,9 @@ fn the_journal_opens_ways_that_records_of_the_deployed_service_do_not_have() {
     assert_eq!(admit(Some(&shown), Call::new(Action::Abort)), Err(Refusal::UseRollback));
     let stalled = failed(json!({"revision": 9, "power": {"running": true, "autoboot": true}}));
     assert_eq!(taken(&stalled, false), "switch abort rescue");
-    let silent = failed(json!({"revision": 9, "undo": "the source's node does not answer"}));
+    let silent = failed(
+        json!({"revision": 9, "undo": "migration-agent on the source's node does not answer"}),
+    );
     assert_eq!(taken(&silent, false), "switch abort rescue");
     let forced = Call { is_forced: true, ..Call::new(Action::Abort) };
     let running = record(json!({"phase": "sync", "state": "running"}));

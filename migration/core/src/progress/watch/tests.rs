@@ -151,19 +151,24 @@ fn a_step_that_is_tried_again_is_said_and_no_bytes_are_until_it_goes_on() {
     let told = watch.step(Some(&record), Some(&latest), now);
     assert_eq!((told.len(), &told[1]), (2, &latest.event));
     let (since, next) = (now, now.plus(4000));
-    let why = "the source's node does not answer".to_owned();
+    let why = "migration-agent on the source's node does not answer".to_owned();
     record.journal.again = Some(Again { why, since, failed: 1, most: 10, next });
     let told = watch.step(Some(&record), Some(&latest), now);
-    let want =
-        "the source's node does not answer (attempt 1 of 10 failed; since 0 s, the next in 4 s)";
+    let want = "migration-agent on the source's node does not answer (attempt 1 of 10 failed; since 0 s, the next in 4 s)";
     assert_eq!((told.len(), &told[0]["message"]), (1, &json!(want)));
     assert_eq!(watch.step(Some(&record), Some(&latest), now.plus(1000)), Vec::<Value>::new());
     let told = watch.step(Some(&record), Some(&latest), now.plus(AGAIN));
-    assert!(told[0]["message"].as_str().unwrap().starts_with("the source's node"), "{told:?}");
+    assert!(
+        told[0]["message"].as_str().unwrap().starts_with("migration-agent on the source's node"),
+        "{told:?}"
+    );
     // Whoever begins to watch now is told the same.
     let told = Watch::new().step(Some(&record), Some(&latest), now);
     assert!(
-        told.last().unwrap()["message"].as_str().unwrap().starts_with("the source's node"),
+        told.last().unwrap()["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("migration-agent on the source's node"),
         "{told:?}"
     );
     record.journal.again = None;

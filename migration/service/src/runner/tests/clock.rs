@@ -186,10 +186,14 @@ async fn a_step_that_is_tried_again_is_told_until_it_goes_on() {
                 break again;
             }
         };
-        assert_eq!((again.why.as_str(), again.most), ("the source's node does not answer", 10));
+        assert_eq!(
+            (again.why.as_str(), again.most),
+            ("migration-agent on the source's node does not answer", 10)
+        );
         assert!(again.since < again.next, "{again:?}");
         let (_, shown) = world.ask("GET", &format!("/migrations/{VM}"), json!({})).await;
-        let said = "the source's node does not answer (attempt 2 of 10 failed; since ";
+        let said =
+            "migration-agent on the source's node does not answer (attempt 2 of 10 failed; since ";
         assert!(shown["waits_for"].as_str().unwrap().starts_with(said), "{shown}");
         assert!(page(&world, "/status").await.contains(said));
         assert!(page(&world, "/metrics").await.contains("migration_service_migrations_again 0"));

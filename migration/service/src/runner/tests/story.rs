@@ -243,7 +243,10 @@ async fn a_target_that_is_lost_before_it_is_shown_gives_the_source_back() {
     });
     let record = record.await;
     assert_eq!((record.phase, record.state), (Phase::Sync, State::Failed));
-    assert_eq!(record.error.as_deref(), Some("the target's node does not answer"));
+    assert_eq!(
+        record.error.as_deref(),
+        Some("migration-agent on the target's node does not answer")
+    );
     let centre = world.centre();
     let copy = centre.hosts[&ONE].copy.as_ref().unwrap();
     assert!(copy.running && copy.autoboot && !copy.hidden);

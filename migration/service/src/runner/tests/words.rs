@@ -66,7 +66,10 @@ async fn a_source_that_is_declared_dead_is_recorded_kept_down_and_an_alert_when_
         assert_eq!(world.act("switch").await.0, 202);
         let record = world.settled().await.unwrap();
         assert_eq!((record.phase, record.state), (Phase::Switch, State::Failed));
-        assert_eq!(record.error.as_deref(), Some("the source's node does not answer"));
+        assert_eq!(
+            record.error.as_deref(),
+            Some("migration-agent on the source's node does not answer")
+        );
         let (status, body) = world.act(&format!("switch&source_dead={TWO}")).await;
         assert_eq!((status, &body["code"]), (409, &json!("InvalidArgument")), "{body}");
         assert!(world.record().await.unwrap().journal.source_dead.is_none());
@@ -283,7 +286,7 @@ async fn a_target_that_is_declared_dead_is_given_up_only_with_what_it_wrote() {
         world.power(TWO, false);
         sleep(DEAD_AFTER).await;
         for (words, error) in [
-            ("", "the target's node does not answer"),
+            ("", "migration-agent on the target's node does not answer"),
             (
                 &*format!("&target_dead={TWO}"),
                 "what the target wrote cannot be read; use --discard to lose it",

@@ -79,6 +79,12 @@ impl Centre {
         done.unwrap_or_else(|error| panic!("{lines}: {error}"))
     }
 
+    /// Types lines on the other node that end well.
+    pub async fn there(&self, lines: &str) -> String {
+        let bin = self.other.node().dir().join("bin");
+        self.good(&format!("export PATH={}:$PATH\n{lines}", bin.display())).await
+    }
+
     /// Types lines that end well.
     pub async fn good(&self, lines: &str) -> String {
         let done = self.typed(lines).await;
