@@ -16,7 +16,7 @@ use crate::relay::Relay;
 /// Connections at once: a page has at most six.
 const CONNECTIONS: usize = 512;
 
-/// Why the page is not served.
+/// Why cannot serve the page.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The port cannot be bound.

@@ -48,7 +48,7 @@ impl Memory {
             .map_err(io::Error::from)
             .and_then(|bytes| atomically(&self.path(name), &bytes));
         if let Err(error) = done {
-            tracing::warn!(instance = name, %error, "history not written down");
+            tracing::warn!(instance = name, %error, "cannot write the history");
         }
     }
 

@@ -369,7 +369,7 @@ impl Shared {
         let written = user && allowed();
         let done = if written { marker::write(&path) } else { marker::remove(&path) };
         if let Err(error) = done {
-            tracing::warn!(marker = %path.display(), %error, "marker not changed");
+            tracing::warn!(marker = %path.display(), %error, "cannot change a marker");
             return Marker::Failed;
         }
         if written && !allowed() {

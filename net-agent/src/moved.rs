@@ -33,7 +33,7 @@ pub(crate) async fn forget(parts: &Parts) {
     });
     let asked: Vec<_> = asked.buffer_unordered(AT_ONCE).collect().await;
     for (vm, _) in asked.iter().filter(|(_, is_elsewhere)| *is_elsewhere) {
-        tracing::info!(vm, "VMAPI has the VM on another node: it counts for the brake no more");
+        tracing::info!(vm, "VMAPI has the VM on another node; the brake no longer counts it");
         parts.brake.moved(vm);
     }
 }

@@ -70,7 +70,7 @@ impl Client {
         let stream = dialed.map_err(late)?.map_err(|error| failed(&error.to_string()))?;
         let _best_effort = stream.set_nodelay(true);
         let stream = shake(config, stream, to).await.map_err(|error| {
-            failed(&format!("{to} is not proved at {address}: {error}")).with_source(error)
+            failed(&format!("{to} at {address} did not authenticate: {error}")).with_source(error)
         })?;
         self.ask(stream, request, to).await
     }

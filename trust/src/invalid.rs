@@ -14,7 +14,7 @@ pub enum Invalid {
     #[error("the system has no random numbers")]
     NoChance,
     /// It is no certificate, or none of a program of the data centre.
-    #[error("it is no certificate of a program of the data centre")]
+    #[error("not a certificate of a program of the data centre")]
     Certificate,
     /// It cannot be made, or made of it.
     #[error("the key or the request cannot be used: {0}")]

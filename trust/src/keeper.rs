@@ -201,7 +201,7 @@ impl Keeper {
             if wrong != told
                 && let Some(wrong) = &wrong
             {
-                tracing::warn!(reason = wrong, "the certificate cannot be kept; it is tried again");
+                tracing::warn!(reason = wrong, "cannot store the certificate; trying again");
             }
             told = wrong;
             let is_held = self.standing().until.is_some_and(|until| until > self.holder.now());
@@ -293,7 +293,7 @@ impl Keeper {
             Joined::Waits { key } => Err(Unkept::Waits(key)),
             Joined::Issued { certificate, known } => {
                 self.keep(Held { certificate: Some(certificate), known, ..held }).await?;
-                tracing::info!(identity = %self.identity, "was let in by migration-service");
+                tracing::info!(identity = %self.identity, "migration-service issued a certificate");
                 let path = self.token_file();
                 let removed = disk::blocking(move || std::fs::remove_file(&path)).await;
                 if let Some(Err(error)) = removed {

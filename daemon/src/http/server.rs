@@ -250,7 +250,7 @@ impl Server {
         let Secured { stream, peer } = match shaken {
             Ok(secured) => secured,
             Err(error) => {
-                tracing::warn!(%error, "refused a connection: its client has not proved who it is");
+                tracing::warn!(%error, "refused a connection: the client did not authenticate");
                 return;
             }
         };

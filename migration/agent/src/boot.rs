@@ -192,7 +192,7 @@ async fn obey(
             let Entry { vm, end, revision, .. } = *entry;
             let about = About { migration, revision, vm, end };
             let over = Order { about, wait_ms: 0, order: What::Over };
-            tracing::info!(%vm, %migration, "a migration is over, and nobody had said so");
+            tracing::info!(%vm, %migration, "a migration is over, and its end was not reported to this agent");
             Ok(order(parts, over).await.map(drop)?)
         }
         (Word::Kept, None) if entry.replaced => {

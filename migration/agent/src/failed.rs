@@ -68,7 +68,7 @@ pub enum Failed {
     #[error("another order came")]
     Cancelled,
     /// The order to receive names another node.
-    #[error("this node is not to receive from {0}")]
+    #[error("this node does not expect a stream from {0}")]
     NotSender(Uuid),
     /// vmadm does not delete the copy.
     #[error("the copy cannot be deleted: {0}")]

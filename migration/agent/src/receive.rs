@@ -205,7 +205,7 @@ pub async fn opened(parts: &Parts, incoming: Incoming) -> Option<Opened> {
     let Secured { stream, peer } = match incoming.await {
         Ok(secured) => secured,
         Err(error) => {
-            tracing::warn!(%error, "refused a connection for data: its other end has not proved who it is");
+            tracing::warn!(%error, "refused a data connection: its peer did not authenticate");
             return None;
         }
     };
@@ -233,7 +233,7 @@ pub async fn stream(parts: Arc<Parts>, (incoming, expected): Opened) {
     match done {
         Ok(bytes) => tracing::info!(%migration, dataset, bytes, "received a dataset"),
         Err(failed) => {
-            tracing::warn!(%migration, dataset, reason = %failed, "a dataset was not received");
+            tracing::warn!(%migration, dataset, reason = %failed, "cannot receive a dataset");
             running.work().stream_failed(failed.failure());
         }
     }

@@ -29,13 +29,13 @@ pub(super) enum Watched {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Blind {
     /// The service refuses.
-    #[error("the watch")]
+    #[error("cannot watch the migration")]
     Service(#[from] Error),
     /// Stdout is gone.
     #[error("cannot write: {0}")]
     Write(#[from] io::Error),
     /// The stream ended without saying how.
-    #[error("the watch ended without a last word")]
+    #[error("the watch ended without saying how the migration ended")]
     Cut,
 }
 

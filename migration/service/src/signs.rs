@@ -27,7 +27,7 @@ impl Service {
             Ok(server) => Heartbeat::read(server.last_heartbeat.as_deref()),
             Err(error) if error.is_not_found_resource() => Heartbeat::Stranger,
             Err(error) => {
-                tracing::warn!(%cn, reason = %error, "CNAPI does not tell the heartbeat of a node");
+                tracing::warn!(%cn, reason = %error, "cannot read a node's heartbeat from CNAPI");
                 Heartbeat::Silent
             }
         };

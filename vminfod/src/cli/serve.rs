@@ -61,7 +61,7 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<Exi
         if let Some(beside) = beside
             && let Err(error) = beside.await
         {
-            tracing::error!(%error, "the page is not served");
+            tracing::error!(%error, "cannot serve the page");
         }
     };
     let (ended, ()) = tokio::join!(running.ended(), shown);

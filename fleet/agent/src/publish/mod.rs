@@ -178,7 +178,7 @@ impl Publisher<'_> {
                     parts.status.count(Count::Unreadable);
                     tracing::warn!(
                         bytes = text.len(),
-                        "a line of vminfod is no event: it is skipped"
+                        "skipped a line of vminfod's stream: not an event"
                     );
                     continue;
                 }

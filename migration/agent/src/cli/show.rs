@@ -45,12 +45,12 @@ pub(super) fn status_lines(page: &Value, _screen: Screen) -> String {
         }
     }
     for (key, name) in
-        [("refused_requests", "requests refused"), ("refused_streams", "streams refused")]
+        [("refused_requests", "requests refused"), ("refused_streams", "streams that failed")]
     {
         let counts = page[key].as_object().into_iter().flatten();
         let counts = counts.filter(|(_, count)| count.as_u64() != Some(0));
         let counts: Vec<String> =
-            counts.map(|(reason, count)| format!("{count} {reason}")).collect();
+            counts.map(|(reason, count)| format!("{count} {}", spoken(reason))).collect();
         if !counts.is_empty() {
             lines.push((name, counts.join(", ")));
         }
@@ -63,4 +63,12 @@ pub(super) fn status_lines(page: &Value, _screen: Screen) -> String {
         lines.push(("", needs.to_owned()));
     }
     facts(&lines)
+}
+/// Returns a reason as people read it.
+fn spoken(reason: &str) -> String {
+    match reason {
+        "receipt" => "not confirmed by the other node".to_owned(),
+        "not_allowed" => "of somebody who may not make them".to_owned(),
+        other => other.replace('_', " "),
+    }
 }

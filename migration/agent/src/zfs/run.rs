@@ -46,7 +46,7 @@ pub enum ZfsError {
         message: String,
     },
     /// What it printed is not what it prints.
-    #[error("zfs {verb} printed what is not understood: {line:?}")]
+    #[error("cannot parse what zfs {verb} printed: {line:?}")]
     Odd { verb: &'static str, line: String },
 }
 

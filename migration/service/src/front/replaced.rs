@@ -111,7 +111,10 @@ async fn known(service: &Service, cn: Uuid, open: &[(Uuid, u64)]) -> Result<Vec<
             if kept.record.journal.older.is_none()
                 && let Err(why) = found_older(service, &mut kept, None).await
             {
-                tracing::warn!(?why, "people are not told that the store is older");
+                tracing::warn!(
+                    ?why,
+                    "cannot record that the store is older than the agents: the alarm is missing"
+                );
             }
         }
     }

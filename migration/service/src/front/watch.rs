@@ -56,7 +56,7 @@ impl Watcher {
                 Ok(seen) => seen,
                 Err(error) => {
                     // Nothing is known: it is no end.
-                    tracing::warn!(vm = %self.vm, reason = %error, "a watch cannot read the record; it is read again");
+                    tracing::warn!(vm = %self.vm, reason = %error, "cannot read the record for a watch; trying again");
                     continue;
                 }
             };

@@ -133,7 +133,7 @@ impl Rollbacks {
         to: &str,
         error: &sdc_clients::Error,
     ) -> Result<(), Trouble> {
-        tracing::warn!(%error, volume, "giving a rollback up");
+        tracing::warn!(%error, volume, "giving up a rollback");
         let why = error.message();
         self.shared.records.change(volume, |volume| rules::gave_up(volume, to, why)).await?;
         Ok(())
