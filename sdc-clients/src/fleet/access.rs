@@ -5,18 +5,18 @@
 //! Where the servers of the feed are, and who asks.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use async_nats::{Client, ConnectOptions};
+use async_nats::{Client, ConnectOptions, ReconnectToServer};
 use serde::Deserialize;
 
 use super::error::FleetError;
+use super::turns::Turns;
 use crate::jitter::Jitter;
 
 /// A request that takes longer is not answered.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest wait between two attempts to connect: 2,000 agents then make 70 attempts a second.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A file of a key.
 const LONGEST_KEY: u64 = 4096;
 
@@ -57,8 +57,8 @@ impl Access {
     ///
     /// # Errors
     /// If a file of the configuration cannot be used. That no server answers is no error: requests fail until one does.
-    pub async fn connect(&self, name: &str, mut jitter: Jitter) -> Result<Client, FleetError> {
-        let waits: Vec<Duration> = (0..64).map(|_| jitter.full(LONGEST_WAIT)).collect();
+    pub async fn connect(&self, name: &str, jitter: Jitter) -> Result<Client, FleetError> {
+        let turns = Mutex::new(Turns::new(jitter));
         let mut options = ConnectOptions::new()
             .name(name)
             .require_tls(self.tls)
@@ -69,7 +69,10 @@ impl Access {
             .ping_interval(Duration::from_secs(20))
             // What is queued while no server answers is sent late; 64 requests are more than this program has open.
             .client_capacity(64)
-            .reconnect_delay_callback(move |attempt| delay(&waits, attempt))
+            .reconnect_to_server_callback(move |servers, _info| {
+                let next = next(&turns, &servers);
+                async move { next }
+            })
             .event_callback(|event| async move {
                 tracing::info!("the connection to the feed: {event}")
             });
@@ -86,11 +89,10 @@ impl Access {
     }
 }
 
-/// The wait before this attempt: drawn, from a ceiling that doubles from 250 ms.
-fn delay(waits: &[Duration], attempt: usize) -> Duration {
-    let ceiling = Duration::from_millis(250 << attempt.min(10)).min(LONGEST_WAIT);
-    let drawn = waits.get(attempt % waits.len().max(1)).copied().unwrap_or(ceiling);
-    drawn.mul_f64(ceiling.as_secs_f64() / LONGEST_WAIT.as_secs_f64())
+fn next(turns: &Mutex<Turns>, servers: &[async_nats::Server]) -> Option<ReconnectToServer> {
+    let known: Vec<_> = servers.iter().map(|it| (it.to_string(), it.failed_attempts)).collect();
+    let (next, wait) = turns.lock().unwrap_or_else(PoisonError::into_inner).next(&known)?;
+    Some(ReconnectToServer { addr: servers.get(next)?.addr.clone(), delay: Some(wait) })
 }
 
 /// Reads the seed of a key. Others may not read the file: the key is this program's alone.
@@ -112,19 +114,6 @@ fn seed(path: &Path) -> Result<String, FleetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn waits_grow_are_drawn_and_end_at_the_longest() {
-        let mut jitter = Jitter::from_seed(1);
-        let waits: Vec<Duration> = (0..64).map(|_| jitter.full(LONGEST_WAIT)).collect();
-        for attempt in 0..200 {
-            let ceiling = Duration::from_millis(250 << attempt.min(10));
-            assert!(delay(&waits, attempt) <= ceiling.min(LONGEST_WAIT), "{attempt}");
-        }
-        let late: Vec<Duration> = (20..84).map(|attempt| delay(&waits, attempt)).collect();
-        assert!(late.iter().any(|wait| *wait < LONGEST_WAIT / 4));
-        assert!(late.iter().any(|wait| *wait > LONGEST_WAIT / 2));
-    }
 
     #[test]
     fn a_key_that_others_may_read_is_refused() {

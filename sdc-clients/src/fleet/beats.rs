@@ -73,9 +73,7 @@ impl Beats {
     async fn advance(&mut self) -> Result<Option<Heard>, FleetError> {
         let Some(reading) = &mut self.reading else {
             let from = DeliverPolicy::LastPerSubject;
-            let jetstream = &self.fleet.jetstream;
-            let reading =
-                Reading::begin(jetstream, KV_NODES, "$KV.NODES.*", from, Part::Whole).await?;
+            let reading = self.fleet.begin(KV_NODES, "$KV.NODES.*", from, Part::Whole).await?;
             self.older = reading.pending;
             self.reading = Some(reading);
             return Ok(None);

@@ -161,14 +161,14 @@ async fn begin(
         Some(place) if !now.has(&place) => return Ok(Begun::Hole),
         Some(place) => (place, None),
         None => {
-            let held = fleet.held(VMS, &filter, DeliverPolicy::All).await?;
+            let held = fleet.latest(VMS, &filter, Part::Whole).await?;
             let seq = held.iter().filter_map(|it| Some(it.message.as_ref()?.seq)).max();
             let seq = seq.unwrap_or(0).max(now.first.saturating_sub(1));
             (Place { made: now.made, seq }, Some(held))
         }
     };
     let from = DeliverPolicy::ByStartSequence { start_sequence: place.seq.saturating_add(1) };
-    let reading = Reading::begin(&fleet.jetstream, CHANGES, &filter, from, Part::Whole).await?;
+    let reading = fleet.begin(CHANGES, &filter, from, Part::Whole).await?;
     Ok(Begun::Follow { place, snapshot, reading: Box::new(reading) })
 }
 

@@ -4,13 +4,13 @@
 
 //! Takes a node off the feed that is gone for good.
 
-use async_nats::jetstream::consumer::DeliverPolicy;
 use serde_json::json;
 
 use super::error::FleetError;
 use super::message::{Kind, Labels, Position, subject};
 use super::name::{KV_NODES, VMS};
 use super::read::Fleet;
+use super::reading::Part;
 use super::wire::Wire;
 
 /// Publishes that each VM of a node is gone, then that what happened before is not completely known, and removes its
@@ -22,7 +22,7 @@ use super::wire::Wire;
 /// # Errors
 /// If the feed does not answer, or refuses.
 pub async fn forget(fleet: &Fleet, wire: &Wire, cn: &str) -> Result<usize, FleetError> {
-    let all = fleet.held(VMS, &subject(cn, Some("*")), DeliverPolicy::All).await?;
+    let all = fleet.latest(VMS, &subject(cn, Some("*")), Part::Whole).await?;
     let known = all.into_iter().filter_map(|received| received.message);
     let (mut forgotten, mut last) = (0, None);
     for message in known.filter(|message| message.target.vm.is_some()) {

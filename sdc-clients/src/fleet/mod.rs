@@ -34,6 +34,10 @@ mod wire; // the requests of who publishes
 
 mod access; // where the servers are, and who asks
 
+mod turns; // which server is asked next
+
+mod server; // leaves a server that does not answer
+
 mod node; // what a node says about itself
 
 mod message; // subjects, headers and bodies

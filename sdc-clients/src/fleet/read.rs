@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::stream::{Info, Stream};
 use async_nats::jetstream::{self, Context};
 use jiff::Timestamp;
 
@@ -18,7 +18,11 @@ use super::message::{MARKER, Message, Position, Target};
 use super::name::{CHANGES, KV_NODES, VMS};
 use super::node::Node;
 use super::reading::{Part, Reading, Received};
+use super::server::Server;
 use crate::jitter::Jitter;
+
+/// Servers of a stream hear each other every second.
+const UNHEARD: Duration = Duration::from_secs(10);
 
 /// The last event that was read of each subject: an agent that was cut off, and was answered by a server that is behind, may
 /// have published one twice.
@@ -45,6 +49,7 @@ impl Once {
 #[derive(Debug, Clone)]
 pub struct Fleet {
     pub(super) jetstream: Context,
+    server: Server,
 }
 
 /// The last heartbeat of a node.
@@ -97,7 +102,8 @@ impl Fleet {
 
     /// Reads through this client, under the prefix of `access`.
     pub fn with_client(client: async_nats::Client, access: &Access) -> Fleet {
-        Fleet { jetstream: jetstream::with_prefix(client, &access.api) }
+        let server = Server::new(client.clone());
+        Fleet { jetstream: jetstream::with_prefix(client, &access.api), server }
     }
 
     /// Returns JetStream, for who makes the streams.
@@ -110,7 +116,7 @@ impl Fleet {
     /// # Errors
     /// If the feed does not answer.
     pub async fn nodes(&self) -> Result<Vec<Beat>, FleetError> {
-        let all = self.held(KV_NODES, "$KV.NODES.*", DeliverPolicy::LastPerSubject).await?;
+        let all = self.latest(KV_NODES, "$KV.NODES.*", Part::Whole).await?;
         let beat = |received: Received| {
             let node = serde_json::from_slice(&received.body).ok()?;
             Some(Beat { node, at: received.at })
@@ -123,7 +129,7 @@ impl Fleet {
     /// # Errors
     /// If the feed does not answer.
     pub async fn changes(&self, filter: &str) -> Result<Vec<Message>, FleetError> {
-        let found = self.held(CHANGES, filter, DeliverPolicy::All).await?;
+        let found = self.held(CHANGES, filter, DeliverPolicy::All, Part::Whole).await?;
         let mut once = Once::default();
         let messages = found.into_iter().filter_map(|received| received.message);
         Ok(messages.filter(|message| once.is_first(message)).collect())
@@ -143,13 +149,14 @@ impl Fleet {
             Some(start_time) => DeliverPolicy::ByStartTime { start_time },
             None => DeliverPolicy::All,
         };
-        let mut found = self.held(CHANGES, &format!("vms.*.{vm}"), from()).await?;
+        let mut found = self.held(CHANGES, &format!("vms.*.{vm}"), from(), Part::Whole).await?;
         let nodes: std::collections::BTreeSet<String> = found
             .iter()
             .filter_map(|received| Some(received.message.as_ref()?.target.cn.clone()))
             .collect();
         for cn in nodes {
-            found.extend(self.held(CHANGES, &format!("vms.{cn}.{MARKER}"), from()).await?);
+            let marker = format!("vms.{cn}.{MARKER}");
+            found.extend(self.held(CHANGES, &marker, from(), Part::Whole).await?);
         }
         found.sort_by_key(|received| received.seq);
         let mut once = Once::default();
@@ -183,27 +190,47 @@ impl Fleet {
 
     pub(super) async fn stream(&self, name: &str) -> Result<Stream, FleetError> {
         use async_nats::jetstream::context::GetStreamErrorKind as Kind;
-        self.jetstream.get_stream(name).await.map_err(|error| match error.kind() {
+        let found = self.jetstream.get_stream(name).await.map_err(|error| match error.kind() {
             Kind::JetStream(refused) => {
                 FleetError::of_code(refused.error_code().0, &refused.to_string(), name)
             }
             _ => FleetError::away(error),
-        })
+        });
+        match found {
+            Ok(stream) if is_alone(stream.cached_info()) => {
+                let why = FleetError::away("the server that leads hears no other");
+                self.server.answered(Err(why)).await
+            }
+            Ok(stream) => Ok(stream),
+            Err(error) => self.server.answered(Err(error)).await,
+        }
     }
 
-    /// Returns what a stream holds now under `filter`. The server that reads may be behind: the reading ends at what the
-    /// stream's leader had last.
-    pub(super) async fn held(
+    /// Begins to read what passes `filter`.
+    pub(super) async fn begin(
         &self,
         stream: &str,
         filter: &str,
         from: DeliverPolicy,
-    ) -> Result<Vec<Received>, FleetError> {
-        self.held_in_part(stream, filter, from, Part::Whole).await
+        part: Part,
+    ) -> Result<Reading, FleetError> {
+        let begun = Reading::begin(&self.jetstream, stream, filter, from, part).await;
+        self.server.answered(begun).await
     }
 
-    /// As [`Fleet::held`], of each message so much.
-    pub(super) async fn held_in_part(
+    /// Returns the last message of each subject of a stream that keeps one of each.
+    pub(super) async fn latest(
+        &self,
+        stream: &str,
+        filter: &str,
+        part: Part,
+    ) -> Result<Vec<Received>, FleetError> {
+        Ok(last_of_each(self.held(stream, filter, DeliverPolicy::All, part).await?))
+    }
+
+    /// Returns what a stream holds now under `filter`. The server that reads may be behind: the reading ends at what the
+    /// stream's leader had last.
+    async fn held(
         &self,
         stream: &str,
         filter: &str,
@@ -212,7 +239,7 @@ impl Fleet {
     ) -> Result<Vec<Received>, FleetError> {
         let mut all = Vec::new();
         let Some(last) = self.last(stream, filter, &from).await? else { return Ok(all) };
-        let mut reading = Reading::begin(&self.jetstream, stream, filter, from, part).await?;
+        let mut reading = self.begin(stream, filter, from, part).await?;
         loop {
             let next = tokio::time::timeout(PATIENCE, reading.next()).await;
             let late = || FleetError::away("the server that reads is behind");
@@ -251,6 +278,48 @@ impl Fleet {
     }
 }
 
+/// Returns true if the leader of a stream has heard none of the others for longer than an election takes: they have another
+/// leader, and it goes on to lead what it has.
+fn is_alone(info: &Info) -> bool {
+    let servers = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
+    let heard: Vec<bool> = servers.map(|server| server.active < UNHEARD).collect();
+    !heard.is_empty() && !heard.contains(&true)
+}
+
+/// Returns the last message of each subject, in the order of the stream. One that is replaced while the stream is read comes
+/// as it was and, later, as it is.
+fn last_of_each(all: Vec<Received>) -> Vec<Received> {
+    let mut last: BTreeMap<String, Received> = BTreeMap::new();
+    for received in all {
+        last.insert(received.subject.clone(), received);
+    }
+    let mut last: Vec<Received> = last.into_values().collect();
+    last.sort_unstable_by_key(|received| received.seq);
+    last
+}
+
 fn jetstream_time(at: Timestamp) -> Option<async_nats::datetime::DateTime> {
     async_nats::datetime::from_nanos(at.as_nanosecond()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_replaced_while_the_stream_is_read_counts_once() {
+        // N22
+        let received = |(subject, seq): (&str, u64)| Received {
+            subject: subject.to_owned(),
+            message: None,
+            seq,
+            pending: 0,
+            at: Timestamp::UNIX_EPOCH,
+            body: bytes::Bytes::new(),
+        };
+        let read = [("a", 1), ("b", 2), ("c", 3), ("a", 7), ("b", 8), ("a", 9)].map(received);
+        let last = last_of_each(read.into());
+        let last: Vec<_> = last.iter().map(|it| (it.subject.as_str(), it.seq)).collect();
+        assert_eq!(last, [("c", 3), ("b", 8), ("a", 9)]);
+    }
 }

@@ -8,8 +8,11 @@
 //! The client's ordered consumer is not used: on the first missed heartbeat it registers no waker, and it makes its
 //! consumer again from the first message of the stream where it had none, whatever was asked.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_nats::Statistics;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::pull::{self, Config};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
@@ -54,9 +57,28 @@ pub(super) enum Part {
     Headers,
 }
 
+/// The connection on which messages come. What is on its way when it ends is lost, and the server does not send it again.
+struct Connection {
+    statistics: Arc<Statistics>,
+    nth: u64,
+}
+
+impl Connection {
+    fn of(jetstream: &Context) -> Connection {
+        let statistics = jetstream.client().statistics();
+        let nth = statistics.connects.load(Ordering::Relaxed);
+        Connection { statistics, nth }
+    }
+
+    fn is_another(&self) -> bool {
+        self.statistics.connects.load(Ordering::Relaxed) != self.nth
+    }
+}
+
 /// A stream being read. One server of the cluster reads, possibly one that is behind.
 pub(super) struct Reading {
     messages: pull::Stream,
+    connection: Connection,
     /// The number of the last message among those of this consumer.
     nth: u64,
     /// How many the server had at the beginning.
@@ -99,13 +121,22 @@ impl Reading {
         })?;
         let pending = consumer.cached_info().num_pending;
         let pulled = consumer.stream().max_messages_per_batch(BATCH).heartbeat(HEARTBEAT);
+        // Before the first message can be on its way.
+        let connection = Connection::of(jetstream);
         let messages = pulled.messages().await.map_err(FleetError::away)?;
-        Ok(Reading { messages, nth: 0, pending })
+        Ok(Reading { messages, connection, nth: 0, pending })
     }
 
     /// Waits for the next message. Cancel-safe. After an error this reading is over.
     pub(super) async fn next(&mut self) -> Result<Received, FleetError> {
-        let next = self.messages.next().await;
+        let next = loop {
+            if self.connection.is_another() {
+                return Err(FleetError::away("the connection was made anew"));
+            }
+            if let Ok(next) = timeout(HEARTBEAT, self.messages.next()).await {
+                break next;
+            }
+        };
         let next = next.ok_or_else(|| FleetError::away("the stream ended"))?;
         let message = next.map_err(FleetError::away)?;
         let info = message.info().map_err(FleetError::away)?;

@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::DeliverPolicy;
 use jiff::Timestamp;
 
 use super::error::FleetError;
@@ -25,7 +24,7 @@ const MOST: usize = 1000;
 /// # Errors
 /// If the feed does not answer, or refuses.
 pub async fn sweep(fleet: &Fleet, now: Timestamp, age: Duration) -> Result<usize, FleetError> {
-    let all = fleet.held_in_part(VMS, "vms.*.*", DeliverPolicy::All, Part::Headers).await?;
+    let all = fleet.latest(VMS, "vms.*.*", Part::Headers).await?;
     let is_old =
         |at: Timestamp| Duration::try_from(now.duration_since(at)).is_ok_and(|it| it >= age);
     let old = all.iter().filter(|it| {

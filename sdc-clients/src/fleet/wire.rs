@@ -14,6 +14,7 @@ use super::access::Access;
 use super::error::FleetError;
 use super::message::{BEHIND, Kind, Labels};
 use super::name::KV_NODES;
+use super::server::Server;
 
 /// JetStream's conditions of a publish.
 const ID: &str = "Nats-Msg-Id";
@@ -38,6 +39,7 @@ pub struct Stored {
 #[derive(Debug, Clone)]
 pub struct Wire {
     client: Client,
+    server: Server,
     api: String,
 }
 
@@ -71,7 +73,7 @@ struct Subjects {
 impl Wire {
     /// Asks through this client, under the prefix of `access`.
     pub fn new(client: Client, access: &Access) -> Wire {
-        Wire { client, api: access.api.clone() }
+        Wire { server: Server::new(client.clone()), client, api: access.api.clone() }
     }
 
     /// Returns the largest message that the server takes, headers included.
@@ -136,6 +138,16 @@ impl Wire {
     }
 
     async fn put(&self, subject: &str, headers: HeaderMap, body: Bytes) -> Result<u64, FleetError> {
+        let stored = self.stored(subject, headers, body).await;
+        self.server.answered(stored).await
+    }
+
+    async fn stored(
+        &self,
+        subject: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<u64, FleetError> {
         let answer = self.ask(subject.to_owned(), headers, body).await?;
         let ack: Ack = serde_json::from_slice(&answer.payload).map_err(FleetError::away)?;
         match ack.error {

@@ -19,6 +19,8 @@
 
 pub mod nats; // real nats-servers
 
+pub mod relay; // a network between two programs that fails
+
 pub mod nfs; // a real NFS server
 
 mod tools; // programs of the system

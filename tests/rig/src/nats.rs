@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
 use crate::port::Port;
+use crate::relay::{Relay, Way};
 use crate::tools::{PAUSE, STARTS, is_installed};
 
 /// Why there are none here, in a word for the output of a skipped test.
@@ -32,6 +33,8 @@ pub struct Nats {
     ports: Vec<[u16; 2]>,
     running: Mutex<Vec<Option<Child>>>,
     config: Option<PathBuf>,
+    /// From each server to each other one, where the network between them may be parted.
+    relays: Vec<(usize, usize, Relay)>,
     /// Nobody else's, also between two starts of a server.
     _held: Vec<Port>,
 }
@@ -39,6 +42,26 @@ pub struct Nats {
 impl Nats {
     /// Starts so many servers, each with this text in its configuration.
     pub fn start(count: usize, config: Option<&str>) -> io::Result<Nats> {
+        let nats = Nats::prepare(count, config)?;
+        (0..count).try_for_each(|nth| nats.run(nth))?;
+        Ok(nats)
+    }
+
+    /// Starts so many servers of a cluster, each of which can be cut off from the others. Within a runtime of several
+    /// threads.
+    pub fn partible(count: usize) -> io::Result<Nats> {
+        let mut nats = Nats::prepare(count, None)?;
+        for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))) {
+            if from != to {
+                let server = (Ipv4Addr::LOCALHOST, nats.ports[to][1]).into();
+                nats.relays.push((from, to, Relay::start(server)?));
+            }
+        }
+        (0..count).try_for_each(|nth| nats.run(nth))?;
+        Ok(nats)
+    }
+
+    fn prepare(count: usize, config: Option<&str>) -> io::Result<Nats> {
         let dir = tempfile::tempdir()?;
         let held = (0..2 * count).map(|_| Port::local()).collect::<io::Result<Vec<Port>>>()?;
         let all: Vec<u16> = held.iter().map(|port| port.address().port()).collect();
@@ -48,9 +71,7 @@ impl Nats {
             std::fs::write(path, text)?;
         }
         let running = Mutex::new((0..count).map(|_| None).collect());
-        let nats = Nats { dir, ports, running, config: path, _held: held };
-        (0..count).try_for_each(|nth| nats.run(nth))?;
-        Ok(nats)
+        Ok(Nats { dir, ports, running, config: path, relays: Vec::new(), _held: held })
     }
 
     /// Starts a server, after it was killed too, and waits until it listens.
@@ -67,10 +88,13 @@ impl Nats {
             command.arg("-c").arg(config);
         }
         if self.ports.len() > 1 {
-            let routes: Vec<String> =
-                self.ports.iter().map(|[_, port]| format!("nats://127.0.0.1:{port}")).collect();
             let own = format!("nats://127.0.0.1:{cluster}");
-            command.args(["--cluster_name", "t", "--cluster", &own, "--routes", &routes.join(",")]);
+            let routes = self.routes(nth).join(",");
+            command.args(["--cluster_name", "t", "--cluster", &own, "--routes", &routes]);
+            if !self.relays.is_empty() {
+                // Where nobody listens: the servers would tell each other a way around the relays.
+                command.args(["--cluster_advertise", "127.0.0.1:1"]);
+            }
         }
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn()?;
@@ -82,6 +106,22 @@ impl Nats {
             std::thread::sleep(PAUSE);
         }
         Err(io::Error::other(format!("nats-server does not start: {}", self.log(nth))))
+    }
+
+    /// The addresses of a server's peers.
+    fn routes(&self, nth: usize) -> Vec<String> {
+        let relayed = self.relays.iter().filter(|(from, ..)| *from == nth);
+        let relayed: Vec<u16> = relayed.map(|(_, _, relay)| relay.address().port()).collect();
+        let direct = self.ports.iter().map(|[_, port]| *port).collect();
+        let ports: Vec<u16> = if relayed.is_empty() { direct } else { relayed };
+        ports.into_iter().map(|port| format!("nats://127.0.0.1:{port}")).collect()
+    }
+
+    /// Cuts a server off from the others, or ends that. Clients reach it all the same.
+    pub fn isolate(&self, nth: usize, is_cut_off: bool) {
+        let way = if is_cut_off { Way::Parted } else { Way::Open };
+        let own = self.relays.iter().filter(|(from, to, _)| *from == nth || *to == nth);
+        own.for_each(|(_, _, relay)| relay.set(way));
     }
 
     /// Kills a server with its files as they are.
@@ -96,6 +136,11 @@ impl Nats {
     /// Where a server keeps its streams.
     pub fn store(&self, nth: usize) -> PathBuf {
         self.dir.path().join(format!("n{nth}.js"))
+    }
+
+    /// Where a server listens for clients.
+    pub fn address(&self, nth: usize) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.ports[nth][0]).into()
     }
 
     /// The addresses of all servers.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
+use rig::nats::Nats;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS};
 use sdc_clients::vminfod::VmFields as _;
@@ -94,6 +95,37 @@ async fn every_change_arrives_once_while_servers_and_the_agent_are_killed() {
     assert_eq!(numbers, (2..=61).collect::<Vec<_>>(), "the first event was compared");
     let seen = seen.lock().unwrap();
     assert_eq!((&seen.events, seen.holes), (&events, 0));
+    agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_cut_off_from_the_others_is_left() {
+    // N24
+    if rig::nats::why_not().is_some() {
+        return drop(servers(3, None));
+    }
+    let nats = Nats::partible(3).unwrap();
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 3).await;
+    let seen = follow(&fleet);
+    hub.put(vm(0, "first"));
+    let agent = Running::start(&hub, &access, &machine).await;
+    agreed("the first VM", &hub, &seen).await;
+    whole(&fleet).await;
+    let server = agent.server();
+    assert_eq!(fleet.jetstream().client().server_info().server_name, server, "both are there");
+    let nth: usize = server.trim_start_matches('n').parse().unwrap();
+    nats.isolate(nth, true);
+    for n in 0..20 {
+        hub.put(vm(n % 4, &format!("alone{n}")));
+    }
+    agreed("cut off", &hub, &seen).await;
+    assert_ne!(agent.server(), server);
+    nats.isolate(nth, false);
+    hub.put(vm(0, "together"));
+    agreed("together", &hub, &seen).await;
+    whole(&fleet).await;
+    assert_eq!(seen.lock().unwrap().holes, 0);
     agent.kill();
 }
 

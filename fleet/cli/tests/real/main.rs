@@ -63,7 +63,7 @@ async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(90), waited)
+    tokio::time::timeout(Duration::from_secs(240), waited)
         .await
         .unwrap_or_else(|_| panic!("{what}"));
 }

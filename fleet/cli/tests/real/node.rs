@@ -28,6 +28,7 @@ pub(crate) fn vm(nth: usize, alias: &str) -> VmObject {
 
 /// An agent that runs until it is killed.
 pub(crate) struct Running {
+    client: async_nats::Client,
     task: tokio::task::JoinHandle<()>,
     shutdown: Shutdown,
 }
@@ -40,14 +41,19 @@ impl Running {
             "retry": {"min": "100ms", "max": "1s"}});
         let config = Config::from_json(&config.to_string()).unwrap();
         let client = access.connect("agent", Jitter::from_seed(1)).await.unwrap();
-        let wire = Arc::new(Wire::new(client, access));
+        let wire = Arc::new(Wire::new(client.clone(), access));
         let http = Http::with_transport("http://hub", "test", Arc::new(hub.clone())).unwrap();
         let parts =
             Parts::new(config, CN.to_owned(), machine, Some("cn-1".to_owned()), wire, &http);
         let shutdown = Shutdown::new();
         let (agent, stop) = (Agent { parts, makes: None }, shutdown.clone());
         let task = tokio::spawn(async move { agent.run(stop).await });
-        Running { task, shutdown }
+        Running { client, task, shutdown }
+    }
+
+    /// The name of the server that it is connected to.
+    pub(crate) fn server(&self) -> String {
+        self.client.server_info().server_name
     }
 
     /// Ends it at whatever it awaits.

@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use rig::nats::Nats;
+use rig::relay::{Relay, Way};
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
-    FleetEvent, Follower, Kind, Labels, Position, VMS, Wire, subject, subjects_of, sweep,
+    Access, Fleet, FleetEvent, Follower, Kind, Labels, Position, VMS, Wire, subject, subjects_of,
+    sweep,
 };
 use serde_json::json;
 
@@ -102,6 +106,78 @@ async fn a_caller_with_a_short_timer_gets_a_snapshot_all_the_same() {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), shown).await.unwrap();
+}
+
+/// A relay before the server, and a follower that reads through it.
+async fn relayed(nats: &Nats) -> (Relay, Follower) {
+    let relay = Relay::start(nats.address(0)).unwrap();
+    let servers = vec![format!("nats://{}", relay.address())];
+    let access = Access { servers, ..Access::default() };
+    let fleet = Fleet::connect(&access, "consumer", Jitter::from_seed(2)).await.unwrap();
+    let follower = Follower::new(&fleet, "vms.*.*", Jitter::from_seed(2));
+    (relay, follower)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_that_goes_while_a_snapshot_is_read_is_gone() {
+    // N22
+    // More than are on their way at once.
+    const COUNT: usize = 1200;
+    let Some(nats) = servers(1, None) else { return };
+    let access = access(&nats);
+    made(&access, 1).await;
+    let wire = Wire::new(access.connect("agent", Jitter::from_seed(1)).await.unwrap(), &access);
+    let publish = async |nth: usize, kind, event| {
+        let own = subject(CN, Some(&uuid(nth)));
+        wire.publish(&own, &labels(kind, event), body("a"), 0).await.unwrap();
+    };
+    let create = async |nth| publish(nth, Kind::Create, nth as u64).await;
+    stream::iter(0..COUNT).map(create).buffered(32).collect::<Vec<()>>().await;
+    let kind = async |nth: usize| {
+        let last = wire.last(VMS, &subject(CN, Some(&uuid(nth)))).await.ok().flatten();
+        last.and_then(|last| last.labels).map(|labels| labels.kind)
+    };
+    until("VMS", async || kind(COUNT - 1).await == Some(Kind::Create)).await;
+    let (relay, mut follower) = relayed(&nats).await;
+    // A hundred or two have been read when the first ten go.
+    relay.part_after(50_000);
+    let gone = async {
+        until("the snapshot is being read", async || relay.is_parted()).await;
+        for nth in 0..10 {
+            publish(nth, Kind::Delete, (COUNT + nth) as u64).await;
+        }
+        until("VMS", async || kind(9).await == Some(Kind::Delete)).await;
+        relay.set(Way::Open);
+    };
+    let (first, ()) = tokio::join!(next(&mut follower), gone);
+    assert_eq!(first, "synced");
+    while follower.mirror().len() != COUNT - 10 {
+        next(&mut follower).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_with_a_connection_is_read_again() {
+    // N23
+    let Some(nats) = servers(1, None) else { return };
+    let access = access(&nats);
+    made(&access, 1).await;
+    let wire = Wire::new(access.connect("agent", Jitter::from_seed(1)).await.unwrap(), &access);
+    let (relay, mut follower) = relayed(&nats).await;
+    assert_eq!(next(&mut follower).await, "synced");
+    let publish = async |kind, event, alias, last| {
+        let own = subject(CN, Some(&uuid(0)));
+        wire.publish(&own, &labels(kind, event), body(alias), last).await.unwrap()
+    };
+    let first = publish(Kind::Create, 1, "a", 0).await;
+    assert_eq!(next(&mut follower).await, "a");
+    // The server sends it, and it is nowhere.
+    relay.set(Way::Lossy);
+    publish(Kind::Delete, 2, "a", first).await;
+    until("it was sent", async || relay.lost() > 0).await;
+    relay.set(Way::Open);
+    relay.cut();
+    assert_eq!(next(&mut follower).await, "gone");
 }
 
 #[tokio::test(flavor = "multi_thread")]
