@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use daemon::agent::{Basics, Files, hub, sibling};
+use daemon::agent::{Files, Keys, hub, sibling};
 use daemon::config::{http_url, lower_uuid};
-use daemon::{ConfigError, Fields, Window};
+use daemon::{Fields, Window};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
@@ -112,32 +112,24 @@ pub struct Times {
 }
 
 /// The whole configuration.
+pub type Config = daemon::agent::Config<Own>;
+
+/// The keys of this agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct Own {
     /// The services.
     pub services: Services,
     /// The rules.
     pub policy: Policy,
     /// The waits.
     pub times: Times,
-    /// What every agent has.
-    pub basics: Basics,
 }
 
-impl AsRef<Basics> for Config {
-    fn as_ref(&self) -> &Basics {
-        &self.basics
-    }
-}
+impl Keys for Own {
+    const NAME: &'static str = "net-agent";
+    const PORT: u16 = 5311;
 
-impl Config {
-    /// Reads JSON text (one file that holds everything).
-    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        Self::read(Files::from_json(text)?)
-    }
-
-    /// Reads the two files.
-    pub fn read(mut files: Files) -> Result<Self, ConfigError> {
+    fn read(files: &mut Files) -> Self {
         let shipped = files.shipped();
         let napi_url = shipped.required("napi.url", http_url);
         let cn_uuid = shipped.required("cn_uuid", lower_uuid);
@@ -145,19 +137,7 @@ impl Config {
         for key in ["agent_uuid", "bindip", "cueballAgent", "instance_uuid", "datacenter_name"] {
             shipped.get(key);
         }
-        let basics = files.basics("net-agent", 5311);
-        let mut config = Self::ours(files.ours(), napi_url, cn_uuid, admin_uuid, basics);
-        config.basics.unknown = files.finish()?;
-        Ok(config)
-    }
-
-    fn ours(
-        f: &mut Fields,
-        napi_url: String,
-        cn_uuid: String,
-        admin_uuid: Option<String>,
-        basics: Basics,
-    ) -> Self {
+        let f = files.ours();
         let ms = Duration::from_millis;
         let s = Duration::from_secs;
         let vmapi = vmapi(f, &napi_url);
@@ -193,7 +173,6 @@ impl Config {
                 conflict_retry: f.window("conflict_retry", s(1), s(30), DAY),
                 hidden_memory: f.span("hidden_memory", s(300), s(300)..=DAY),
             },
-            basics,
         }
     }
 }

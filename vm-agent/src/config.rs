@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use daemon::agent::{Basics, Files, hub, sibling};
+use daemon::Window;
+use daemon::agent::{Files, Keys, hub, sibling};
 use daemon::config::{http_url, lower_uuid};
-use daemon::{ConfigError, Fields, Window};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
@@ -52,32 +52,24 @@ pub struct Times {
 }
 
 /// The whole configuration.
+pub type Config = daemon::agent::Config<Own>;
+
+/// The keys of this agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct Own {
     /// This compute node, where the file names it; else vminfod's sysinfo does.
     pub cn_uuid: Option<String>,
     /// The services.
     pub services: Services,
     /// The waits.
     pub times: Times,
-    /// What every agent has.
-    pub basics: Basics,
 }
 
-impl AsRef<Basics> for Config {
-    fn as_ref(&self) -> &Basics {
-        &self.basics
-    }
-}
+impl Keys for Own {
+    const NAME: &'static str = "vm-agent";
+    const PORT: u16 = 5313;
 
-impl Config {
-    /// Reads JSON text (one file that holds everything).
-    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        Self::read(Files::from_json(text)?)
-    }
-
-    /// Reads the two files.
-    pub fn read(mut files: Files) -> Result<Self, ConfigError> {
+    fn read(files: &mut Files) -> Self {
         let shipped = files.shipped();
         let vmapi = shipped.required("vmapi_url", http_url);
         let cn_uuid = match shipped.get("server_uuid").is_some() {
@@ -87,13 +79,7 @@ impl Config {
         for key in ["periodic_interval", "cueballHttpAgent", "logLevel", "agent_uuid"] {
             shipped.get(key);
         }
-        let basics = files.basics("vm-agent", 5313);
-        let mut config = Self::ours(files.ours(), vmapi, cn_uuid, basics);
-        config.basics.unknown = files.finish()?;
-        Ok(config)
-    }
-
-    fn ours(f: &mut Fields, vmapi: String, cn_uuid: Option<String>, basics: Basics) -> Self {
+        let f = files.ours();
         let ms = Duration::from_millis;
         let s = Duration::from_secs;
         let [cnapi, napi] =
@@ -116,7 +102,6 @@ impl Config {
                 provisioning_age: f.span("provisioning_age", s(7200), ms(1)..=WEEK),
                 second_look: f.span("second_look", s(60), ms(1)..=DAY),
             },
-            basics,
         }
     }
 }

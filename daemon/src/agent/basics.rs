@@ -6,6 +6,7 @@
 //! config-agent writes, and optionally one with the keys that the shipped agent does not have.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -92,22 +93,66 @@ pub struct FileArgs {
 
 impl FileArgs {
     /// Loads a configuration from these files.
-    pub fn load<C>(&self, read: Read<C>) -> Result<C, ConfigError> {
+    pub fn load<K: Keys>(&self) -> Result<Config<K>, ConfigError> {
         let policy = self.policy.as_deref().map(Fields::load).transpose()?;
-        read(Files { shipped: Fields::load(&self.config)?, policy })
+        Config::read(Files { shipped: Fields::load(&self.config)?, policy })
     }
 
     /// Returns the base URL of the agent's pages. With `--url` no configuration is read.
-    pub fn base<C: AsRef<Basics>>(&self, read: Read<C>) -> Result<String, ConfigError> {
+    pub fn base<K: Keys>(&self) -> Result<String, ConfigError> {
         match &self.url {
             Some(url) => Ok(url.clone()),
-            None => Ok(url_of(self.load(read)?.as_ref().places.status_listen)),
+            None => Ok(url_of(self.load::<K>()?.basics.places.status_listen)),
         }
     }
 }
 
-/// Reads a configuration from the two files.
-pub type Read<C> = fn(Files) -> Result<C, ConfigError>;
+/// The keys of one agent.
+pub trait Keys: Sized + Send + 'static {
+    /// The agent's name; its files are in a directory of this name unless configured otherwise.
+    const NAME: &'static str;
+    /// The port of its pages unless configured otherwise.
+    const PORT: u16;
+
+    /// Reads them.
+    fn read(files: &mut Files) -> Self;
+
+    /// Reads what all agents have.
+    fn basics(files: &mut Files) -> Basics {
+        files.basics(Self::NAME, Self::PORT)
+    }
+}
+
+/// The whole configuration of an agent. Its own keys are its fields too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config<K> {
+    keys: K,
+    /// What every agent has.
+    pub basics: Basics,
+}
+
+impl<K> Deref for Config<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.keys
+    }
+}
+
+impl<K: Keys> Config<K> {
+    /// Reads JSON text (one file that holds everything).
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        Self::read(Files { shipped: Fields::from_json(text)?, policy: None })
+    }
+
+    /// Reads the two files.
+    fn read(mut files: Files) -> Result<Self, ConfigError> {
+        let mut basics = K::basics(&mut files);
+        let keys = K::read(&mut files);
+        basics.unknown = files.finish()?;
+        Ok(Self { keys, basics })
+    }
+}
 
 /// The two files.
 #[derive(Debug)]
@@ -117,12 +162,6 @@ pub struct Files {
 }
 
 impl Files {
-    /// Reads JSON text: one file that holds everything.
-    /// Fails if it is no configuration.
-    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        Ok(Self { shipped: Fields::from_json(text)?, policy: None })
-    }
-
     /// Returns the keys of the shipped agent.
     pub fn shipped(&mut self) -> &mut Fields {
         &mut self.shipped
@@ -133,8 +172,7 @@ impl Files {
         self.policy.as_mut().unwrap_or(&mut self.shipped)
     }
 
-    /// Reads what all agents have; `name` and `port` are the agent's own defaults.
-    pub fn basics(&mut self, name: &str, port: u16) -> Basics {
+    fn basics(&mut self, name: &str, port: u16) -> Basics {
         let no_rabbit = self.shipped.flag("no_rabbit", true);
         let f = self.ours();
         let state_dir = f.path("state_dir", format!("/var/db/{name}"));
@@ -154,7 +192,7 @@ impl Files {
     }
 
     /// Returns the unknown keys of both files.
-    pub fn finish(self) -> Result<Vec<String>, ConfigError> {
+    fn finish(self) -> Result<Vec<String>, ConfigError> {
         let mut unknown = self.shipped.finish()?;
         unknown.extend(self.policy.map(Fields::finish).transpose()?.unwrap_or_default());
         Ok(unknown)

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The frame of an agent (net-agent, vm-agent): a configuration that the shipped agent can read too, a loopback port
+//! The frame of an agent (net-agent, vm-agent, migration-agent, fleet-agent): a configuration that the shipped agent can read too, a loopback port
 //! for pages, a unix socket for the operator, one running copy, who the node is, whether anything may be written now,
 //! and what the operator sees of it.
 
@@ -33,7 +33,7 @@ pub mod sibling; // where a service is, by where another one is
 mod basics; // the part of the configuration that all agents have
 
 pub use ask::running_plan;
-pub use basics::{Basics, FileArgs, Files, Mode, Places, Read};
+pub use basics::{Basics, Config, FileArgs, Files, Keys, Mode, Places};
 pub use census::{Census, SecondMachine, server_nics};
 pub use claims::{Claims, Unclaimed};
 pub use gate::{Foreign, Gate, Permit, Refusal};

@@ -13,7 +13,7 @@ use crate::lock::{Lock, LockError};
 use crate::tasks::Shutdown;
 use crate::{cli, descriptors, disk, exit, log};
 
-use super::basics::{Basics, FileArgs, Read};
+use super::basics::{Config, FileArgs, Keys};
 use super::routes::CONNECTIONS;
 
 /// Why an agent does not run.
@@ -50,28 +50,23 @@ impl ServeError {
 
 /// Runs an agent: waits for its configuration, opens the log, takes the lock, and runs `work` until
 /// SIGTERM or SIGINT.
-pub fn serve<C, F>(
-    program: &'static str,
-    files: &FileArgs,
-    read: Read<C>,
-    work: impl FnOnce(C, Shutdown) -> F,
-) -> ExitCode
+pub fn serve<K: Keys, F>(files: &FileArgs, work: impl FnOnce(Config<K>, Shutdown) -> F) -> ExitCode
 where
-    C: AsRef<Basics> + Send + 'static,
     F: Future<Output = Result<(), ServeError>>,
 {
+    let program = K::NAME;
     cli::run(program, async {
         let shutdown = Shutdown::new();
         if let Err(err) = shutdown.on_signals() {
             return exit::report(program, &err, exit::FAILED);
         }
         let files = files.clone();
-        let config = match late_config(program, move || files.load(read), &shutdown).await {
+        let config = match late_config(program, move || files.load::<K>(), &shutdown).await {
             Ok(Some(config)) => config,
             Ok(None) => return ExitCode::SUCCESS,
             Err(err) => return exit::report(program, &err, exit::config_code()),
         };
-        let basics = config.as_ref();
+        let basics = &config.basics;
         log::init(program, &basics.log_level);
         for key in &basics.unknown {
             tracing::warn!(key, "unknown key in the configuration");
@@ -106,9 +101,9 @@ async fn only_one(dir: PathBuf) -> Result<Lock, ServeError> {
 }
 
 /// Checks the configuration (`--check-config`); needs no node.
-pub fn check<C: AsRef<Basics>>(program: &str, files: &FileArgs, read: Read<C>) -> ExitCode {
-    match files.load(read) {
-        Ok(config) => valid_config(program, &config.as_ref().unknown),
-        Err(err) => exit::report(program, &err, exit::config_code()),
+pub fn check<K: Keys>(files: &FileArgs) -> ExitCode {
+    match files.load::<K>() {
+        Ok(config) => valid_config(K::NAME, &config.basics.unknown),
+        Err(err) => exit::report(K::NAME, &err, exit::config_code()),
     }
 }

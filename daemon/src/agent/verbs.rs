@@ -19,17 +19,17 @@ use crate::config::ConfigError;
 use crate::tasks::Shutdown;
 
 use super::ask::{approve_plan, claim_node};
-use super::basics::{Basics, FileArgs, Read};
+use super::basics::{Basics, Config, FileArgs, Keys};
 use super::run::{self, ServeError};
 
 /// A program's own verbs, and what the verbs of all agents need.
 pub trait Verbs: Subcommand + Debug {
     /// Its configuration.
-    type Config: AsRef<Basics> + Send + 'static;
+    type Keys: Keys;
     /// Why a verb failed.
     type Error: Deref<Target = dyn Error + Send + Sync>;
     /// The name in messages and logs.
-    const NAME: &'static str;
+    const NAME: &'static str = <Self::Keys as Keys>::NAME;
     /// What the program is for.
     const ABOUT: &'static str;
     /// Examples.
@@ -37,14 +37,12 @@ pub trait Verbs: Subcommand + Debug {
     /// Where the shipped platform keeps its configuration.
     const FILE: &'static str;
 
-    /// Reads the configuration.
-    const READ: Read<Self::Config>;
     /// Returns `/status` for people.
     const STATUS: fn(&Value, Screen) -> String;
 
     /// Runs the daemon until the shutdown.
     fn serve(
-        config: Self::Config,
+        config: Config<Self::Keys>,
         shutdown: Shutdown,
     ) -> impl Future<Output = Result<(), ServeError>>;
 
@@ -65,13 +63,13 @@ pub struct Target<V> {
 
 impl<V: Verbs> Target<V> {
     /// Returns its configuration.
-    pub fn config(&self) -> Result<V::Config, ConfigError> {
-        self.files.load(V::READ)
+    pub fn config(&self) -> Result<Config<V::Keys>, ConfigError> {
+        self.files.load()
     }
 
     /// Returns the base URL of its pages.
     pub fn base(&self) -> Result<String, ConfigError> {
-        self.files.base(V::READ)
+        self.files.base::<V::Keys>()
     }
 }
 
@@ -156,11 +154,11 @@ pub fn main<V: Verbs>(args: impl Iterator<Item = OsString>) -> ExitCode {
         Err(code) => return code,
     };
     if files.check_config {
-        return run::check(V::NAME, &files, V::READ);
+        return run::check::<V::Keys>(&files);
     }
     let (target, screen) = (Target { files, verbs: std::marker::PhantomData }, Screen::of_stdout());
     match verb.unwrap_or(Verb::Serve) {
-        Verb::Serve => run::serve(V::NAME, &target.files, V::READ, V::serve),
+        Verb::Serve => run::serve(&target.files, V::serve),
         Verb::Own(verb) => {
             cli::run(V::NAME, async { cli::finish(V::NAME, verb.answer(target, screen).await) })
         }

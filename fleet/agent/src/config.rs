@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use daemon::agent::{Basics, Files, hub};
+use daemon::agent::{Files, Keys, hub};
 use daemon::config::{http_url, lower_uuid};
-use daemon::{ConfigError, Fields, Window};
+use daemon::{Fields, Window};
 use sdc_clients::fleet::{Access, Shape};
 use serde_json::Value;
 
@@ -35,8 +35,11 @@ pub struct Times {
 }
 
 /// The whole configuration.
+pub type Config = daemon::agent::Config<Own>;
+
+/// The keys of this agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct Own {
     /// This compute node, where the file names it; else vminfod's sysinfo does.
     pub cn_uuid: Option<String>,
     /// vminfod's URL.
@@ -51,32 +54,20 @@ pub struct Config {
     pub make: Option<Shape>,
     /// The waits.
     pub times: Times,
-    /// What every agent has.
-    pub basics: Basics,
 }
 
-impl AsRef<Basics> for Config {
-    fn as_ref(&self) -> &Basics {
-        &self.basics
-    }
-}
+impl Keys for Own {
+    const NAME: &'static str = "fleet-agent";
+    const PORT: u16 = 5319;
 
-impl Config {
-    /// Reads JSON text.
-    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        Self::read(Files::from_json(text)?)
-    }
-
-    /// Reads the file.
-    pub fn read(mut files: Files) -> Result<Self, ConfigError> {
-        let basics = files.basics("fleet-agent", 5319);
+    fn read(files: &mut Files) -> Self {
         let f = files.ours();
         let s = Duration::from_secs;
         let cn_uuid = match f.get("server_uuid").is_some() {
             true => Some(f.required("server_uuid", lower_uuid)),
             false => None,
         };
-        let mut config = Self {
+        Self {
             cn_uuid,
             vminfod: hub::url(f),
             nats: nats(f),
@@ -89,10 +80,7 @@ impl Config {
                 retry: f.window("retry", Duration::from_millis(500), s(30), DAY),
                 resync: f.span("resync", s(300), Duration::from_millis(10)..=DAY),
             },
-            basics,
-        };
-        config.basics.unknown = files.finish()?;
-        Ok(config)
+        }
     }
 }
 
@@ -162,9 +150,9 @@ mod tests {
         .unwrap();
         assert_eq!(config.nats.api, "$JS.API");
         assert_eq!(config.programs.len(), 2);
-        assert_eq!(config.make.unwrap().age, DAY);
+        assert_eq!(config.make.clone().unwrap().age, DAY);
         assert_eq!(
-            (config.metadata, config.basics.unknown),
+            (config.metadata.clone(), config.basics.unknown),
             (vec!["sdc:role".into()], vec!["odd".into()])
         );
     }

@@ -10,10 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon::agent::{Basics, Files, hub};
+use daemon::agent::{Files, Keys, hub};
 use daemon::command::{Paths, Program};
 use daemon::config::{http_url, https_url, lower_uuid};
-use daemon::{ConfigError, Fields};
 use uuid::Uuid;
 
 /// Where config-agent keeps the agent's file.
@@ -53,8 +52,11 @@ impl Listen {
 }
 
 /// The whole configuration.
+pub type Config = daemon::agent::Config<Own>;
+
+/// The keys of this agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct Own {
     /// This compute node.
     pub cn: Uuid,
     /// migration-service's base URL, at its port for agents.
@@ -78,35 +80,18 @@ pub struct Config {
     pub ask_after: Duration,
     /// The node's programs.
     pub commands: Paths,
-    /// What every agent has.
-    pub basics: Basics,
 }
 
-impl AsRef<Basics> for Config {
-    fn as_ref(&self) -> &Basics {
-        &self.basics
-    }
-}
+impl Keys for Own {
+    const NAME: &'static str = "migration-agent";
+    const PORT: u16 = 5317;
 
-impl Config {
-    /// Reads JSON text (one file that holds everything).
-    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        Self::read(Files::from_json(text)?)
-    }
-
-    /// Reads the two files.
-    pub fn read(mut files: Files) -> Result<Self, ConfigError> {
+    fn read(files: &mut Files) -> Self {
         let shipped = files.shipped();
         let service = shipped.required("service_url", https_url);
         let cnapi = shipped.required("cnapi_url", http_url);
         let cn = shipped.required("server_uuid", lower_uuid).parse().unwrap_or_default();
-        let basics = files.basics("migration-agent", 5317);
-        let mut config = Self::ours(files.ours(), cn, (service, cnapi), basics);
-        config.basics.unknown = files.finish()?;
-        Ok(config)
-    }
-
-    fn ours(f: &mut Fields, cn: Uuid, (service, cnapi): (String, String), basics: Basics) -> Self {
+        let f = files.ours();
         let mut port = |key: &str, default| {
             u16::try_from(f.number(key, default, 0..=65_535)).unwrap_or_default()
         };
@@ -127,7 +112,6 @@ impl Config {
             mbps: Some(mbps).filter(|mbps| *mbps > 0),
             ask_after: f.span("ask_after", QUIET, Duration::from_secs(1)..=LONGEST_QUIET),
             commands: Paths::read(f, &PROGRAMS),
-            basics,
         }
     }
 }

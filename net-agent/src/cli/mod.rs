@@ -24,12 +24,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use daemon::Shutdown;
-use daemon::agent::{self, Read, ServeError, Target, Verbs};
+use daemon::agent::{self, ServeError, Target, Verbs};
 use daemon::cli::Screen;
 use serde_json::Value;
 
 use self::args::Verb;
-use crate::config::{Config, DEFAULT_FILE};
+use crate::config::{Config, DEFAULT_FILE, Own};
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -37,13 +37,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 impl Verbs for Verb {
-    type Config = Config;
+    type Keys = Own;
     type Error = anyhow::Error;
-    const NAME: &'static str = "net-agent";
     const ABOUT: &'static str = "Keeps NAPI's NIC records in step with the node";
     const HELP: &'static str = args::HELP;
     const FILE: &'static str = DEFAULT_FILE;
-    const READ: Read<Config> = Config::read;
     const STATUS: fn(&Value, Screen) -> String = show::status_lines;
 
     async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {

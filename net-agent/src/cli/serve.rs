@@ -43,6 +43,7 @@ mod tests {
     use daemon::cli::late_config;
 
     use super::*;
+    use crate::config::Own;
 
     #[tokio::test(start_paused = true)] // C25
     async fn waits_for_a_missing_file() {
@@ -54,7 +55,7 @@ mod tests {
             check_config: false,
         };
         let from = files.clone();
-        let load = move || from.load(Config::read);
+        let load = move || from.load::<Own>();
         let started = tokio::time::Instant::now();
         let (path, shutdown) = (files.config.clone(), Shutdown::new());
         let write = async {

@@ -44,7 +44,7 @@ async fn volapi() -> String {
         snapshots: None,
     };
     let records = Records::open(Store::in_memory().unwrap()).await.unwrap();
-    let settings = Config::from_json(FILE).unwrap().settings;
+    let settings = Config::from_json(FILE).unwrap().settings.clone();
     let service = Arc::new(Service::new(records, peers, settings));
     let routes = volapi::http::router(service, Tasks::new(Shutdown::new()), "test");
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon::agent::{Basics, Files, Mode, Places};
+use daemon::Fields;
+use daemon::agent::{Basics, Files, Keys, Mode, Places};
 use daemon::config::{http_url, https_url, lower_uuid};
-use daemon::{ConfigError, Fields};
 use uuid::Uuid;
 
 use crate::service::Settings;
@@ -48,8 +48,11 @@ pub struct Agents {
 }
 
 /// The whole configuration.
+pub type Config = daemon::agent::Config<Own>;
+
+/// The keys of this service.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct Own {
     /// Where clients are served.
     pub listen: SocketAddr,
     /// The address of the PostgreSQL server; an embedded file if absent.
@@ -62,24 +65,13 @@ pub struct Config {
     pub settings: Settings,
     /// The pause between two calls of each storage VM's NFS server; zero: none are called.
     pub probe_every: Duration,
-    /// What every program has.
-    pub basics: Basics,
 }
 
-impl AsRef<Basics> for Config {
-    fn as_ref(&self) -> &Basics {
-        &self.basics
-    }
-}
+impl Keys for Own {
+    const NAME: &'static str = "volapi";
+    const PORT: u16 = 5321;
 
-impl Config {
-    /// Reads JSON text.
-    pub fn from_json(text: &str) -> Result<Config, ConfigError> {
-        Config::read(Files::from_json(text)?)
-    }
-
-    /// Reads the file.
-    pub fn read(mut files: Files) -> Result<Config, ConfigError> {
+    fn read(files: &mut Files) -> Own {
         let f = files.ours();
         let (second, first) = (Duration::from_secs, Duration::from_millis);
         let (s, ms) = (second, first);
@@ -117,16 +109,25 @@ impl Config {
         let probe_every = f.span("probe.every", s(20), s(0)..=s(3600));
         let listen = f.parse("listen", "0.0.0.0:80");
         let postgres = f.optional_text("postgres");
-        let basics = basics(f);
-        let mut config =
-            Config { listen, postgres, services, agents, settings, probe_every, basics };
-        config.basics.unknown = files.finish()?;
-        Ok(config)
+        Own { listen, postgres, services, agents, settings, probe_every }
     }
 
-    /// Returns where the embedded store is.
-    pub fn store_file(&self) -> PathBuf {
-        self.basics.places.state_dir.join("volapi.redb")
+    fn basics(files: &mut Files) -> Basics {
+        let f = files.ours();
+        let state_dir = f.path("state_dir", "/var/db/volapi");
+        Basics {
+            places: Places {
+                control_socket: state_dir.join("control.sock"),
+                state_dir,
+                status_listen: f.loopback("status.listen", Self::PORT),
+                metrics_listen: f.metrics(),
+            },
+            no_rabbit: true,
+            mode: Mode::On,
+            seed: f.get("seed").is_some().then(|| f.number("seed", 0, 0..=u64::MAX)),
+            log_level: f.text("log_level", "info"),
+            unknown: Vec::new(),
+        }
     }
 }
 
@@ -141,23 +142,6 @@ fn image(f: &mut Fields, key: &str, usual: &str) -> String {
 fn failed_keep(f: &mut Fields) -> Option<Duration> {
     f.get("failed_keep")?;
     Some(f.span("failed_keep", DAY, DAY / 24..=DAY * 3650))
-}
-
-fn basics(f: &mut Fields) -> Basics {
-    let state_dir = f.path("state_dir", "/var/db/volapi");
-    Basics {
-        places: Places {
-            control_socket: state_dir.join("control.sock"),
-            state_dir,
-            status_listen: f.loopback("status.listen", 5321),
-            metrics_listen: f.metrics(),
-        },
-        no_rabbit: true,
-        mode: Mode::On,
-        seed: f.get("seed").is_some().then(|| f.number("seed", 0, 0..=u64::MAX)),
-        log_level: f.text("log_level", "info"),
-        unknown: Vec::new(),
-    }
 }
 
 #[cfg(test)]
@@ -185,7 +169,7 @@ mod tests {
     #[test]
     fn what_is_off_by_default_can_be_turned_on() {
         let more = FILE.replace("\"odd\": 1", "\"rfd26\": true, \"failed_keep\": \"48h\"");
-        let settings = Config::from_json(&more).unwrap().settings;
+        let settings = &Config::from_json(&more).unwrap().settings;
         assert_eq!((settings.rfd26, settings.failed_keep), (true, Some(2 * DAY)));
         let off = more.replace("48h", "off");
         assert!(Config::from_json(&off).unwrap_err().to_string().contains("failed_keep:"));

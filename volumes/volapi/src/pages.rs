@@ -250,7 +250,7 @@ mod tests {
             snapshots: None,
         };
         let records = Records::open(Store::in_memory().unwrap()).await.unwrap();
-        let settings = Config::from_json(FILE).unwrap().settings;
+        let settings = Config::from_json(FILE).unwrap().settings.clone();
         let service = Arc::new(Service::new(records, peers, settings));
         Pages { service, updater: Arc::default(), probes: Arc::default(), clock: Clock::start() }
     }

@@ -2,13 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `serve`: waits for the configuration, takes the lock, finds out who the node is, opens the listeners, runs the agent.
+//! `serve`: finds out who the node is, opens the listeners, runs the agent.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::agent::{FileArgs, ServeError};
+use daemon::agent::{Keys as _, ServeError};
 use daemon::http::listen;
 use daemon::{Shutdown, Tasks};
 use sdc_clients::fleet::{Fleet, Wire};
@@ -17,21 +16,16 @@ use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Http, Jitter};
 use serde_json::Value;
 
-use super::args::NAME;
 use crate::agent::Agent;
-use crate::config::Config;
+use crate::config::{Config, Own};
 use crate::machine::Machine;
 use crate::parts::Parts;
 
 /// Between two questions who the node is.
 const WAIT: Duration = Duration::from_secs(2);
 
-pub(super) fn serve(files: &FileArgs) -> ExitCode {
-    daemon::agent::serve(NAME, files, Config::read, serve_with)
-}
-
-async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
-    let agent = user_agent(NAME, env!("CARGO_PKG_VERSION"), config.cn_uuid.as_deref());
+pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
+    let agent = user_agent(Own::NAME, env!("CARGO_PKG_VERSION"), config.cn_uuid.as_deref());
     let http = Http::new(&config.vminfod, &agent)?;
     let vminfod = Vminfod::with_http(http.without_retries());
     // Both arms are cancel-safe.
@@ -45,7 +39,7 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError
     let (listener, address) = listen(places.status_listen).await?;
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), cn_uuid, servers = ?config.nats.servers, "listening");
     let jitter = config.basics.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
-    let name = format!("{NAME} {cn_uuid}");
+    let name = format!("{} {cn_uuid}", Own::NAME);
     let client = config.nats.connect(&name, jitter).await.map_err(ServeError::failed)?;
     let makes = config.make.is_some().then(|| Fleet::with_client(client.clone(), &config.nats));
     let wire = Arc::new(Wire::new(client, &config.nats));

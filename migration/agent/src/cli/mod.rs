@@ -16,12 +16,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use daemon::Shutdown;
-use daemon::agent::{self, Read, ServeError, Target, Verbs};
+use daemon::agent::{self, ServeError, Target, Verbs};
 use daemon::cli::{Screen, control, names};
 use serde_json::{Value, json};
 
 use self::args::Verb;
-use super::config::{Config, DEFAULT_FILE};
+use super::config::{Config, DEFAULT_FILE, Own};
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -29,13 +29,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 impl Verbs for Verb {
-    type Config = Config;
+    type Keys = Own;
     type Error = anyhow::Error;
-    const NAME: &'static str = "migration-agent";
     const ABOUT: &'static str = "Moves VMs to and from this node, as migration-service orders";
     const HELP: &'static str = args::HELP;
     const FILE: &'static str = DEFAULT_FILE;
-    const READ: Read<Config> = Config::read;
     const STATUS: fn(&Value, Screen) -> String = show::status_lines;
 
     async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {

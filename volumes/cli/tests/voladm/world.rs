@@ -89,7 +89,7 @@ impl World {
         let text = json!({"instance": OTHER, "vmapi": {"url": "http://a"}, "cnapi": {"url": "http://a"},
             "papi": {"url": "http://a"}, "napi": {"url": "http://a"}, "imgapi": {"url": "http://a"},
             "workflow": {"url": "http://a"}});
-        let settings = Config::from_json(&text.to_string()).unwrap().settings;
+        let settings = Config::from_json(&text.to_string()).unwrap().settings.clone();
         let service = Arc::new(Service::new(records, peers, settings));
         let routes = router(Arc::clone(&service), Tasks::new(Shutdown::new()), "volapi");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use daemon::Shutdown;
-use daemon::agent::{self, Read, ServeError, Target, Verbs};
+use daemon::agent::{self, ServeError, Target, Verbs};
 use daemon::cli::pages::{count_lines, state_lines};
 use daemon::cli::screen::visible;
 use daemon::cli::table::plain;
@@ -22,7 +22,7 @@ use daemon::cli::{Screen, facts};
 use serde_json::Value;
 
 use self::args::Verb;
-use crate::config::{Config, DEFAULT_FILE};
+use crate::config::{Config, DEFAULT_FILE, Own};
 use crate::service::Count;
 
 /// Runs the program; `args` begin with its name.
@@ -31,13 +31,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 impl Verbs for Verb {
-    type Config = Config;
+    type Keys = Own;
     type Error = anyhow::Error;
-    const NAME: &'static str = "volapi";
     const ABOUT: &'static str = "Shared volumes: the service of RFD 26";
     const HELP: &'static str = args::HELP;
     const FILE: &'static str = DEFAULT_FILE;
-    const READ: Read<Config> = Config::read;
     const STATUS: fn(&Value, Screen) -> String = status_lines;
 
     async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {

@@ -93,7 +93,7 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
 
 /// Opens the store; waits for a PostgreSQL server that cannot be reached yet.
 pub(super) async fn open(config: &Config) -> Result<Records, ServeError> {
-    let path = config.store_file();
+    let path = config.basics.places.state_dir.join("volapi.redb");
     let unusable = |error: store::Error| ServeError::StateDir {
         path: path.clone(),
         source: std::io::Error::other(error),
