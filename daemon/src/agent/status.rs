@@ -123,6 +123,14 @@ impl<T: Ord, C: Counter, S: Display> Status<T, C, S> {
         self.with(|b| b.states.insert(task, state));
     }
 
+    /// Returns the state of a task.
+    pub fn state(&self, task: T) -> Option<State<S>>
+    where
+        S: Clone,
+    {
+        self.with(|b| b.states.get(&task).cloned())
+    }
+
     /// A task has lost vminfod's stream: counts that, and closes the gate until it is back.
     pub fn stream_lost(&self, gate: &Gate, (task, what): (T, C), error: &sdc_clients::Error) {
         let why = chain(error);

@@ -11,7 +11,7 @@ use daemon::{Shutdown, Tasks};
 use sdc_clients::fleet::Fleet;
 
 use crate::parts::Parts;
-use crate::status::{State, Task};
+use crate::status::{Own, State, Task};
 use crate::{beat, publish, streams};
 
 /// One agent.
@@ -26,7 +26,7 @@ impl Agent {
     /// Runs until the shutdown signal.
     pub async fn run(&self, shutdown: Shutdown) {
         if !self.parts.config.basics.no_rabbit {
-            self.parts.status.is(Task::Publisher, State::Off);
+            self.parts.status.is(Task::Publisher, State::Off("the feed"));
             shutdown.wait().await;
             return;
         }
@@ -50,14 +50,16 @@ async fn identity(parts: Arc<Parts>) {
         match parts.vminfod.node_uuid().await {
             Ok(Some(sysinfo)) if sysinfo != parts.cn_uuid => {
                 let configured = parts.cn_uuid.clone();
-                parts.status.is(Task::Identity, State::WrongIdentity { configured, sysinfo });
+                parts
+                    .status
+                    .is(Task::Identity, State::Own(Own::WrongIdentity { configured, sysinfo }));
                 tracing::error!(
                     "the node is another one: stopping, so that it is published under its own uuid"
                 );
                 return;
             }
             // vminfod's silence is told by the publisher.
-            _ => parts.status.is(Task::Identity, State::Following),
+            _ => parts.status.is(Task::Identity, State::Resting),
         }
         tokio::time::sleep(parts.random.around(parts.config.times.resync, 0.1)).await;
     }

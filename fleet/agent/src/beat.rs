@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use crate::claim::{Seat, Turn};
 use crate::parts::Parts;
 use crate::programs::program;
-use crate::status::{Count, State, Task};
+use crate::status::{Count, Own, State, Task};
 
 /// A program that takes longer does not answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -31,7 +31,7 @@ pub(crate) async fn run(parts: Arc<Parts>) {
     let every = parts.config.times.heartbeat;
     let mut seat = Seat::new(parts.me.clone());
     let mut retry = parts.retry();
-    parts.status.is(Task::Heartbeat, State::Unclaimed);
+    parts.status.is(Task::Heartbeat, State::Own(Own::Unclaimed));
     loop {
         let (programs, needs) = ask(parts).await;
         let wait = match beat(parts, &mut seat, &programs, &needs).await {
@@ -44,7 +44,7 @@ pub(crate) async fn run(parts: Arc<Parts>) {
             // It may not have arrived. Who publishes is another one's only when his entry is read.
             Err(error) => {
                 let said = parts.status.failed(&error);
-                parts.status.is(Task::Heartbeat, State::Feed(said));
+                parts.status.is(Task::Heartbeat, State::Own(Own::Feed(said)));
                 retry.next_delay().min(every)
             }
         };
@@ -59,11 +59,11 @@ pub(crate) async fn run(parts: Arc<Parts>) {
 
 fn stand(seat: &Seat, parts: &Parts) -> State {
     match (seat.holds(), seat.other()) {
-        (true, _) => State::Following,
+        (true, _) => State::Resting,
         (false, Some(other)) => {
-            State::Claimed { other: other.clone(), mine: parts.me.machine.clone() }
+            State::Own(Own::Claimed { other: other.clone(), mine: parts.me.machine.clone() })
         }
-        (false, None) => State::Unclaimed,
+        (false, None) => State::Own(Own::Unclaimed),
     }
 }
 
@@ -148,7 +148,7 @@ fn entry(parts: &Parts, seat: &Seat, programs: &[Program], needs: &[Need]) -> No
         waits: parts
             .status
             .state(Task::Publisher)
-            .filter(|it| *it != State::Following)
+            .filter(|it| *it != State::Resting)
             .map(|it| it.to_string()),
         programs: programs.to_vec(),
         needs,

@@ -8,7 +8,7 @@ use daemon::metrics::{counters, flag, gauges, size, timestamp};
 use prometheus_client::registry::Registry;
 
 use crate::parts::Parts;
-use crate::status::{Count, State, Task};
+use crate::status::{Own, State, Task};
 
 /// Returns a registry with the current numbers.
 pub(crate) fn registry(parts: &Parts) -> Registry {
@@ -17,15 +17,9 @@ pub(crate) fn registry(parts: &Parts) -> Registry {
 
 fn fill(registry: &mut Registry, parts: &Parts) {
     let status = &parts.status;
-    counters(
-        registry,
-        Count::ALL.iter().map(|count| {
-            let (name, help) = count.metric();
-            (name, help, status.get(*count))
-        }),
-    );
-    let following = status.state(Task::Publisher) == Some(State::Following);
-    let claimed = matches!(status.state(Task::Heartbeat), Some(State::Claimed { .. }));
+    counters(registry, status.metrics());
+    let following = status.state(Task::Publisher) == Some(State::Resting);
+    let claimed = matches!(status.state(Task::Heartbeat), Some(State::Own(Own::Claimed { .. })));
     let told = parts.told();
     gauges(
         registry,

@@ -12,7 +12,7 @@ use sdc_clients::fleet::{Fleet, Made, Shape, make, sweep as tombstones};
 use tokio::time::{Instant, sleep};
 
 use crate::parts::Parts;
-use crate::status::{State, Task};
+use crate::status::{Own, State, Task};
 
 /// Between looks.
 const EVERY: Duration = Duration::from_secs(30);
@@ -34,12 +34,12 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
                     swept(&jetstream, &shape).await;
                 }
                 retry.reset();
-                parts.status.is(Task::Streams, State::Following);
+                parts.status.is(Task::Streams, State::Resting);
                 parts.random.around(EVERY, 0.1)
             }
             Err(error) => {
                 let said = parts.status.failed(&error);
-                parts.status.is(Task::Streams, State::Feed(said));
+                parts.status.is(Task::Streams, State::Own(Own::Feed(said)));
                 retry.next_delay()
             }
         };

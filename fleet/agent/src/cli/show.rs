@@ -4,6 +4,7 @@
 
 //! `status`: asks the running agent.
 
+use daemon::agent::Counter as _;
 use daemon::cli::pages::{count_lines, text, to_the_second};
 use daemon::cli::screen::{Tone, visible};
 use daemon::cli::{Screen, facts};
@@ -26,7 +27,7 @@ pub(super) fn status_lines(page: &Value, screen: Screen) -> String {
     lines.push(("last event", text(page, "position")));
     let last = page["last_published"].as_str().map_or("-".to_owned(), to_the_second);
     lines.push(("published", last));
-    let names = Count::ALL.iter().map(|count| count.metric().0);
+    let names = Count::ALL.iter().map(|count| count.name());
     lines.extend(count_lines(page, names, screen));
     facts(&lines)
 }

@@ -11,7 +11,7 @@ use sdc_clients::vminfod::{VmFields as _, VmObject};
 
 use super::publisher::{Cut, Publisher, Sent};
 use crate::reduce::{Snapshot, Why, vm_uuid};
-use crate::status::{Count, State, Task};
+use crate::status::{Count, Own, State, Task};
 
 /// What the node shows.
 pub(super) struct View {
@@ -28,7 +28,7 @@ impl Publisher<'_> {
 
     /// Compares the node with the feed; returns the event behind which publishing goes on.
     pub(super) async fn compare(&mut self, why: Why) -> Result<Position, Cut> {
-        self.parts.status.is(Task::Publisher, State::Comparing(why.to_string()));
+        self.parts.status.is(Task::Publisher, State::Own(Own::Comparing(why.to_string())));
         let view = self.view().await?;
         let at = view.snapshot.at.clone();
         // Of another stream the numbers say nothing.

@@ -22,7 +22,7 @@ use self::publisher::{Cut, Publisher, Sent};
 use crate::hub::{Following, HubError};
 use crate::parts::Parts;
 use crate::reduce::{Line, Start, Why, line, start};
-use crate::status::{Count, State, Task};
+use crate::status::{Count, Own, State, Task};
 
 /// How often between two audits it is looked whether `VMS` still has the node.
 const LOOKS: u32 = 12;
@@ -49,11 +49,11 @@ pub(crate) async fn run(parts: Arc<Parts>) {
         match &cut {
             Cut::Feed(error) => {
                 let said = parts.status.failed(error);
-                parts.status.is(Task::Publisher, State::Feed(said));
+                parts.status.is(Task::Publisher, State::Own(Own::Feed(said)));
             }
             Cut::Hub(error) => {
                 let said = parts.status.failed(error);
-                parts.status.is(Task::Publisher, State::Hub(said));
+                parts.status.is(Task::Publisher, State::NoAnswer(said));
             }
             Cut::Lost => continue,
         }
@@ -128,7 +128,7 @@ impl Publisher<'_> {
         }
         let at = &mut at;
         parts.tell(|told| told.position = Some(at.clone()));
-        parts.status.is(Task::Publisher, State::Following);
+        parts.status.is(Task::Publisher, State::Resting);
         let after = |span| Instant::now() + parts.random.around(span, 0.25);
         let times = (parts.config.times.audit, parts.config.times.audit / LOOKS);
         let (mut audit, mut look) = (after(times.0), after(times.1));

@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::feed::memory::{Fault, Kept, Memory};
 use crate::machine::Machine;
 use crate::parts::Parts;
-use crate::status::{Count, State, Task};
+use crate::status::{Count, Own, State, Task};
 use crate::{beat, publish};
 
 const CN: &str = "564d0b8e-6099-7648-351e-877faf6c56f6";
@@ -318,7 +318,10 @@ async fn a_full_feed_is_waited_for_and_named() {
     }
     sleep(Duration::from_secs(3600)).await;
     let state = world.parts.status.state(Task::Publisher).unwrap();
-    assert!(matches!(state, State::Feed(_)) && state.to_string().contains("no room"), "{state}");
+    assert!(
+        matches!(state, State::Own(Own::Feed(_))) && state.to_string().contains("no room"),
+        "{state}"
+    );
     world.feed.heal();
     world.settled().await;
     assert_eq!(world.markers(), 1, "the ring had everything");
