@@ -47,10 +47,8 @@ async fn mirrors_owner_and_primary_on_events() {
     world.start(json!({}));
     sleep(MIN).await;
     {
-        let mut state = world.state();
-        let vm = state.node(HOME).vms.get_mut("v").unwrap();
-        vm["owner_uuid"] = json!("after");
-        vm["nics"] = json!([{"mac": mac(1), "primary": true}]);
+        world.wears("v", json!([{"mac": mac(1), "primary": true}]));
+        world.hub(HOME).silently(|vms| vms.get_mut("v").unwrap()["owner_uuid"] = json!("after"));
     }
     sleep(6 * MIN).await;
     assert_eq!(world.field(1, "owner_uuid"), json!("after"));
@@ -62,10 +60,10 @@ async fn mirrors_owner_and_primary_on_events() {
 #[tokio::test(start_paused = true)] // C21
 async fn claims_server_and_booter_nics_after_their_delay() {
     let world = World::new();
-    world.state().node(HOME).sysinfo = json!({"UUID": CN,
+    world.hub(HOME).set_sysinfo(json!({"UUID": CN,
         "Network Interfaces": {"ixgbe0": {"MAC Address": mac(1), "Link Status": "up"},
             "ixgbe1": {"MAC Address": mac(2), "Link Status": "down"}},
-        "Virtual Network Interfaces": {"external0": {"MAC Address": mac(3)}}});
+        "Virtual Network Interfaces": {"external0": {"MAC Address": mac(3)}}}));
     let server = |uuid: &str| {
         json!({"belongs_to_type": "server", "belongs_to_uuid": uuid,
         "state": "provisioning", "cn_uuid": null})
@@ -221,8 +219,8 @@ async fn record_deleted_during_a_write_stays_gone() {
     world.nic(1, "v", json!({}));
     let (agent, _) = world.start(json!({}));
     sleep(MIN).await;
-    world.state().before_write = Some(Box::new(|state| {
-        state.nics.clear();
+    world.state().before_write = Some(Box::new(|world| {
+        world.state().nics.clear();
     }));
     world.vm("v", "stopped", &[1], false);
     sleep(HOUR).await;

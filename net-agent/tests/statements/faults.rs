@@ -17,8 +17,9 @@ async fn run(faults: &[(usize, Fault)]) -> (Vec<Value>, Vec<String>, usize) {
     let world = World::new();
     world.state().faults = faults.iter().copied().collect();
     world.state().search = true;
-    world.state().node(HOME).sysinfo =
-        json!({"UUID": CN, "Network Interfaces": {"e0": {"MAC Address": mac(9)}}});
+    world
+        .hub(HOME)
+        .set_sysinfo(json!({"UUID": CN, "Network Interfaces": {"e0": {"MAC Address": mac(9)}}}));
     world.nic(
         9,
         ADMIN,

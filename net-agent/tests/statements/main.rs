@@ -49,8 +49,9 @@ fn lawful(world: &World) {
     for line in &state.vmapi_log {
         assert!(line.starts_with("GET /vms") && !line.contains("sync"), "{line}");
     }
-    for node in state.nodes.values() {
-        assert!(node.log.iter().all(|line| line.starts_with("GET ")), "{:?}", node.log);
+    for host in [world::HOME, "target"] {
+        let asked = world.hub(host).log().all();
+        assert!(asked.iter().all(|it| it.method == "GET"), "{asked:?}");
     }
     for (_, line) in &state.log {
         let read = line.starts_with("GET /nics") || line.starts_with("GET /search/nics");

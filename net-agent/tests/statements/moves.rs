@@ -7,7 +7,7 @@
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, HOME, TARGET, World, vm_json};
+use crate::world::{CN, HOME, TARGET, World};
 use crate::{HOUR, MIN, SEC, lawful};
 
 #[tokio::test(start_paused = true)] // C10
@@ -135,14 +135,13 @@ async fn vm_back_before_the_delete_keeps_its_nic() {
     world.start(json!({}));
     sleep(MIN).await;
     // Back, without an event and after the full view: only the point check can know.
-    world.state().before_check = Some(Box::new(|state| {
-        state.node(HOME).vms.insert("v".to_owned(), vm_json("v", "running", &[1], false));
-    }));
+    let back = |world: &World| world.quietly("v", Some(("running", &[1], false)));
+    world.state().before_check = Some(Box::new(back));
     world.delete_vm("v");
     sleep(HOUR).await;
     assert!(world.has(1) && world.asked("DELETE").is_empty());
     assert!(world.state().before_check.is_none());
-    assert!(world.state().node(HOME).log.iter().any(|line| line.contains("/vms/v?sync=true")));
+    assert!(world.hub_asked("/vms/v?sync=true") > 0);
     lawful(&world);
 }
 
@@ -162,11 +161,10 @@ async fn unreported_departure_needs_age_and_second_look() {
         if told {
             world.delete_vm("v");
         } else {
-            world.state().node(HOME).down = true;
-            world.cut();
+            world.hub(HOME).stop();
             sleep(3 * SEC).await;
             world.quietly("v", None);
-            world.state().node(HOME).down = false;
+            world.hub(HOME).restart();
         }
         sleep(50 * SEC).await;
         assert_eq!((world.has(1), world.has(2)), (!told, !told), "told: {told}");

@@ -5,6 +5,7 @@
 //! What happens after the last check of the node and before the delete: the permit is made after it,
 //! so nothing is deleted. Each case runs for a departure (the worker deletes) and a leak (the pass).
 
+use mocks::faults::{Action, Rule};
 use net_agent::holds::HoldsFile;
 use serde_json::json;
 use tokio::time::sleep;
@@ -62,21 +63,17 @@ async fn hold_after_the_last_check_stops_the_delete() {
 async fn stream_lost_after_the_last_check_stops_the_delete() {
     for departs in [true, false] {
         let lose = |_: &World, _: &daemon::Shutdown| -> Happening {
-            Box::new(|state| {
+            Box::new(|world| {
                 // The check itself is still answered.
-                state.node(HOME).streams.clear();
-                state.node(HOME).broken = Some((503, "{}".to_owned()));
-                state.node(HOME).deaf = true;
+                world.cut();
+                world.breaks("/vms", 503, "{}");
+                world.hub(HOME).faults().add(Rule::new("GET", "/events", Action::Cut));
             })
         };
         let (world, shutdown) = about_to_delete(departs, lose).await;
         sleep(HOUR).await;
         assert!(world.has(2) && world.writes().is_empty(), "{departs}: {:?}", world.writes());
-        {
-            let mut state = world.state();
-            let node = state.node(HOME);
-            (node.broken, node.deaf) = (None, false);
-        }
+        world.hub(HOME).faults().clear();
         sleep(HOUR).await;
         assert!(!world.has(2), "{departs}");
         lawful(&world);

@@ -33,7 +33,7 @@ async fn reads_shuffled_and_halved_pages() {
         world.state().search = search;
         world.vm("live", "running", &[], false);
         let macs: Vec<_> = (0..2400).map(|n| json!({"mac": mac_of(n)})).collect();
-        world.state().node(HOME).vms.get_mut("live").unwrap()["nics"] = json!(macs);
+        world.wears("live", json!(macs));
         for n in 0..2500 {
             let vm = if n < 2400 { "live".to_owned() } else { format!("gone{n}") };
             world.nic_at(&mac_of(n), &vm, json!({}));
@@ -141,8 +141,9 @@ async fn deletes_nothing_after_a_broken_lookup() {
         for n in 1..=9 {
             world.nic(n, "lost", json!({}));
         }
-        let broken_here = broken.map(|(status, body)| (status, body.to_owned()));
-        world.state().node(HOME).broken = broken_here;
+        if let Some((status, body)) = broken {
+            world.breaks("/vms", status, body);
+        }
         let (agent, _) = world.start(json!({}));
         sleep(3 * HOUR).await;
         assert!(world.writes().is_empty(), "{broken:?}: {:?}", world.writes());
@@ -190,8 +191,8 @@ async fn retries_a_412_five_times_with_growing_pauses() {
 #[tokio::test(start_paused = true)] // C17, R17, race 13
 async fn counts_a_404_on_delete_as_success() {
     let world = leak();
-    world.state().before_write = Some(Box::new(|state| {
-        state.nics.remove("f20000000002");
+    world.state().before_write = Some(Box::new(|world| {
+        world.state().nics.remove("f20000000002");
     }));
     let (agent, _) = world.start(json!({}));
     sleep(30 * HOUR).await;
@@ -239,8 +240,9 @@ async fn voids_a_list_with_a_foreign_record() {
 #[tokio::test(start_paused = true)]
 async fn unreadable_record_delays_no_other() {
     let world = leak();
-    world.state().node(HOME).sysinfo =
-        json!({"UUID": CN, "Network Interfaces": {"e0": {"MAC Address": mac_of(9)}}});
+    world
+        .hub(HOME)
+        .set_sysinfo(json!({"UUID": CN, "Network Interfaces": {"e0": {"MAC Address": mac_of(9)}}}));
     world.nic(3, "live", json!({"cn_uuid": null}));
     world.vm("live", "running", &[1, 3], false);
     world.state().broken = vec!["f20000000009".into(), "f20000000003".into()];

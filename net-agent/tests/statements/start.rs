@@ -36,13 +36,13 @@ async fn spreads_first_lists_over_2_to_10_minutes() {
 #[tokio::test(start_paused = true)] // C2
 async fn lists_only_after_a_view_and_with_a_cn_uuid() {
     let world = leak();
-    world.state().node(HOME).down = true;
+    world.hub(HOME).stop();
     let (agent, _) = world.start(json!({}));
     sleep(5 * HOUR).await;
     assert!(world.asked("").is_empty());
     let waiting = agent.parts.status.waiting_for().join(" ");
     assert!(waiting.contains("waiting for vminfod"), "{waiting}");
-    world.state().node(HOME).down = false;
+    world.hub(HOME).restart();
     sleep(HOUR).await;
     let lists = world.asked("GET /search/nics?");
     assert!(!lists.is_empty() && lists.iter().all(|(_, l)| l.contains(&format!("cn_uuid={CN}"))));
@@ -111,8 +111,8 @@ async fn ten_thousand_clean_nics_cost_eleven_lists() {
     for (search, more) in [(true, 0), (false, 2)] {
         let world = World::new();
         world.state().search = search;
-        world.state().node(HOME).sysinfo = json!({"UUID": CN, "Network Interfaces": {
-            "e0": {"MAC Address": "0c:00:00:00:00:01"}, "e1": {"MAC Address": "0c:00:00:00:00:02"}}});
+        world.hub(HOME).set_sysinfo(json!({"UUID": CN, "Network Interfaces": {
+            "e0": {"MAC Address": "0c:00:00:00:00:01"}, "e1": {"MAC Address": "0c:00:00:00:00:02"}}}));
         for n in [1, 2] {
             let mac = format!("0c:00:00:00:00:{n:02x}");
             world.nic_at(&mac, CN, json!({"belongs_to_type": "server", "cn_uuid": null}));
@@ -124,7 +124,7 @@ async fn ten_thousand_clean_nics_cost_eleven_lists() {
             nics.push(json!({"mac": mac}));
         }
         world.vm("live", "running", &[], false);
-        world.state().node(HOME).vms.get_mut("live").unwrap()["nics"] = json!(nics);
+        world.wears("live", json!(nics));
         world.start(json!({}));
         sleep(HOUR).await;
         let lists = world.asked("cn_uuid=").len();

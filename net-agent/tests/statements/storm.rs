@@ -29,7 +29,7 @@ impl Chance {
 fn step(world: &World, chance: &mut Chance) {
     let n = u8::try_from(chance.below(6)).unwrap() + 1;
     let vm = format!("v{n}");
-    let here = world.state().node(HOME).vms.contains_key(&vm);
+    let here = world.hub(HOME).vms().contains_key(&vm);
     match chance.below(14) {
         0..=2 => {
             let hidden = chance.below(6) == 0;
@@ -83,10 +83,8 @@ fn step(world: &World, chance: &mut Chance) {
             match chance.below(3) {
                 0 => state.vmapi_down = !state.vmapi_down,
                 1 => state.touch_next = 2,
-                _ => {
-                    let node = state.node(HOME);
-                    node.down = !node.down;
-                }
+                _ if world.hub(HOME).is_up() => world.hub(HOME).stop(),
+                _ => world.hub(HOME).restart(),
             }
         }
         _ => {}
@@ -111,12 +109,14 @@ async fn days(seed: u64, steps: u64) -> usize {
     {
         let mut state = world.state();
         (state.vmapi_down, state.touch_next) = (false, 0);
-        state.node(HOME).down = false;
         state.faults.clear();
-        let here: Vec<String> = state.node(HOME).vms.keys().cloned().collect();
+        if !world.hub(HOME).is_up() {
+            world.hub(HOME).restart();
+        }
+        let here = world.hub(HOME).vms();
         for n in 1..=6 {
             let vm = format!("v{n}");
-            if !here.contains(&vm) {
+            if !here.contains_key(&vm) {
                 let gone = json!({"uuid": vm, "state": "destroyed", "server_uuid": CN});
                 state.vmapi.insert(vm, gone);
             }
@@ -131,7 +131,7 @@ async fn days(seed: u64, steps: u64) -> usize {
     assert!(!shutdown.is_triggered(), "seed {seed}: a vital task ended");
     let state = world.state();
     assert!(state.wrong.is_empty(), "seed {seed}: {:#?}", state.wrong);
-    let here = &state.nodes[HOME].vms;
+    let here = world.hub(HOME).vms();
     for (nic, _) in state.nics.values() {
         let vm = nic["belongs_to_uuid"].as_str().unwrap();
         let leaked = nic["cn_uuid"] == CN && !here.contains_key(vm);

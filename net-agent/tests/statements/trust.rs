@@ -13,7 +13,7 @@ use crate::{HOUR, MIN, SEC, lawful, leak};
 #[tokio::test(start_paused = true)] // C24, race 28
 async fn refuses_to_write_with_a_wrong_identity() {
     let world = leak();
-    world.state().node(HOME).sysinfo = json!({"UUID": TARGET});
+    world.hub(HOME).set_sysinfo(json!({"UUID": TARGET}));
     let (agent, _) = world.start(json!({"cn_uuid": CN}));
     sleep(3 * HOUR).await;
     world.vm("live", "stopped", &[1], false);
@@ -22,7 +22,7 @@ async fn refuses_to_write_with_a_wrong_identity() {
     let status = agent.status_json().await.to_string();
     assert!(status.contains("refusing to write"), "{status}");
     // It was sysinfo that was wrong.
-    world.state().node(HOME).sysinfo = json!({"UUID": CN});
+    world.hub(HOME).set_sysinfo(json!({"UUID": CN}));
     sleep(HOUR).await;
     assert!(!world.has(2));
 }
@@ -31,9 +31,9 @@ async fn refuses_to_write_with_a_wrong_identity() {
 fn two_machines(world: &World) {
     let links = |n: u8| json!({"igb0": {"MAC Address": mac(n), "NIC Names": ["admin"]}});
     let sysinfo = |serial: &str, n| json!({"UUID": CN, "Serial Number": serial, "Network Interfaces": links(n)});
-    let mut state = world.state();
-    state.node(HOME).sysinfo = sysinfo("S1", 91);
-    state.cnapi = Some(json!({"uuid": CN, "status": "running", "sysinfo": sysinfo("S2", 92)}));
+    world.hub(HOME).set_sysinfo(sysinfo("S1", 91));
+    world.state().cnapi =
+        Some(json!({"uuid": CN, "status": "running", "sysinfo": sysinfo("S2", 92)}));
 }
 
 #[tokio::test(start_paused = true)] // C40
@@ -71,7 +71,7 @@ async fn the_machine_that_cnapi_knows_stops_too_where_a_nics_vm_and_a_server_nic
         for is_second in [true, false] {
             let world = leak();
             two_machines(&world);
-            let sysinfo = world.state().node(HOME).sysinfo.clone();
+            let sysinfo = world.hub(HOME).sysinfo();
             world.state().cnapi =
                 Some(json!({"uuid": CN, "status": "running", "sysinfo": sysinfo}));
             for n in if is_second { vec![91, 92] } else { vec![91] } {
@@ -179,12 +179,11 @@ async fn reconnects_to_vminfod_and_compares() {
     world.start(json!({"relist": "0"}));
     sleep(HOUR).await;
     assert!(!world.has(2) && world.has(1));
-    world.state().node(HOME).down = true;
-    world.cut();
+    world.hub(HOME).stop();
     world.quietly("live", None);
     sleep(HOUR).await;
     assert!(world.has(1), "nothing is deleted while vminfod is silent");
-    world.state().node(HOME).down = false;
+    world.hub(HOME).restart();
     sleep(3 * MIN).await;
     assert!(!world.has(1), "found by comparing with what was known before");
     lawful(&world);

@@ -8,7 +8,7 @@
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, HOME, TARGET, World};
+use crate::world::{CN, TARGET, World};
 use crate::{HOUR, MIN, lawful};
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +101,6 @@ async fn judges_unlisted_records_by_a_younger_view() {
         sleep(crate::SEC).await;
     }
     sleep(10 * crate::SEC).await;
-    let asked = world.state().node(HOME).log.clone();
-    let views = asked.iter().filter(|line| line.ends_with("/vms?sync=zones")).count();
-    assert_eq!(views, 3, "before the list, after it, and after what it lacks: {asked:?}");
+    let views = world.hub_asked("/vms?sync=zones");
+    assert_eq!(views, 3, "before the list, after it, and after what it lacks");
 }

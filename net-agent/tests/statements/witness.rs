@@ -34,7 +34,7 @@ async fn another_nodes_destroyed_deletes_nothing_here() {
 async fn records_of_the_node_itself_stay() {
     let world = leak();
     let own = json!({"e0": {"MAC Address": mac(9)}, "e1": {"MAC Address": mac(10)}});
-    world.state().node(HOME).sysinfo = json!({"UUID": CN, "Network Interfaces": own});
+    world.hub(HOME).set_sysinfo(json!({"UUID": CN, "Network Interfaces": own}));
     world.nic(9, "gone", json!({}));
     world.nic(10, "gone", json!({"cn_uuid": null}));
     world.nic(11, CN, json!({}));
@@ -81,11 +81,11 @@ async fn only_vminfods_own_404_counts_as_absence() {
     let html = "<html>404 Not Found</html>";
     for page in [html, "", r#"{"code":"ResourceNotFound","message":"no"}"#, "VM Not Found: x"] {
         let world = leak();
-        world.state().node(HOME).proxy = Some(page.to_owned());
+        world.breaks("/vms/*", 404, page);
         world.start(json!({}));
         sleep(50 * HOUR).await;
         assert!(world.writes().is_empty(), "{page}: {:?}", world.writes());
-        world.state().node(HOME).proxy = None;
+        world.hub(HOME).faults().clear();
         sleep(10 * MIN).await;
         assert!(!world.has(2), "{page}");
         lawful(&world);
@@ -95,7 +95,7 @@ async fn only_vminfods_own_404_counts_as_absence() {
 #[tokio::test(start_paused = true)] // F70
 async fn a_zone_that_was_never_read_defers_deletes_and_is_named() {
     let world = leak();
-    world.state().node(HOME).unread = vec!["z9".into()];
+    world.hub(HOME).incomplete(&["z9"]);
     let (agent, _) = world.start(json!({}));
     sleep(HOUR).await;
     world.vm("left", "running", &[3], false);
@@ -107,7 +107,7 @@ async fn a_zone_that_was_never_read_defers_deletes_and_is_named() {
     let status = agent.status_json().await;
     assert!(status["waiting_for"].to_string().contains("zone z9"), "{status}");
     assert_eq!(status["unread_zones"], json!(["z9"]));
-    world.state().node(HOME).unread.clear();
+    world.hub(HOME).incomplete(&[]);
     sleep(HOUR).await;
     assert!(!world.has(2) && !world.has(3));
     lawful(&world);
@@ -124,7 +124,7 @@ async fn a_zone_read_earlier_keeps_its_addresses_and_stops_nothing() {
     sleep(10 * MIN).await;
     // vminfod restarts and cannot read that zone.
     world.quietly("odd", None);
-    world.state().node(HOME).unread = vec!["odd".into()];
+    world.hub(HOME).incomplete(&["odd"]);
     world.cut();
     sleep(2 * HOUR).await;
     assert!(!world.has(2), "the leak elsewhere goes: {}", agent.plan_json());
@@ -149,13 +149,13 @@ fn a_zone_read_in_the_last_run_keeps_its_addresses() {
     world.live_and_crash(json!({"startup_delay": {"min": "9h", "max": "9h"}}), MIN, |_| {});
     // Everything restarts.
     world.quietly("odd", None);
-    world.state().node(HOME).unread = vec!["odd".into()];
+    world.hub(HOME).incomplete(&["odd"]);
     for _ in 0..2 {
         world.live_and_crash(json!({}), 2 * HOUR, |_| {});
         assert!(!world.has(2) && world.has(3), "{:?}", world.writes());
     }
     // The zone is gone for good.
-    world.state().node(HOME).unread.clear();
+    world.hub(HOME).incomplete(&[]);
     world.live_and_crash(json!({}), 2 * HOUR, |_| {});
     assert!(!world.has(3), "{:?}", world.writes());
     lawful(&world);
@@ -170,12 +170,12 @@ async fn an_event_does_not_outrun_a_zone_that_cannot_be_read() {
     sleep(10 * MIN).await;
     // The address goes to a new zone whose XML is broken: no event says so.
     world.vmapi("old", "destroyed", CN);
-    world.state().node(HOME).unread = vec!["new".into()];
+    world.hub(HOME).incomplete(&["new"]);
     world.delete_vm("old");
     sleep(3 * MIN).await;
     assert!(world.writes().is_empty(), "{:?}", world.writes());
     world.vm("new", "running", &[3], false);
-    world.state().node(HOME).unread.clear();
+    world.hub(HOME).incomplete(&[]);
     sleep(2 * HOUR).await;
     assert!(world.has(3), "{:?}", world.writes());
     lawful(&world);

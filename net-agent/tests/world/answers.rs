@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What NAPI, VMAPI and vminfod answer.
+//! What NAPI, VMAPI and CNAPI answer.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -10,7 +10,6 @@ use http::{HeaderMap, Method, StatusCode};
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use sdc_clients::{Error, Phase};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use super::{CN, Fault, HOME, Outage, State, World};
 
@@ -33,57 +32,30 @@ impl World {
                     }
                 })
             }
-            Some(host) => self.vminfod(request, host, &path),
-            None => Err(Error::connect(&request.method, path, "no host")),
+            _ => Err(Error::connect(&request.method, path, "no host")),
         }
     }
 
-    fn vminfod(&self, request: &Request, host: &str, path: &str) -> Result<Response, Error> {
-        let mut state = self.state();
-        if path.starts_with("/vms/")
-            && let Some(happens) = state.before_check.take()
-        {
-            happens(&mut state);
+    /// Asks the vminfod of a node, and notes which VMs of the home node it has shown.
+    async fn vminfod(&self, request: Request) -> Result<Response, Error> {
+        let host = request.url.host_str().unwrap_or_default().to_owned();
+        let path = request.url.path().to_owned();
+        if path.starts_with("/vms/") {
+            let happens = self.state().before_check.take();
+            if let Some(happens) = happens {
+                happens(self);
+            }
         }
-        let node = state.node(host);
-        node.log.push(format!("{} {}", request.method, request.target()));
-        if node.down {
-            return Err(Error::connect(&request.method, path, "refused"));
+        let answer = self.hub(&host).send(request).await;
+        if answer.as_ref().is_ok_and(|it| it.status == StatusCode::OK) && host == HOME {
+            let named = path.trim_start_matches("/vms/");
+            self.show(|name| path == "/vms" || name == named);
         }
-        if let Some((status, body)) = node.broken.clone().filter(|_| path == "/vms") {
-            let status = StatusCode::from_u16(status).unwrap();
-            return Ok(Response { status, headers: HeaderMap::new(), body: body.into() });
+        // Time for the agent to notice what happened before this answer arrived.
+        if path.starts_with("/vms/") {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        if let Some(page) = node.proxy.clone().filter(|_| path.starts_with("/vms/")) {
-            return Ok(plain(404, page));
-        }
-        if host == HOME {
-            let vms: Vec<Value> = node.vms.values().cloned().collect();
-            let named = path.trim_start_matches("/vms/").to_owned();
-            let shown = vms.iter().filter(|vm| path == "/vms" || vm["uuid"] == *named);
-            shown.for_each(|vm| state.show(vm));
-        }
-        let node = state.node(host);
-        let answer = match path {
-            "/sysinfo" => (200, json!({"sysinfo": node.sysinfo, "age_ms": 1})),
-            "/vms" => (200, Value::Array(node.vms.values().cloned().collect())),
-            _ => match node.vms.get(path.trim_start_matches("/vms/")) {
-                Some(vm) => (200, vm.clone()),
-                None => {
-                    let text = format!("VM Not Found: {}", path.trim_start_matches("/vms/"));
-                    return Ok(plain(404, text));
-                }
-            },
-        };
-        let unread = node.unread.join(",");
-        let mut reply = self.reply(answer.0, &answer.1, None);
-        if path == "/vms" && !unread.is_empty() {
-            reply.headers.insert("vminfod-incomplete", unread.parse().unwrap());
-        }
-        if let Some(sync) = request.url.query_pairs().find(|(key, _)| key == "sync") {
-            reply.headers.insert("vminfod-sync", sync.1.parse().unwrap());
-        }
-        Ok(reply)
+        answer
     }
 
     fn vmapi_answer(&self, request: &Request, path: &str) -> Result<Response, Error> {
@@ -116,6 +88,12 @@ impl World {
     }
 
     fn napi(&self, request: &Request, path: &str) -> Result<Response, Error> {
+        if request.method != Method::GET {
+            let happens = self.state().before_write.take();
+            if let Some(happens) = happens {
+                happens(self);
+            }
+        }
         let mut state = self.state();
         let condition = request.headers.get("if-match").map(|v| v.to_str().unwrap().to_owned());
         let body = request.body.as_ref().map(|b| String::from_utf8_lossy(b).into_owned());
@@ -227,9 +205,6 @@ impl World {
             return self.reply(500, &json!({"message": "object lacks a network"}), None);
         }
         if request.method != Method::GET {
-            if let Some(happens) = state.before_write.take() {
-                happens(state);
-            }
             if state.touch_next > 0 {
                 state.touch_next -= 1;
                 if let Some((_, etag)) = state.nics.get_mut(&key) {
@@ -274,22 +249,22 @@ impl World {
     /// what was hidden, and is gone, counts as far as the node has ever shown it so.
     fn wrong(&self, state: &State, nic: &Value) -> Option<&'static str> {
         let (vm, mac) = (nic["belongs_to_uuid"].as_str().unwrap(), &nic["mac"]);
-        let lists = |vm: &Value| {
-            let nics = vm["nics"].as_array().into_iter().flatten();
+        let lists = |nics: Option<&Value>| {
+            let nics = nics.and_then(Value::as_array).into_iter().flatten();
             nics.into_iter().any(|nic| nic["mac"] == *mac)
         };
         if nic["cn_uuid"] != CN || nic["belongs_to_type"] != "zone" {
             return Some("not of this node");
         }
-        let node = &state.nodes[HOME];
-        if node.vms.values().any(lists) {
+        let vms = self.hub(HOME).vms();
+        if vms.values().any(|vm| lists(vm.get("nics"))) {
             return Some("a VM here has it");
         }
         let hidden = state.hidden.get(vm).and_then(|until| *until);
         if hidden.is_some_and(|until| self.started.elapsed() < until) {
             return Some("it was hidden a short while ago");
         }
-        let here = node.vms.get(vm);
+        let here = vms.get(vm);
         if here.is_some_and(|vm| vm["do_not_inventory"] == true) {
             return Some("its VM is hidden");
         }
@@ -298,7 +273,11 @@ impl World {
                 here.map(|_| "its VM is here")
             }
             // It left a VM that stays, and VMAPI says so too.
-            Some(known) if here.is_some() && known["server_uuid"] == CN && !lists(known) => None,
+            Some(known)
+                if here.is_some() && known["server_uuid"] == CN && !lists(known.get("nics")) =>
+            {
+                None
+            }
             Some(_) => Some("VMAPI says it lives"),
             None => here.map(|_| "its VM is here"),
         }
@@ -328,14 +307,12 @@ impl World {
     }
 }
 
-fn plain(status: u16, text: String) -> Response {
-    let status = StatusCode::from_u16(status).unwrap();
-    Response { status, headers: HeaderMap::new(), body: text.into() }
-}
-
 impl Transport for World {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
+            if !request.url.host_str().is_some_and(|host| host.ends_with(".lab")) {
+                return self.vminfod(request).await;
+            }
             let is_napi = request.url.host_str() == Some("napi.lab");
             let outage = self.state().outage.filter(|_| is_napi);
             let mut answer = match outage {
@@ -356,10 +333,6 @@ impl Transport for World {
                 let date = date.timestamp_to_rfc9110_string(&self.clock_from(Some(base))).unwrap();
                 answer.headers.insert("date", date.parse().unwrap());
             }
-            // Time for the agent to notice what happened before this answer arrived.
-            if request.url.path().starts_with("/vms/") {
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            }
             answer
         })
     }
@@ -367,26 +340,11 @@ impl Transport for World {
     fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
         Box::pin(async move {
             let host = request.url.host_str().unwrap_or_default().to_owned();
-            let (tell, told) = mpsc::channel(1000);
-            let mut state = self.state();
-            let node = state.node(&host);
-            node.log.push(format!("{} {}", request.method, request.target()));
-            if node.down || node.deaf {
-                return Err(Error::connect(&request.method, request.target(), "refused"));
+            let answer = self.hub(&host).stream(request).await;
+            if answer.is_ok() && host == HOME {
+                self.show(|_| true);
             }
-            let ready = json!({"type": "ready", "date": "2026-01-01T00:00:00.000Z", "uuid": "e",
-                "vms": serde_json::to_string(&node.vms).unwrap()});
-            tell.try_send(Bytes::from(format!("{ready}\n"))).unwrap();
-            node.streams.push(tell);
-            if host == HOME {
-                let vms: Vec<Value> = node.vms.values().cloned().collect();
-                vms.iter().for_each(|vm| state.show(vm));
-            }
-            let body = futures_util::stream::unfold(told, |mut told| async move {
-                told.recv().await.map(|line| (Ok(line), told))
-            });
-            let (status, headers) = (StatusCode::OK, HeaderMap::new());
-            Ok(StreamResponse { status, headers, body: Box::pin(body) })
+            answer
         })
     }
 }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! NAPI, VMAPI and the vminfods of some nodes, in process, for paused time, with faults by request
+//! NAPI, VMAPI and the vminfods (the mock) of some nodes, in process, for paused time, with faults by request
 //! number and a log of every request. This file is what tests use; `answers.rs` has the answers.
 
 #![allow(dead_code, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bytes::Bytes;
 use daemon::Shutdown;
+use mocks::faults::{Action, Rule};
+use mocks::hub::Hub;
 use net_agent::agent::{Agent, clients};
 use net_agent::config::Config;
 use sdc_clients::http::Transport;
+use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 pub const CN: &str = "a829c448-085b-4138-adbc-583ac96881c3";
@@ -48,27 +49,8 @@ pub enum Outage {
     Status(u16),
 }
 
-/// One compute node as its vminfod shows it.
-#[derive(Default)]
-pub struct Node {
-    pub vms: BTreeMap<String, Value>,
-    pub sysinfo: Value,
-    /// vminfod answers nothing.
-    pub down: bool,
-    /// vminfod accepts no stream.
-    pub deaf: bool,
-    /// `/vms` answers this instead of the truth.
-    pub broken: Option<(u16, String)>,
-    /// Zones that vminfod cannot read: `vminfod-incomplete` of `/vms`.
-    pub unread: Vec<String>,
-    /// Something in between answers this page, a 404, for one VM.
-    pub proxy: Option<String>,
-    pub log: Vec<String>,
-    pub(crate) streams: Vec<mpsc::Sender<Bytes>>,
-}
-
 /// Something that happens once.
-pub type Happening = Box<dyn FnOnce(&mut State) + Send>;
+pub type Happening = Box<dyn FnOnce(&World) + Send>;
 
 pub struct State {
     /// By bare MAC: record and etag number.
@@ -79,7 +61,6 @@ pub struct State {
     pub cnapi: Option<Value>,
     /// Requests to CNAPI.
     pub cnapi_asked: usize,
-    pub nodes: BTreeMap<String, Node>,
     /// `/search/nics` exists.
     pub search: bool,
     /// `/nics` takes cn_uuid.
@@ -123,7 +104,7 @@ pub struct State {
 
 impl State {
     /// The home node has shown somebody this VM as it is.
-    pub(crate) fn show(&mut self, vm: &Value) {
+    fn show(&mut self, vm: &VmObject) {
         let uuid = vm["uuid"].as_str().unwrap();
         if vm["do_not_inventory"] == true {
             self.hidden.insert(uuid.to_owned(), None);
@@ -138,18 +119,18 @@ impl State {
             *until = until.or(Some(now + Duration::from_secs(300)));
         }
     }
-
-    pub fn node(&mut self, host: &str) -> &mut Node {
-        self.nodes.entry(host.to_owned()).or_default()
-    }
 }
 
 #[derive(Clone)]
 pub struct World {
     pub(crate) state: Arc<Mutex<State>>,
+    hubs: Arc<BTreeMap<&'static str, Hub>>,
     pub(crate) started: Instant,
     pub dir: Arc<tempfile::TempDir>,
 }
+
+/// Events that a vminfod keeps.
+const EVENTS: usize = 1000;
 
 /// The node that tests mean when they name none.
 pub const HOME: &str = "127.0.0.1";
@@ -169,14 +150,12 @@ pub(crate) fn bare(mac: &str) -> String {
 
 impl World {
     pub fn new() -> Self {
-        let node = |uuid: &str| Node { sysinfo: json!({"UUID": uuid}), ..Node::default() };
         let state = State {
             nics: BTreeMap::new(),
             vmapi: BTreeMap::new(),
             vmapi_down: false,
             cnapi: None,
             cnapi_asked: 0,
-            nodes: [(HOME.to_owned(), node(CN)), ("target".to_owned(), node(TARGET))].into(),
             search: false,
             filters: true,
             lenient: false,
@@ -201,9 +180,44 @@ impl World {
         };
         Self {
             state: Arc::new(Mutex::new(state)),
+            hubs: Arc::new(
+                [(HOME, Hub::new(CN, EVENTS)), ("target", Hub::new(TARGET, EVENTS))].into(),
+            ),
             started: Instant::now(),
             dir: Arc::new(folder()),
         }
+    }
+
+    /// The vminfod of a node.
+    pub fn hub(&self, host: &str) -> &Hub {
+        &self.hubs[host]
+    }
+
+    /// The home node has shown somebody these VMs as they are.
+    fn show(&self, which: impl Fn(&str) -> bool) {
+        let vms = self.hub(HOME).vms();
+        let mut state = self.state();
+        vms.iter().filter(|(name, _)| which(name)).for_each(|(_, vm)| state.show(vm));
+    }
+
+    /// vminfod answers this, whatever it is asked at this path.
+    pub fn breaks(&self, path: &str, status: u16, text: &str) {
+        let body = Some(text.into());
+        let action = Action::Status { status, body, retry_after: None };
+        self.hub(HOME).faults().add(Rule::new("GET", path, action));
+    }
+
+    /// Whether vminfod was asked this.
+    pub fn hub_asked(&self, target: &str) -> usize {
+        let asked = self.hub(HOME).log().all();
+        asked.iter().filter(|it| format!("{}?{}", it.path, it.query) == target).count()
+    }
+
+    /// The addresses of a VM of the home node are these, which no event says.
+    pub fn wears(&self, uuid: &str, nics: Value) {
+        self.hub(HOME).silently(|vms| {
+            vms.get_mut(uuid).unwrap().insert("nics".to_owned(), nics);
+        });
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -236,34 +250,32 @@ impl World {
     }
 
     pub fn vm_on(&self, host: &str, uuid: &str, state: &str, macs: &[u8], hidden: bool) {
-        let vm = vm_json(uuid, state, macs, hidden);
-        let old = self.state().node(host).vms.insert(uuid.to_owned(), vm.clone());
-        let streams = !self.state().node(host).streams.is_empty();
-        if host == HOME && streams {
-            self.state().show(&vm);
+        let hub = self.hub(host);
+        let mut vm = vm_json(uuid, state, macs, hidden);
+        if hub.vms().get(uuid) == Some(&vm) {
+            // Something else of it changes.
+            vm.insert("alias".to_owned(), hub.position().1.into());
         }
-        let mut event = json!({"type": if old.is_some() { "modify" } else { "create" },
-            "date": "2026-01-01T00:00:00.000Z", "zonename": uuid, "uuid": "e", "vm": vm});
-        if old.is_some() {
-            event["changes"] = json!([{"prettyPath": "state", "path": ["state"],
-                "action": "changed", "oldValue": "a", "newValue": "b"}]);
+        let is_heard = hub.listeners() > 0;
+        hub.put(vm);
+        if host == HOME && is_heard {
+            self.show(|name| name == uuid);
         }
-        self.tell(host, &event);
     }
 
     /// Changes the node without any event.
     pub fn quietly(&self, uuid: &str, vm: Option<(&str, &[u8], bool)>) {
-        let mut state = self.state();
-        let vms = &mut state.node(HOME).vms;
-        match vm {
-            Some((at, macs, hidden)) => {
-                vms.insert(uuid.to_owned(), vm_json(uuid, at, macs, hidden));
-            }
-            None => {
-                vms.remove(uuid);
-                state.gone(uuid, self.started.elapsed());
-            }
+        if vm.is_none() {
+            self.state().gone(uuid, self.started.elapsed());
         }
+        self.hub(HOME).silently(|vms| {
+            match vm {
+                Some((at, macs, hidden)) => {
+                    vms.insert(uuid.to_owned(), vm_json(uuid, at, macs, hidden))
+                }
+                None => vms.remove(uuid),
+            };
+        });
     }
 
     pub fn delete_vm(&self, uuid: &str) {
@@ -271,22 +283,17 @@ impl World {
     }
 
     pub fn delete_vm_on(&self, host: &str, uuid: &str) {
-        self.state().node(host).vms.remove(uuid);
         if host == HOME {
             self.state().gone(uuid, self.started.elapsed());
         }
-        let event = json!({"type": "delete", "date": "2026-01-01T00:00:00.000Z",
-            "zonename": uuid, "uuid": "e"});
-        self.tell(host, &event);
+        self.hub(host).remove(uuid);
     }
 
+    /// vminfod starts anew, unless it is down.
     pub fn cut(&self) {
-        self.state().node(HOME).streams.clear();
-    }
-
-    fn tell(&self, host: &str, event: &Value) {
-        let line = Bytes::from(format!("{event}\n"));
-        self.state().node(host).streams.retain(|stream| stream.try_send(line.clone()).is_ok());
+        if self.hub(HOME).is_up() {
+            self.hub(HOME).restart();
+        }
     }
 
     pub fn vmapi(&self, uuid: &str, state: &str, server: &str) {
@@ -326,7 +333,7 @@ impl World {
     }
 
     pub fn config(&self, host: &str, over: Value) -> Config {
-        let cn = self.state().node(host).sysinfo["UUID"].clone();
+        let cn = self.hub(host).sysinfo()["UUID"].clone();
         let mut config = json!({"napi": {"url": "http://napi.lab"}, "cn_uuid": cn, "seed": 1,
             "vminfod": {"url": format!("http://{host}:9090"), "trust_tcp": true}, "admin_uuid": ADMIN,
             "state_dir": self.dir.path().join(host), "log_level": "off"});
@@ -379,8 +386,9 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-pub fn vm_json(uuid: &str, state: &str, macs: &[u8], hidden: bool) -> Value {
+pub fn vm_json(uuid: &str, state: &str, macs: &[u8], hidden: bool) -> VmObject {
     let nics: Vec<_> = macs.iter().map(|n| json!({"mac": mac(*n)})).collect();
-    json!({"uuid": uuid, "zonename": uuid, "state": state, "owner_uuid": "o",
-        "do_not_inventory": hidden, "nics": nics})
+    let vm = json!({"uuid": uuid, "zonename": uuid, "state": state, "owner_uuid": "o",
+        "do_not_inventory": hidden, "nics": nics});
+    vm.as_object().cloned().unwrap()
 }

@@ -2,8 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a follower of vminfod sees, in memory: `/vms` with its tag, `/events` that resumes or is gone, `/sysinfo`. The ring
-//! keeps so many events and no more; a listener that falls out of it is cut; a restart begins a new epoch.
+//! What a follower of vminfod sees, in memory: `/vms` with its tag, `/vms/UUID`, `/events` that begins with all VMs,
+//! resumes or is gone, `/sysinfo`. The ring keeps so many events and no more; a listener that falls out of it is cut; a
+//! restart begins a new epoch. Requests go through fault rules and a log; a rule for `/events` cuts a new listener.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,22 +12,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::StatusCode;
+use http::header::{CONTENT_LENGTH, ETAG, HeaderName, HeaderValue};
 use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
-use sdc_clients::vminfod::{INCOMPLETE, Incomplete, VmObject};
+use sdc_clients::vminfod::{INCOMPLETE, Incomplete, SYNCED, VmObject};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+
+use crate::faults::{Action, Door, Faults, Listed, Recorder, Service};
+use crate::restify::build;
+use crate::transport::InProcess;
 
 /// The wall clock of the events: nobody judges by it.
 const DATE: &str = "2026-01-05T10:00:00.000Z";
 
 #[derive(Debug)]
 struct Ring {
-    cn: String,
+    sysinfo: Value,
     starts: u64,
     seq: u64,
     vms: BTreeMap<String, VmObject>,
+    /// What is shown instead of the VMs.
+    lie: Option<BTreeMap<String, VmObject>>,
     lines: VecDeque<(u64, Bytes)>,
     most: usize,
     incomplete: BTreeSet<String>,
@@ -34,6 +42,10 @@ struct Ring {
 }
 
 impl Ring {
+    fn shown(&self) -> &BTreeMap<String, VmObject> {
+        self.lie.as_ref().unwrap_or(&self.vms)
+    }
+
     fn epoch(&self) -> String {
         format!("{:016x}", self.starts)
     }
@@ -60,6 +72,7 @@ impl Ring {
 #[derive(Debug, Clone)]
 pub struct Hub {
     ring: Arc<Mutex<Ring>>,
+    asked: Arc<(Faults, Recorder)>,
     /// Counts what listeners have to look at.
     news: watch::Sender<u64>,
 }
@@ -68,16 +81,18 @@ impl Hub {
     /// The hub of an empty node, which keeps `most` events.
     pub fn new(cn: &str, most: usize) -> Hub {
         let ring = Ring {
-            cn: cn.to_owned(),
+            sysinfo: json!({"UUID": cn, "Hostname": format!("node-{}", &cn[..8.min(cn.len())])}),
             starts: 1,
             seq: 0,
             vms: BTreeMap::new(),
+            lie: None,
             lines: VecDeque::new(),
             most,
             incomplete: BTreeSet::new(),
             is_up: true,
         };
-        Hub { ring: Arc::new(Mutex::new(ring)), news: watch::Sender::new(0) }
+        let asked = Arc::default();
+        Hub { ring: Arc::new(Mutex::new(ring)), asked, news: watch::Sender::new(0) }
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
@@ -88,6 +103,16 @@ impl Hub {
         let done = what(&mut self.ring());
         self.news.send_modify(|count| *count += 1);
         done
+    }
+
+    /// The fault rules.
+    pub fn faults(&self) -> &Faults {
+        &self.asked.0
+    }
+
+    /// The request log.
+    pub fn log(&self) -> &Recorder {
+        &self.asked.1
     }
 
     /// A VM comes or changes: an event.
@@ -144,9 +169,34 @@ impl Hub {
         self.change(|ring| ring.lines.clear());
     }
 
-    /// These zones cannot be read.
+    /// Shows these VMs instead of its own, until it is told `None`. Events are those of its own.
+    pub fn lie(&self, vms: Option<BTreeMap<String, VmObject>>) {
+        self.ring().lie = vms;
+    }
+
+    /// These zones cannot be read; `*`: nobody knows which.
     pub fn incomplete(&self, zones: &[&str]) {
         self.ring().incomplete = zones.iter().map(|&zone| zone.to_owned()).collect();
+    }
+
+    /// The node's sysinfo is this.
+    pub fn set_sysinfo(&self, sysinfo: Value) {
+        self.ring().sysinfo = sysinfo;
+    }
+
+    /// The node's sysinfo.
+    pub fn sysinfo(&self) -> Value {
+        self.ring().sysinfo.clone()
+    }
+
+    /// Whether it answers.
+    pub fn is_up(&self) -> bool {
+        self.ring().is_up
+    }
+
+    /// How many listeners wait for events.
+    pub fn listeners(&self) -> usize {
+        self.news.receiver_count()
     }
 
     /// The VMs.
@@ -160,53 +210,60 @@ impl Hub {
         (ring.epoch(), ring.seq)
     }
 
-    fn answer(&self, request: &Request) -> (StatusCode, HeaderMap, Bytes) {
+    fn answer(&self, request: &http::Request<Bytes>) -> http::Response<Bytes> {
         let ring = self.ring();
-        let mut headers = HeaderMap::new();
-        let body = match request.url.path() {
+        let mut headers = Vec::new();
+        let zones: Vec<String> = ring.incomplete.iter().cloned().collect();
+        let asked = request.uri().query().unwrap_or_default();
+        let sync = asked.split('&').find_map(|pair| pair.strip_prefix("sync="));
+        let sync = sync.and_then(|sync| HeaderValue::try_from(sync).ok());
+        let is_sync = sync.is_some();
+        let (status, body) = match request.uri().path() {
             "/vms" => {
                 let tag = format!("\"{}-{}\"", ring.epoch(), ring.seq);
-                headers
-                    .insert(http::header::ETAG, HeaderValue::try_from(tag).expect("a tag is text"));
-                let missing = Incomplete::of_zones(ring.incomplete.iter().cloned());
-                if let Some(value) = missing.header() {
-                    headers.insert(INCOMPLETE, value);
-                }
-                Value::Array(ring.vms.values().cloned().map(Value::Object).collect())
+                let tag = HeaderValue::try_from(tag).expect("a tag is text");
+                headers.push((ETAG, tag));
+                let missing = Incomplete::of_zones(zones.iter().cloned()).header();
+                headers.extend(missing.map(|it| (HeaderName::from_static(INCOMPLETE), it)));
+                let all = ring.shown().values().cloned().map(Value::Object);
+                (200, Value::Array(all.collect()))
             }
-            "/sysinfo" => {
-                json!({"sysinfo": {"UUID": ring.cn, "Hostname": format!("node-{}", &ring.cn[..8.min(ring.cn.len())])}})
-            }
-            "/status" => json!({"state": "running", "incomplete": ring.incomplete}),
-            _ => {
-                return (
-                    StatusCode::NOT_FOUND,
-                    headers,
-                    Bytes::from_static(b"Unsupported URL Path"),
-                );
-            }
+            "/sysinfo" => (200, json!({"sysinfo": ring.sysinfo, "age_ms": 1})),
+            "/status" => (200, json!({"state": "running", "incomplete": zones})),
+            path => match path.strip_prefix("/vms/") {
+                None => (404, "Unsupported URL Path".into()),
+                Some(name) => match ring.shown().get(name) {
+                    _ if is_sync && zones.iter().any(|zone| zone == name || zone == "*") => {
+                        (503, json!({"code": "ServiceUnavailable", "message": "zoneadm"}))
+                    }
+                    Some(vm) => (200, Value::Object(vm.clone())),
+                    None => (404, format!("VM Not Found: {name}").into()),
+                },
+            },
         };
-        (StatusCode::OK, headers, body.to_string().into())
+        headers.extend(sync.map(|sync| (HeaderName::from_static(SYNCED), sync)));
+        let mut response = self.canned(request, status, Some(&body));
+        response.headers_mut().extend(headers);
+        response
     }
 
-    /// The lines behind an event, as long as they are kept, in this epoch.
+    /// This line, and the lines behind an event, as long as they are kept, in this epoch.
     fn lines(
         &self,
-        epoch: String,
-        seq: u64,
+        first: Value,
+        (epoch, seq): (String, u64),
     ) -> impl futures_util::Stream<Item = Result<Bytes, Error>> + use<> {
-        stream::unfold((self.clone(), epoch, seq, true), async |(hub, epoch, seq, is_first)| {
-            if is_first {
-                let newest = hub.ring().seq;
-                let line = json!({"type": "resume", "date": DATE, "epoch": epoch, "seq": seq, "newest": newest});
-                return Some((Ok(Bytes::from(format!("{line}\n"))), (hub, epoch, seq, false)));
+        let first = Some(Bytes::from(format!("{first}\n")));
+        stream::unfold((self.clone(), epoch, seq, first), async |(hub, epoch, seq, first)| {
+            if let Some(line) = first {
+                return Some((Ok(line), (hub, epoch, seq, None)));
             }
             // Before the look: news that comes in between wakes it.
             let mut news = hub.news.subscribe();
             loop {
                 let next = hub.ring().next(&epoch, seq);
                 match next.ok()? {
-                    Some((next, line)) => return Some((Ok(line), (hub, epoch, next, false))),
+                    Some((next, line)) => return Some((Ok(line), (hub, epoch, next, None))),
                     None => news.changed().await.ok()?,
                 }
             }
@@ -226,45 +283,85 @@ impl Ring {
     }
 }
 
+impl Service for Hub {
+    fn parts(&self) -> (&Faults, &Recorder) {
+        (self.faults(), self.log())
+    }
+
+    const DOORS: &'static [Listed] = &[];
+
+    fn side_door(&self, _: &http::Request<Bytes>, _: &str) -> Door {
+        Ok(None)
+    }
+
+    /// A text is sent as it is, which is how vminfod says 404.
+    fn canned(
+        &self,
+        request: &http::Request<Bytes>,
+        status: u16,
+        body: Option<&Value>,
+    ) -> http::Response<Bytes> {
+        let mut response = build(request.method(), status, body);
+        if let Some(Value::String(text)) = body {
+            response.headers_mut().remove(CONTENT_LENGTH);
+            *response.body_mut() = Bytes::from(text.clone());
+        }
+        response
+    }
+
+    fn route<'a>(
+        &'a self,
+        request: &'a http::Request<Bytes>,
+        _: &'a [Action],
+    ) -> BoxFuture<'a, Option<http::Response<Bytes>>> {
+        Box::pin(async move { Some(self.answer(request)) })
+    }
+}
+
 impl Transport for Hub {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
-            if !self.ring().is_up {
-                return Err(Error::connect(&Method::GET, request.target(), "nobody listens"));
+            if !self.is_up() {
+                return Err(Error::connect(&request.method, request.target(), "nobody listens"));
             }
-            let (status, headers, body) = self.answer(&request);
-            Ok(Response { status, headers, body })
+            InProcess::new(self.clone()).send(request).await
         })
     }
 
     fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
         Box::pin(async move {
-            if !self.ring().is_up {
-                return Err(Error::connect(&Method::GET, request.target(), "nobody listens"));
+            let target = request.target();
+            let is_cut = !self.faults().take("GET", request.url.path(), "").is_empty();
+            if is_cut || !self.is_up() {
+                return Err(Error::connect(&request.method, target, "nobody listens"));
             }
+            self.log().begin(&http::Request::get(&target).body(Bytes::new()).unwrap_or_default());
             let asked: BTreeMap<String, String> = request.url.query_pairs().into_owned().collect();
             let ring = self.ring();
-            let since = asked.get("since").and_then(|since| since.parse::<u64>().ok());
-            let kept = since.filter(|since| {
-                asked.get("epoch") == Some(&ring.epoch())
-                    && *since <= ring.seq
-                    && ring.behind(*since).is_ok()
-            });
             let (epoch, newest) = (ring.epoch(), ring.seq);
+            let since = asked.get("since").and_then(|since| since.parse::<u64>().ok());
+            let first = match since {
+                None => {
+                    let vms = json!(ring.shown()).to_string();
+                    json!({"type": "ready", "date": DATE, "uuid": epoch, "vms": vms, "epoch": epoch, "seq": newest})
+                }
+                Some(seq) => {
+                    json!({"type": "resume", "date": DATE, "epoch": epoch, "seq": seq, "newest": newest})
+                }
+            };
+            let is_kept = since.is_none_or(|since| {
+                asked.get("epoch") == Some(&epoch) && since <= newest && ring.behind(since).is_ok()
+            });
             let oldest = ring.lines.front().map_or(newest + 1, |(seq, _)| *seq);
             drop(ring);
-            let Some(since) = kept else {
-                let body =
-                    json!({"code": "Gone", "epoch": epoch, "oldest": oldest, "newest": newest});
-                let body = stream::once(async move { Ok(Bytes::from(body.to_string())) }).boxed();
-                return Ok(StreamResponse {
-                    status: StatusCode::GONE,
-                    headers: HeaderMap::new(),
-                    body,
-                });
-            };
-            let body = self.lines(epoch, since).boxed();
-            Ok(StreamResponse { status: StatusCode::OK, headers: HeaderMap::new(), body })
+            let headers = http::HeaderMap::new();
+            if is_kept {
+                let body = self.lines(first, (epoch, since.unwrap_or(newest))).boxed();
+                return Ok(StreamResponse { status: StatusCode::OK, headers, body });
+            }
+            let body = json!({"code": "Gone", "epoch": epoch, "oldest": oldest, "newest": newest});
+            let body = stream::once(async move { Ok(Bytes::from(body.to_string())) }).boxed();
+            Ok(StreamResponse { status: StatusCode::GONE, headers, body })
         })
     }
 }

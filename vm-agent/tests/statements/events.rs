@@ -184,8 +184,7 @@ async fn one_404_of_vmapi_settles_nothing() {
 async fn what_happened_while_the_stream_was_away_is_told() {
     let world = World::of(0..9);
     let (agent, _) = world.started(&json!({})).await;
-    world.state().down = true;
-    world.cut();
+    world.hub.stop();
     sleep(MIN).await;
     world.quietly(1, Some(&json!({"alias": "changed"})));
     world.quietly(20, Some(&json!({"alias": "came"})));
@@ -193,7 +192,7 @@ async fn what_happened_while_the_stream_was_away_is_told() {
     assert!(agent.status_json()["mute"].as_str().unwrap().contains("waiting for vminfod"));
     sleep(MIN).await;
     assert!(world.writes().is_empty());
-    world.state().down = false;
+    world.hub.restart();
     sleep(MIN).await;
     assert_eq!(
         (world.stored(1)["alias"].clone(), world.stored(20)["alias"].clone()),
@@ -208,7 +207,7 @@ async fn what_happened_while_the_stream_was_away_is_told() {
 async fn a_vm_that_cannot_be_read_holds_no_other_up() {
     let world = World::of(0..9);
     world.started(&json!({})).await;
-    world.state().unread = vec![uuid(0)];
+    world.hub.incomplete(&[&uuid(0)]);
     world.vm(0, &json!({"alias": "unread"}));
     sleep(SEC).await;
     world.vm(1, &json!({"alias": "read"}));
@@ -216,7 +215,7 @@ async fn a_vm_that_cannot_be_read_holds_no_other_up() {
     assert_eq!(world.stored(1)["alias"], "read");
     sleep(HOUR).await;
     assert!(world.puts(0).is_empty());
-    world.state().unread.clear();
+    world.hub.incomplete(&[]);
     sleep(MIN).await;
     assert_eq!(world.stored(0)["alias"], "unread");
 }

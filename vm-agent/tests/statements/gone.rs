@@ -7,7 +7,7 @@
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{OTHER, World, object, uuid};
+use crate::world::{OTHER, World, object, shown, uuid};
 use crate::{HOUR, MIN, SEC, lawful};
 
 #[tokio::test(start_paused = true)] // A6
@@ -89,34 +89,33 @@ async fn a_vm_that_is_being_provisioned_here_is_left_alone_for_two_hours() {
 
 #[tokio::test(start_paused = true)] // H4, A13, W14
 async fn a_view_that_is_empty_halved_or_failing_reports_nobody() {
-    let all = || (0..10).map(|n| (uuid(n), object(n, &json!({}))));
-    let broken = |status, text: &str| Some((status, text.to_owned()));
+    let all = || (0..10).map(|n| (uuid(n), shown(n, &json!({}))));
     type Wrap<'a> = (&'a str, Box<dyn Fn(&World)>);
     let wraps: [Wrap<'_>; 8] = [
-        ("empty", Box::new(|world| world.state().lie = Some([].into()))),
-        ("halved", Box::new(move |world| world.state().lie = Some(all().take(4).collect()))),
+        ("empty", Box::new(|world| world.hub.lie(Some([].into())))),
+        ("halved", Box::new(move |world| world.hub.lie(Some(all().take(4).collect())))),
         (
             "six of ten, two of them as they were earlier",
             Box::new(move |world| {
-                world.state().lie = Some(all().take(6).collect());
-                world.state().unread = vec![uuid(0), uuid(1)];
+                world.hub.lie(Some(all().take(6).collect()));
+                world.hub.incomplete(&[&uuid(0), &uuid(1)]);
             }),
         ),
-        ("failing", Box::new(move |world| world.state().broken = broken(500, "zoneadm"))),
-        ("garbage", Box::new(move |world| world.state().broken = broken(200, "[{"))),
-        ("null", Box::new(move |world| world.state().broken = broken(200, "null"))),
+        ("failing", Box::new(move |world| world.breaks("/vms", 500, "zoneadm"))),
+        ("garbage", Box::new(move |world| world.breaks("/vms", 200, "[{"))),
+        ("null", Box::new(move |world| world.breaks("/vms", 200, "null"))),
         (
             "incomplete",
             Box::new(|world| {
-                world.state().lie = Some([].into());
-                world.state().unread = vec!["*".to_owned()];
+                world.hub.lie(Some([].into()));
+                world.hub.incomplete(&["*"]);
             }),
         ),
         (
             "another's 404",
             Box::new(|world| {
-                world.state().lie = Some([].into());
-                world.state().one = Some((404, "<html>not found</html>".to_owned()));
+                world.hub.lie(Some([].into()));
+                world.breaks("/vms/*", 404, "<html>not found</html>");
             }),
         ),
     ];
@@ -134,11 +133,9 @@ async fn a_view_that_is_empty_halved_or_failing_reports_nobody() {
             sleep(3 * HOUR).await;
             assert!(world.writes().is_empty(), "{name} at start {is_start}: {:?}", world.writes());
             // The truth is back.
-            {
-                let mut state = world.state();
-                (state.lie, state.broken, state.one) = (None, None, None);
-                state.unread.clear();
-            }
+            world.hub.lie(None);
+            world.hub.faults().clear();
+            world.hub.incomplete(&[]);
             world.cut();
             sleep(HOUR).await;
             assert!(world.writes().is_empty(), "{name} at start {is_start}: {:?}", world.writes());
@@ -148,12 +145,12 @@ async fn a_view_that_is_empty_halved_or_failing_reports_nobody() {
 
 #[tokio::test(start_paused = true)] // W14
 async fn vmapis_word_lifts_no_brake() {
-    let few = || (0..3).map(|n| (uuid(n), object(n, &json!({})))).collect();
+    let few = || (0..3).map(|n| (uuid(n), shown(n, &json!({})))).collect();
     for is_restart in [false, true] {
         let world = World::of(0..7);
         let (_, shutdown) = world.started(&json!({})).await;
         // The list lacks at once what the stream tells one by one.
-        world.state().lie = Some(few());
+        world.hub.lie(Some(few()));
         world.delete(3);
         sleep(MIN).await;
         (4..7).for_each(|n| world.delete(n));
@@ -170,7 +167,7 @@ async fn vmapis_word_lifts_no_brake() {
         sleep(3 * HOUR).await;
         assert!(world.writes().is_empty(), "restart {is_restart}: {:?}", world.writes());
         // They are back.
-        world.state().lie = None;
+        world.hub.lie(None);
         (3..7).for_each(|n| world.vm(n, &json!({})));
         sleep(MIN).await;
         assert!((0..7).all(|n| world.stored(n)["state"] == "running"));
@@ -314,7 +311,7 @@ async fn vms_that_moved_away_leave_the_brake() {
         } else {
             shutdown.trigger();
             sleep(MIN).await;
-            (2..7).for_each(|n| drop(world.quietly(n, None)));
+            (2..7).for_each(|n| world.quietly(n, None));
             world.cut();
         }
         (2..7).for_each(|n| world.knows(n, &record));

@@ -13,7 +13,7 @@ use crate::{HOUR, MIN, lawful};
 
 /// The node's sysinfo, CNAPI's record of the node with that of another machine, and NAPI's server NICs.
 fn two_machines(world: &World, nics: &[&str]) {
-    world.state().serial = Some("S1".to_owned());
+    world.hub.set_sysinfo(json!({"UUID": CN, "Serial Number": "S1"}));
     let links = json!({"igb0": {"MAC Address": "02:00:00:00:00:92", "NIC Names": ["admin"]}});
     let sysinfo = json!({"UUID": CN, "Serial Number": "S2", "Network Interfaces": links});
     server(world, CN, &sysinfo);
@@ -55,7 +55,7 @@ async fn a_second_machine_of_this_uuid_stops_all_writing_until_an_operator_decid
 async fn the_machine_that_cnapi_knows_stops_too_where_a_vm_and_a_nic_of_the_uuid_were_never_here() {
     for nics in [&["02:00:00:00:00:92"][..], &[]] {
         let world = World::of(0..9);
-        world.state().serial = Some("S1".to_owned());
+        world.hub.set_sysinfo(json!({"UUID": CN, "Serial Number": "S1"}));
         server(&world, CN, &json!({"UUID": CN, "Serial Number": "S1"}));
         for mac in nics {
             world.napi.add_nic(NewNic::server(mac, CN)).unwrap();

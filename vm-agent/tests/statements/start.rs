@@ -27,7 +27,7 @@ async fn one_write_of_what_differs_follows_list_and_view() {
     assert_eq!(vms.keys().collect::<Vec<_>>(), [&uuid(3), &uuid(7)]);
     let stopped = json!({"state": "stopped", "zone_state": "installed"});
     assert_eq!(vms[&uuid(3)], object(3, &stopped), "the whole object");
-    assert!(world.state().hub.iter().any(|it| it == "/vms?sync=true"));
+    assert!(world.hub.log().all().iter().any(|it| it.path == "/vms" && it.query == "sync=true"));
     lawful(&world);
 }
 
@@ -103,13 +103,13 @@ async fn what_was_not_read_whole_is_left_out_and_told_on_its_own() {
         world.quietly(n, Some(&json!({"alias": "renamed"})));
     }
     world.quietly(3, Some(&json!({"alias": "renamed", "nics": "ABSENT"})));
-    world.state().unread = vec![uuid(1)];
+    world.hub.incomplete(&[&uuid(1)]);
     let (agent, _) = world.started(&json!({})).await;
     let batch = world.batches()[0].body["vms"].clone();
     assert_eq!(batch.as_object().unwrap().keys().collect::<Vec<_>>(), [&uuid(0), &uuid(2)]);
     assert!(world.puts(1).is_empty() && world.puts(3).is_empty());
     assert_eq!(agent.status_json()["held"], 2);
-    world.state().unread.clear();
+    world.hub.incomplete(&[]);
     world.quietly(3, Some(&json!({"alias": "renamed"})));
     sleep(2 * MIN).await;
     assert_eq!((world.puts(1).len(), world.puts(3).len()), (1, 1));
@@ -334,13 +334,13 @@ async fn a_record_that_vmapi_refuses_stops_no_other() {
 async fn it_writes_nothing_for_another_node_nor_in_report_mode() {
     let world = World::of(0..3);
     world.quietly(1, Some(&json!({"alias": "renamed"})));
-    world.state().sysinfo = Some(OTHER.to_owned());
+    world.hub.set_sysinfo(json!({"UUID": OTHER}));
     let (agent, shutdown) = world.start(&json!({}));
     sleep(HOUR).await;
     assert!(world.asked("").is_empty());
     assert!(agent.status_json()["mute"].as_str().unwrap().contains(OTHER));
     shutdown.trigger();
-    world.state().sysinfo = Some(CN.to_owned());
+    world.hub.set_sysinfo(json!({"UUID": CN}));
     let (agent, _) = world.started(&json!({"mode": "report"})).await;
     world.vm(2, &json!({"alias": "renamed"}));
     world.delete(0);

@@ -2,30 +2,31 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A VMAPI (the mock) and a vminfod in process, for paused time, with a log of every request to VMAPI.
+//! The mocks of vminfod, VMAPI, CNAPI and NAPI in process, for paused time, with a log of every request to VMAPI.
 
 #![allow(dead_code, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bytes::Bytes;
 use daemon::Shutdown;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, StatusCode};
+use mocks::faults::{Action, Rule};
+use mocks::hub::Hub;
 use mocks::transport::InProcess;
 use mocks::vmapi::Store;
 use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
-use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
+use sdc_clients::vminfod::VmObject;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use vm_agent::agent::{Agent, clients};
 use vm_agent::config::Config;
 
 pub const CN: &str = "a829c448-085b-4138-adbc-583ac96881c3";
 pub const OTHER: &str = "b829c448-085b-4138-adbc-583ac96881c3";
+/// Events that vminfod keeps.
+const EVENTS: usize = 1000;
 const OWNER: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
 
 /// One request to VMAPI.
@@ -42,24 +43,8 @@ pub type Happening = Box<dyn FnOnce(&World) + Send>;
 
 #[derive(Default)]
 pub struct State {
-    pub vms: BTreeMap<String, Value>,
-    /// vminfod answers nothing.
-    pub down: bool,
-    /// `/vms` answers this instead of the truth.
-    pub broken: Option<(u16, String)>,
-    /// What `/vms` and its likes show instead of the VMs.
-    pub lie: Option<BTreeMap<String, Value>>,
-    /// Zones that vminfod cannot read, or `*`.
-    pub unread: Vec<String>,
-    /// `/vms/UUID` of any VM answers this.
-    pub one: Option<(u16, String)>,
-    pub sysinfo: Option<String>,
-    pub serial: Option<String>,
-    streams: Vec<mpsc::Sender<Bytes>>,
     pub asked: Vec<Asked>,
     pub agents: Vec<String>,
-    /// Requests to vminfod.
-    pub hub: Vec<String>,
     /// After vminfod has read one VM, this happens.
     pub after_reading: Option<Happening>,
     /// How long vminfod takes for a whole view.
@@ -71,6 +56,7 @@ pub struct State {
 #[derive(Clone)]
 pub struct World {
     state: Arc<Mutex<State>>,
+    pub hub: Hub,
     pub vmapi: Store,
     pub cnapi: mocks::cnapi::Store,
     pub napi: mocks::napi::Store,
@@ -96,6 +82,11 @@ pub fn object(n: u32, over: &Value) -> Value {
         "server_uuid": CN, "platform_buildstamp": "20260101T000000Z", "pid": 99});
     merge(&mut vm, over);
     vm
+}
+
+/// Returns the same as vminfod's answers have it.
+pub fn shown(n: u32, over: &Value) -> VmObject {
+    object(n, over).as_object().cloned().unwrap()
 }
 
 fn merge(vm: &mut Value, over: &Value) {
@@ -131,9 +122,9 @@ pub fn record(n: u32, over: &Value) -> Value {
 impl World {
     pub fn new() -> Self {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let state = State { sysinfo: Some(CN.to_owned()), ..State::default() };
         Self {
-            state: Arc::new(Mutex::new(state)),
+            state: Arc::default(),
+            hub: Hub::new(CN, EVENTS),
             vmapi: Store::default(),
             cnapi: mocks::cnapi::Store::default(),
             napi: mocks::napi::Store::new(mocks::napi::Options::default()),
@@ -167,40 +158,33 @@ impl World {
 
     /// The VM comes or changes, and the stream says so.
     pub fn vm(&self, n: u32, over: &Value) {
-        let old = self.quietly(n, Some(over));
-        let mut event = json!({"type": if old.is_some() { "modify" } else { "create" },
-            "date": "2026-01-01T00:00:00.000Z", "zonename": uuid(n), "uuid": "e",
-            "vm": object(n, over)});
-        if old.is_some() {
-            event["changes"] = json!([{"prettyPath": "state", "path": ["state"],
-                "action": "changed", "oldValue": "a", "newValue": "b"}]);
-        }
-        self.tell(&event);
+        self.hub.put(shown(n, over));
     }
 
     /// Changes the node without any event.
-    pub fn quietly(&self, n: u32, over: Option<&Value>) -> Option<Value> {
-        let vms = &mut self.state().vms;
-        match over {
-            Some(over) => vms.insert(uuid(n), object(n, over)),
-            None => vms.remove(&uuid(n)),
-        }
+    pub fn quietly(&self, n: u32, over: Option<&Value>) {
+        self.hub.silently(|vms| {
+            match over {
+                Some(over) => vms.insert(uuid(n), shown(n, over)),
+                None => vms.remove(&uuid(n)),
+            };
+        });
     }
 
     pub fn delete(&self, n: u32) {
-        self.quietly(n, None);
-        self.tell(&json!({"type": "delete", "date": "2026-01-01T00:00:00.000Z",
-            "zonename": uuid(n), "uuid": "e"}));
+        self.hub.remove(&uuid(n));
     }
 
-    fn tell(&self, event: &Value) {
-        let line = Bytes::from(format!("{event}\n"));
-        self.state().streams.retain(|stream| stream.try_send(line.clone()).is_ok());
-    }
-
-    /// The stream breaks.
+    /// vminfod starts anew.
     pub fn cut(&self) {
-        self.state().streams.clear();
+        self.hub.restart();
+    }
+
+    /// vminfod answers this, whatever it is asked at this path.
+    pub fn breaks(&self, path: &str, status: u16, text: &str) {
+        let body = Some(text.into());
+        let action = Action::Status { status, body, retry_after: None };
+        self.hub.faults().add(Rule::new("GET", path, action));
     }
 
     pub fn asked(&self, part: &str) -> Vec<Asked> {
@@ -278,47 +262,6 @@ impl World {
         self.cut();
         self.forget();
     }
-
-    fn hub(&self, request: &Request) -> Result<Response, Error> {
-        let path = request.url.path().to_owned();
-        let mut state = self.state();
-        state.hub.push(request.target());
-        if state.down {
-            return Err(Error::connect(&request.method, path, "refused"));
-        }
-        let shown = state.lie.clone().unwrap_or_else(|| state.vms.clone());
-        let (status, body) = match path.as_str() {
-            "/sysinfo" => {
-                let sysinfo = json!({"UUID": state.sysinfo, "Serial Number": state.serial});
-                (200, json!({"sysinfo": sysinfo, "age_ms": 1}).to_string())
-            }
-            "/vms" => match state.broken.clone() {
-                Some(broken) => broken,
-                None => (200, Value::Array(shown.values().cloned().collect()).to_string()),
-            },
-            _ => {
-                let name = path.trim_start_matches("/vms/");
-                match (state.one.clone(), shown.get(name)) {
-                    (Some(one), _) => one,
-                    (None, _) if state.unread.iter().any(|it| it == name || it == "*") => (
-                        503,
-                        json!({"code": "ServiceUnavailable", "message": "zoneadm"}).to_string(),
-                    ),
-                    (None, Some(vm)) => (200, vm.to_string()),
-                    (None, None) => (404, format!("VM Not Found: {name}")),
-                }
-            }
-        };
-        let mut headers = HeaderMap::new();
-        if path == "/vms" && !state.unread.is_empty() {
-            headers.insert("vminfod-incomplete", state.unread.join(",").parse().unwrap());
-        }
-        if let Some(sync) = request.url.query_pairs().find(|(key, _)| key == "sync") {
-            headers.insert("vminfod-sync", sync.1.parse().unwrap());
-        }
-        let status = StatusCode::from_u16(status).unwrap();
-        Ok(Response { status, headers, body: body.into() })
-    }
 }
 
 impl Transport for World {
@@ -332,7 +275,7 @@ impl Transport for World {
                 _ => {}
             }
             if request.url.host_str() != Some("vmapi.lab") {
-                let answer = self.hub(&request);
+                let answer = self.hub.send(request.clone()).await;
                 let view_takes = self.state().view_takes;
                 if request.target() == "/vms?sync=true" {
                     tokio::time::sleep(view_takes).await;
@@ -368,23 +311,6 @@ impl Transport for World {
     }
 
     fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
-        Box::pin(async move {
-            let (tell, told) = mpsc::channel(1000);
-            let mut state = self.state();
-            if state.down {
-                return Err(Error::connect(&request.method, request.target(), "refused"));
-            }
-            let shown = state.lie.clone().unwrap_or_else(|| state.vms.clone());
-            let vms: Map<String, Value> = shown.into_iter().collect();
-            let ready = json!({"type": "ready", "date": "2026-01-01T00:00:00.000Z", "uuid": "e",
-                "vms": Value::Object(vms).to_string()});
-            tell.try_send(Bytes::from(format!("{ready}\n"))).unwrap();
-            state.streams.push(tell);
-            let body = futures_util::stream::unfold(told, |mut told| async move {
-                told.recv().await.map(|line| (Ok(line), told))
-            });
-            let (status, headers) = (StatusCode::OK, HeaderMap::new());
-            Ok(StreamResponse { status, headers, body: Box::pin(body) })
-        })
+        self.hub.stream(request)
     }
 }
