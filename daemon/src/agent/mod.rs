@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The frame of an agent (net-agent, vm-agent, migration-agent, fleet-agent): a configuration that the shipped agent can read too, a loopback port
-//! for pages, a unix socket for the operator, one running copy, who the node is, whether anything may be written now,
-//! and what the operator sees of it.
+//! The frame of an agent (net-agent, vm-agent, migration-agent, fleet-agent): a configuration that the shipped
+//! agent can read too, a loopback port for pages, a unix socket for the operator, one running copy, who the node
+//! is, whether anything may be written now, and what the operator sees of it.
 
 mod verbs; // the command line
 
