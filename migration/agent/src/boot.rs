@@ -58,7 +58,10 @@ async fn replaced(
     (service, cn): (&str, Uuid),
     open: &Open,
 ) -> Result<Replaced, sdc_clients::Error> {
-    let ids = open.iter().map(|(id, entry)| format!("{id}.{}", entry.revision));
+    let ids = open.iter().map(|(id, Entry { revision, other, .. })| match other {
+        Some(other) => format!("{id}.{revision}.{other}"),
+        None => format!("{id}.{revision}"),
+    });
     let ids: Vec<String> = ids.collect();
     let call = sdc_clients::http::Call::get(&["agents", &cn.to_string(), "replaced"])
         .query("open", ids.join(","))
@@ -191,7 +194,7 @@ async fn obey(
         (Word::Kept, None) if answer.over.contains(&migration) => {
             let Entry { vm, end, revision, .. } = *entry;
             let about = About { migration, revision, vm, end };
-            let over = Order { about, wait_ms: 0, order: What::Over };
+            let over = Order { about, wait_ms: 0, order: What::Over, instead: None };
             tracing::info!(%vm, %migration, "a migration is over, and its end was not reported to this agent");
             Ok(order(parts, over).await.map(drop)?)
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use daemon::command::CommandError;
 use sdc_clients::vminfod::VmObject;
+use uuid::Uuid;
 
 use super::counts::Outcome;
 use super::failed::Failed;
@@ -34,13 +35,13 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Takes an order, and waits for its end as long as it says.
 pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, Unheard> {
-    let Order { about, wait_ms, order: what } = order;
+    let Order { about, wait_ms, order: what, instead } = order;
     let id = about.migration;
     if what == What::Over && parts.memory.is_over(id) {
         let (state, warnings) = (State::Done, Vec::new());
         return Ok(Doing { order: what, state, progress: None, warnings });
     }
-    parts.memory.hear(&about).await?;
+    parts.memory.learn(&about, |entry| learn(entry, &what, instead)).await?;
     let is_newest = || parts.memory.is_newest(&about);
     let (work, is_new) = parts.works.join(id, what, about.revision, is_newest).await?;
     if is_new && !work.what.is_receive() {
@@ -60,6 +61,18 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, Unheard> {
         parts.works.forget(id);
     }
     Ok(doing)
+}
+
+/// What an order says of the other copy is on this disk before it is done: the service's store may be lost.
+fn learn(entry: &mut Entry, what: &What, instead: Option<Uuid>) {
+    match what {
+        What::Send { to: other, .. }
+        | What::SendImage { to: other, .. }
+        | What::Receive { from: other, .. } => entry.other = Some(*other),
+        What::Show | What::Boot => entry.instead = instead,
+        What::Hide | What::Delete => entry.instead = None,
+        _ => {}
+    }
 }
 
 async fn run(parts: &Parts, about: &About, work: &Work) {

@@ -71,6 +71,12 @@ pub struct Entry {
     /// The copy was replaced while its node was away.
     #[serde(default)]
     pub replaced: bool,
+    /// The node of the other copy, where an order has named it.
+    #[serde(default)]
+    pub other: Option<Uuid>,
+    /// The node that was declared dead, instead of whose copy this one was shown or booted.
+    #[serde(default)]
+    pub instead: Option<Uuid>,
     /// Sync snapshots that could not be destroyed, and others of their names that came with a stream: they are no part
     /// of the migration.
     #[serde(default)]
@@ -110,6 +116,8 @@ impl Entry {
             waits: None,
             power: None,
             replaced: false,
+            other: None,
+            instead: None,
             left: BTreeSet::new(),
             known: Known::default(),
         }
@@ -239,6 +247,15 @@ impl Memory {
 
     /// Takes note of a request's revision, on the disk, so that older ones are refused from now on.
     pub async fn hear(&self, about: &About) -> Result<(), Unheard> {
+        self.learn(about, |_| {}).await
+    }
+
+    /// The same, with what the request says besides.
+    pub async fn learn(
+        &self,
+        about: &About,
+        learn: impl FnOnce(&mut Entry),
+    ) -> Result<(), Unheard> {
         let id = about.migration;
         self.write(|now| {
             if now.over.contains_key(&id) {
@@ -249,7 +266,9 @@ impl Memory {
                 if is_full {
                     return Err(Unheard::TooMany);
                 }
-                now.kept.open.insert(id, Entry::new(about));
+                let mut entry = Entry::new(about);
+                learn(&mut entry);
+                now.kept.open.insert(id, entry);
                 now.heard.insert(id, Instant::now());
                 return Ok(true);
             };
@@ -260,8 +279,10 @@ impl Memory {
             if entry.waits.is_some() {
                 return Err(Unheard::Waits);
             }
-            let is_new = entry.revision < about.revision;
+            let before = entry.clone();
             entry.revision = about.revision;
+            learn(entry);
+            let is_new = *entry != before;
             now.heard.insert(id, Instant::now());
             Ok(is_new)
         })

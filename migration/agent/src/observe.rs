@@ -153,8 +153,8 @@ pub async fn node(parts: &Parts) -> Result<Node, Failed> {
 pub fn open(parts: &Parts) -> Vec<Open> {
     let open = parts.memory.open().into_iter();
     open.map(|(migration, entry)| {
-        let Entry { vm, end, revision, power, .. } = entry;
-        Open { migration, vm, end, revision, power }
+        let Entry { vm, end, revision, power, other, instead, .. } = entry;
+        Open { migration, vm, end, revision, power, other, instead }
     })
     .collect()
 }

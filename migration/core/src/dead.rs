@@ -11,6 +11,9 @@ use uuid::Uuid;
 
 use crate::time::Time;
 
+/// A heartbeat of both nodes that is older than this tells that the clocks are apart, or that CNAPI hears nobody.
+const APART_MS: i64 = 60_000;
+
 /// What CNAPI says of a node's heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
@@ -60,6 +63,8 @@ pub struct Signs {
     /// Its agent has answered just now, whatever it has said.
     pub answers: bool,
     pub heartbeat: Heartbeat,
+    /// The last heartbeat of the migration's other node: how far CNAPI's own time has come.
+    pub others: Option<Time>,
     /// What its agent said last; none where the store does not know.
     pub said: Option<Said>,
 }
@@ -87,10 +92,16 @@ impl fmt::Display for Alive {
 
 impl Signs {
     /// Checks that the node may be taken for dead: it does not answer, and both signs are known and older than
-    /// `dead_after` seconds. `is_really`: the operator knows that it is off.
+    /// `dead_after` seconds. `is_really`: the operator knows that it is off. A clock that was put forward, here or at
+    /// CNAPI, makes no heartbeat old, and one that nobody's heartbeat reaches says nothing of this node.
     pub fn dead(&self, dead_after: u32, is_really: bool, now: Time) -> Result<(), Alive> {
         let is_old = |at: Time| now.since(at) >= i64::from(dead_after) * 1000;
-        let is_heartbeat_old = matches!(self.heartbeat, Heartbeat::At(at) if is_old(at));
+        // The other one's is some time old, too.
+        let span = i64::from(dead_after) * 1000;
+        let late = span - APART_MS.min(span / 2);
+        let is_late = |at: Time| self.others.is_none_or(|other| other.since(at) >= late);
+        let is_heartbeat_old =
+            matches!(self.heartbeat, Heartbeat::At(at) if is_old(at) && is_late(at));
         let is_word_old = self.said.is_some_and(|said| is_old(said.at));
         match self.answers {
             true => Err(Alive::Answers(self.cn)),
@@ -103,7 +114,13 @@ impl Signs {
     pub fn told(&self, now: Time) -> String {
         let cn = self.cn;
         let heartbeat = match self.heartbeat {
-            Heartbeat::At(at) => format!("CNAPI had the last heartbeat of {cn} {}", ago(at, now)),
+            Heartbeat::At(at) => {
+                let others = self.others.filter(|other| now.since(*other) >= APART_MS);
+                let others =
+                    others.map(|other| format!(", and that of the other node {}", ago(other, now)));
+                let others = others.unwrap_or_default();
+                format!("CNAPI had the last heartbeat of {cn} {}{others}", ago(at, now))
+            }
             Heartbeat::None => format!(
                 "CNAPI has no heartbeat of {cn}: it never sent one, or CNAPI was started since"
             ),
@@ -143,6 +160,7 @@ mod tests {
         let ago = |seconds: i64| now.plus(-1000 * seconds);
         let said = |seconds| Some(Said { at: ago(seconds), what: Word::Copy });
         let (at, none) = (|seconds| Heartbeat::At(ago(seconds)), Heartbeat::None);
+        let others = None;
         let read = |text| Heartbeat::read(text);
         for (heartbeat, said, is_dead, told) in [
             (at(300), said(300), true, ""),
@@ -157,7 +175,7 @@ mod tests {
             (Heartbeat::Stranger, said(900), false, "does not know"),
             (Heartbeat::Silent, said(900), false, "does not say"),
         ] {
-            let signs = Signs { cn: Uuid::nil(), answers: false, heartbeat, said };
+            let signs = Signs { cn: Uuid::nil(), answers: false, heartbeat, others, said };
             let dead = signs.dead(300, false, now);
             assert_eq!(dead.is_ok(), is_dead, "{signs:?}");
             let sentence = dead.err().map(|why| why.to_string()).unwrap_or_default();
@@ -169,6 +187,16 @@ mod tests {
                 let why = signs.dead(300, is_really, now).unwrap_err();
                 assert!(!why.to_string().contains("--really"), "no flag helps: {why}");
             }
+        }
+        // The clock here was put forward by an hour, or CNAPI hears no node at all: that of a node says nothing.
+        let (heartbeat, said) = (at(3600), said(3600));
+        for (others, is_dead) in [(3600, false), (3361, false), (3360, true), (1, true)] {
+            let others = Some(ago(others));
+            let signs = Signs { cn: Uuid::nil(), answers: false, heartbeat, others, said };
+            let dead = signs.dead(300, false, now);
+            assert_eq!(dead.is_ok(), is_dead, "{signs:?}");
+            let told = dead.err().map(|why| why.to_string()).unwrap_or_default();
+            assert!(is_dead || told.contains("the other node 3"), "{told}");
         }
     }
 }

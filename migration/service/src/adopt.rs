@@ -212,12 +212,12 @@ impl Service {
         let judged = judge(&source_known, &target_known, (vmapi, !reserved.is_empty()), had, &word);
         let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
         // A node of which nothing is heard is dead by this word alone; one that answers has no such migration, or waits.
-        for (cn, known, word) in [
-            (from, &source_known, &adopted.journal.source_dead),
-            (to, &target_known, &adopted.journal.target_dead),
+        for (cn, beside, known, word) in [
+            (from, to, &source_known, &adopted.journal.source_dead),
+            (to, from, &target_known, &adopted.journal.target_dead),
         ] {
             if word.is_some() && *known == Known::Silent && !self.agents.is_alive(cn).await {
-                self.take_for_dead(cn, asked.words.really).await?;
+                self.take_for_dead(cn, Some(beside), asked.words.really).await?;
             }
         }
         let mut record = match old {

@@ -176,6 +176,14 @@ impl Ends {
         Ok(())
     }
 
+    /// Keeps a row that no record says, as the other copy's agent tells it; it may be there.
+    pub async fn keep(&self, row: &Replaced) -> Result<(), Error> {
+        match self.1.put(&row.key(), Expect::Absent, row).await {
+            Err(Error::EtagConflict { .. }) => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
     /// Writes a row that was changed, if nobody else has changed it since it was read.
     pub async fn write(&self, kept: &mut KeptEnd, fence: Option<&Fence>) -> Result<(), Error> {
         let mut batch = Batch::new();

@@ -4,12 +4,13 @@
 
 //! What the agent of each node said last, and when: all services know it, also after their start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use migration_core::dead::{Said, Word};
 use migration_core::time::Time;
 use store::{Bucket, Error, Expect, Schema, Store};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// One row for each node that ever had a migration.
@@ -22,33 +23,55 @@ const FRESH_MS: i64 = 30_000;
 #[derive(Clone, Debug)]
 pub struct Heard {
     bucket: Bucket<Said>,
-    /// When this process last wrote a node's row.
-    written: Arc<Mutex<BTreeMap<Uuid, Time>>>,
+    /// When this process last wrote a node's row, by the clock, which may be put forward, and by the time that passes.
+    written: Arc<Mutex<BTreeMap<Uuid, (Time, Instant)>>>,
+    /// The nodes whose open migrations this process has compared with the store.
+    compared: Arc<Mutex<BTreeSet<Uuid>>>,
 }
 
 impl Heard {
     /// Opens the bucket.
     pub async fn open(store: &Store) -> Result<Heard, Error> {
-        Ok(Heard { bucket: Bucket::open(store, HEARD).await?, written: Arc::default() })
+        Ok(Heard {
+            bucket: Bucket::open(store, HEARD).await?,
+            written: Arc::default(),
+            compared: Arc::default(),
+        })
     }
 
-    /// Returns what the agent of a node said last.
-    pub async fn last(&self, cn: Uuid) -> Result<Option<Said>, Error> {
+    /// Returns what the agent of a node said last. A clock that was put forward since makes no word older than it is.
+    pub async fn last(&self, cn: Uuid, now: Time) -> Result<Option<Said>, Error> {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(&cn).copied();
+        let passed = written.map(|(_, at)| i64::try_from(at.elapsed().as_millis()).unwrap_or(0));
         match self.bucket.get(&cn.to_string()).await {
-            Ok(found) => Ok(Some(found.value)),
+            Ok(found) => {
+                let Said { at, what } = found.value;
+                let at = passed.map_or(at, |passed| at.max(now.plus(-passed)));
+                Ok(Some(Said { at, what }))
+            }
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// What the agent of a node has open was compared with the store: what it has heard later is known.
+    pub fn compared(&self, cn: Uuid) {
+        self.compared.lock().unwrap_or_else(PoisonError::into_inner).insert(cn);
+    }
+
+    /// Returns true if it was since the start of this process. A store is restored while no process uses it.
+    pub fn is_compared(&self, cn: Uuid) -> bool {
+        self.compared.lock().unwrap_or_else(PoisonError::into_inner).contains(&cn)
     }
 
     /// Keeps that the agent of a node has said something. Where that cannot be written the next word is.
     pub async fn note(&self, cn: Uuid, what: Word, at: Time) {
         {
             let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-            if written.get(&cn).is_some_and(|last| (0..FRESH_MS).contains(&at.since(*last))) {
+            if written.get(&cn).is_some_and(|(last, _)| (0..FRESH_MS).contains(&at.since(*last))) {
                 return;
             }
-            written.insert(cn, at);
+            written.insert(cn, (at, Instant::now()));
         }
         let said = Said { at, what };
         if let Err(error) = self.bucket.put(&cn.to_string(), Expect::Anything, &said).await {

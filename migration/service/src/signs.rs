@@ -16,28 +16,41 @@ use super::state::Service;
 
 impl Service {
     /// Asks for the signs of a node: its agent and CNAPI now, the store for what was heard before.
-    pub async fn signs(&self, cn: Uuid) -> Result<Signs, Refused> {
-        let name = cn.to_string();
-        let (answers, server, said) = join!(
+    /// `beside` is the other node of the migration.
+    pub async fn signs(&self, cn: Uuid, beside: Option<Uuid>) -> Result<Signs, Refused> {
+        let (answers, heartbeat, others, said) = join!(
             self.agents.is_alive(cn),
-            self.peers.cnapi.get_server(&name),
-            self.heard.last(cn)
+            self.heartbeat(cn),
+            async { Some(self.heartbeat(beside?).await) },
+            self.heard.last(cn, self.clock.now())
         );
-        let heartbeat = match server {
+        let others = match others {
+            Some(Heartbeat::At(at)) => Some(at),
+            _ => None,
+        };
+        Ok(Signs { cn, answers, heartbeat, others, said: said? })
+    }
+
+    async fn heartbeat(&self, cn: Uuid) -> Heartbeat {
+        match self.peers.cnapi.get_server(&cn.to_string()).await {
             Ok(server) => Heartbeat::read(server.last_heartbeat.as_deref()),
             Err(error) if error.is_not_found_resource() => Heartbeat::Stranger,
             Err(error) => {
                 tracing::warn!(%cn, reason = %error, "cannot read a node's heartbeat from CNAPI");
                 Heartbeat::Silent
             }
-        };
-        Ok(Signs { cn, answers, heartbeat, said: said? })
+        }
     }
 
     /// Takes an operator's word that a node is dead, unless it is not known to be.
     /// Refuses with 412 if it answers, or may be alive and the operator has not seen that it is off.
-    pub async fn take_for_dead(&self, cn: Uuid, is_really: bool) -> Result<(), Refused> {
-        let (signs, settings) = (self.signs(cn).await?, self.settings.read().await?);
+    pub async fn take_for_dead(
+        &self,
+        cn: Uuid,
+        beside: Option<Uuid>,
+        is_really: bool,
+    ) -> Result<(), Refused> {
+        let (signs, settings) = (self.signs(cn, beside).await?, self.settings.read().await?);
         let (dead_after, now) = (settings.dead_after, self.clock.now());
         let dead = signs.dead(dead_after, is_really, now);
         dead.map_err(|why| Refused::precondition(&why.to_string()))?;
@@ -48,15 +61,16 @@ impl Service {
     /// Checks the words of a command: each names the node of its end, which may be taken for dead.
     /// Refuses with 409 for another node, 412 as [`Service::take_for_dead`].
     pub async fn take(&self, record: &Record, words: Words) -> Result<(), Refused> {
-        for (end, named, node) in [
-            ("source", words.source_dead, Some(record.source_server_uuid)),
-            ("target", words.target_dead, record.target_server_uuid),
+        let (source, target) = (Some(record.source_server_uuid), record.target_server_uuid);
+        for (end, named, node, beside) in [
+            ("source", words.source_dead, source, target),
+            ("target", words.target_dead, target, source),
         ] {
             let Some(named) = named else { continue };
             if Some(named) != node {
                 return Err(Refused::argument(&format!("{named} is not the {end}'s node")));
             }
-            self.take_for_dead(named, words.really).await?;
+            self.take_for_dead(named, beside, words.really).await?;
         }
         Ok(())
     }
@@ -64,16 +78,17 @@ impl Service {
     /// Returns the signs of both nodes of a migration for people, and why each is not taken for dead.
     pub async fn signs_of(&self, record: &Record) -> Result<Value, Refused> {
         let (dead_after, now) = (self.settings.read().await?.dead_after, self.clock.now());
-        let shown = async |cn: Uuid| {
-            let signs = self.signs(cn).await?;
+        let (source, target) = (record.source_server_uuid, record.target_server_uuid);
+        let shown = async |cn: Uuid, beside: Option<Uuid>| {
+            let signs = self.signs(cn, beside).await?;
             let alive = signs.dead(dead_after, false, now).err().map(|why| why.to_string());
             let (answers, says) = (signs.answers, signs.told(now));
             Ok::<_, Refused>(json!({"cn": cn, "answers": answers, "says": says, "alive": alive}))
         };
-        let target = match record.target_server_uuid {
-            Some(cn) => shown(cn).await?,
+        let of_target = match target {
+            Some(cn) => shown(cn, Some(source)).await?,
             None => Value::Null,
         };
-        Ok(json!({"source": shown(record.source_server_uuid).await?, "target": target}))
+        Ok(json!({"source": shown(source, target).await?, "target": of_target}))
     }
 }

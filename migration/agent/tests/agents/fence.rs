@@ -6,7 +6,7 @@
 
 use http::Method;
 use migration_core::journal::End;
-use migration_core::protocol::{About, Observe, Order, State, What};
+use migration_core::protocol::{About, Doing, Observe, Open, Order, State, What};
 use sdc_clients::http::Call;
 use sdc_clients::identity::Identity;
 use simnode::node::Zfs;
@@ -14,7 +14,7 @@ use simnode::node::Zfs;
 use crate::world::{MIGRATION, VM, World};
 
 async fn give(world: &World, about: About, order: What) -> Result<State, (u16, String)> {
-    let given = Order { about, wait_ms: 10_000, order };
+    let given = Order { about, wait_ms: 10_000, order, instead: None };
     let done = world.post::<migration_core::protocol::Doing>(&world.target, "orders", &given).await;
     done.map(|doing| doing.state)
         .map_err(|error| (error.status().unwrap_or(0), error.code().unwrap_or_default().to_owned()))
@@ -85,12 +85,45 @@ async fn a_migration_that_is_over_takes_no_order_also_after_a_restart() {
     }
 }
 
+#[tokio::test(start_paused = true)] // M174
+async fn whose_copy_is_not_to_be_used_again_is_known_also_after_a_restart_until_this_one_is_hidden()
+{
+    let mut world = World::new(Zfs::Illumos).await;
+    let at = |revision| About { migration: MIGRATION, revision, vm: VM, end: End::Target };
+    let (net, source) = (world.net.clone(), world.source.uuid);
+    let receive = What::Receive { from: source, image: None };
+    assert_eq!(give(&world, at(1), receive).await, Ok(State::Done));
+    assert_eq!(give(&world, at(2), What::Hide).await, Ok(State::Done));
+    let show = |revision, instead| Order {
+        about: at(revision),
+        wait_ms: 10_000,
+        order: What::Show,
+        instead,
+    };
+    for (order, instead) in [
+        (show(3, None), None),
+        (show(4, Some(source)), Some(source)),
+        (Order { order: What::Hide, ..show(5, None) }, None),
+    ] {
+        let done = world.post::<Doing>(&world.target, "orders", &order).await.unwrap();
+        assert_eq!(done.state, State::Done);
+        for _ in 0..2 {
+            let http = world.target.client(&world.net, Some(Identity::Service));
+            let told = http.execute(Call::get(&["migrations"])).await.unwrap();
+            let open: Vec<Open> = told.json("what is open").unwrap();
+            assert_eq!((open[0].other, open[0].instead), (Some(source), instead), "{order:?}");
+            world.target.kill(&net).await;
+            world.target.start(&net).await;
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)] // M40
 async fn orders_are_the_services_alone_and_what_anybody_else_asks_is_refused_and_counted() {
     let world = World::new(Zfs::Illumos).await;
     let at = |revision| About { migration: MIGRATION, revision, vm: VM, end: End::Target };
     assert_eq!(give(&world, at(1), What::Hide).await, Ok(State::Done));
-    let show = Order { about: at(2), wait_ms: 1, order: What::Show };
+    let show = Order { about: at(2), wait_ms: 1, order: What::Show, instead: None };
     let others = [
         None,
         Some(Identity::Volapi),

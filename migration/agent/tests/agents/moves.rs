@@ -229,6 +229,7 @@ async fn another_order_stops_a_sync_and_the_next_one_goes_on() {
         about: world.about(End::Source, world.next()),
         wait_ms: 5000,
         order: order.clone(),
+        instead: None,
     };
     let doing: migration_core::protocol::Doing =
         world.post(&world.source, "orders", &given).await.unwrap();

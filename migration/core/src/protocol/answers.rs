@@ -85,10 +85,16 @@ pub struct Open {
     /// What the VM did here before an order of this migration took it from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<Power>,
+    /// The node of the other copy, where an order has named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<Uuid>,
+    /// The same, where it was declared dead, and this copy was shown or booted instead of its one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<Uuid>,
 }
 
 /// What the service answers to an agent whose node comes back, or was cut off
-/// (`GET /agents/CN/replaced?open=ID.REVISION,…`).
+/// (`GET /agents/CN/replaced?open=ID.REVISION.OTHER,…`, where `OTHER` is the node of the other copy, if it is known).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
     /// The migrations in which copies on that node were replaced.

@@ -43,6 +43,9 @@ pub struct Order {
     pub wait_ms: u64,
     /// What to do.
     pub order: What,
+    /// With `Show` and `Boot`: the other copy's node, which was declared dead. Its copy is not to be used again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<Uuid>,
 }
 
 /// What to do. Each is done once however often it is ordered, and its effect is seen by an observation.

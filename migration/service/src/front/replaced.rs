@@ -2,13 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `GET /agents/CN/replaced?open=ID.REVISION,…`: what the agent of a node that comes back asks before anything else,
-//! and what one asks that hears nothing.
+//! `GET /agents/CN/replaced?open=ID.REVISION.OTHER,…`: what the agent of a node that comes back asks before anything else,
+//! and what one asks that hears nothing. The store may be lost, or older than what the other copy's agent has heard:
+//! nothing is said of a copy before that agent was heard, too.
 
 use axum::extract::{Path, Query, State};
 use axum::routing::get;
 use axum::{Extension, Router};
 use daemon::http::Body;
+use futures_util::future::join_all;
 use http::Response;
 use sdc_clients::identity::Identity;
 use serde::Deserialize;
@@ -16,10 +18,12 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::answer::{ok, respond, uuid};
+use crate::ends::{Replaced as Row, Sight};
 use crate::refused::Refused;
-use crate::runner::{found_older, found_returned};
+use crate::runner::{found_older, found_returned, node_of};
 use crate::state::Service;
 use migration_core::dead::Word;
+use migration_core::journal::End;
 use migration_core::protocol::Replaced;
 use migration_core::record::{is_on, is_over};
 
@@ -51,6 +55,14 @@ async fn replaced(
         let open = open.open.split(',').filter(|it| !it.is_empty());
         let open = open.map(heard).collect::<Result<Vec<_>, _>>()?;
         let mut known = known(&service, cn, &open).await?;
+        let mut silent = Vec::new();
+        let asked = join_all(open.iter().map(|it| compared(&service, cn, it))).await;
+        for (it, compared) in open.iter().zip(asked) {
+            if !compared? {
+                silent.push(it.migration);
+            }
+        }
+        known.retain(|id| !silent.contains(id));
         let mut replaced = Vec::new();
         for mut kept in service.records.ends.of_cn(cn).await? {
             replaced.push(kept.row.migration);
@@ -68,7 +80,7 @@ async fn replaced(
         }
         let over = over(&service, &known, &replaced).await?;
         known.extend(replaced.iter().filter(|id| !known.contains(id)).copied().collect::<Vec<_>>());
-        let unknown = open.iter().map(|(id, _)| id).filter(|id| !known.contains(id));
+        let unknown = open.iter().map(|it| &it.migration).filter(|id| !known.contains(id));
         let unknown: Vec<&Uuid> = unknown.collect();
         if !unknown.is_empty() {
             tracing::error!(%cn, ?unknown, "a node has open migrations that the store does not know");
@@ -78,11 +90,68 @@ async fn replaced(
     respond(answer.await)
 }
 
-/// Reads a migration and the highest revision of it that the agent has heard.
-fn heard(text: &str) -> Result<(Uuid, u64), Refused> {
-    let (id, revision) = text.split_once('.').unwrap_or((text, ""));
-    let revision = revision.parse();
-    Ok((uuid(id)?, revision.map_err(|_| Refused::parameter("open", "Invalid revision"))?))
+/// What an agent has heard of a migration.
+struct Heard {
+    migration: Uuid,
+    /// The highest revision.
+    revision: u64,
+    /// The node of the other copy.
+    other: Option<Uuid>,
+}
+
+fn heard(text: &str) -> Result<Heard, Refused> {
+    let mut words = text.split('.');
+    let migration = uuid(words.next().unwrap_or_default())?;
+    let revision = words.next().and_then(|it| it.parse().ok());
+    let revision = revision.ok_or_else(|| Refused::parameter("open", "Invalid revision"))?;
+    Ok(Heard { migration, revision, other: words.next().map(uuid).transpose()? })
+}
+
+/// Compares the store with what the agent of the other copy has heard. One that was ordered to be used instead of the
+/// copy of the asking node has replaced it, whatever the store has lost; both nodes have to say that they are the two.
+/// Returns false where nobody knows what it has heard.
+async fn compared(service: &Service, cn: Uuid, heard: &Heard) -> Result<bool, Refused> {
+    let id = heard.migration;
+    let record = service.records.get(id).await?.map(|kept| kept.record);
+    if record.as_ref().is_some_and(|it| is_over(it) || !is_on(it, cn)) {
+        return Ok(true);
+    }
+    let end = record.as_ref().map(|it| match it.source_server_uuid == cn {
+        true => End::Target,
+        false => End::Source,
+    });
+    let is_dead = record.as_ref().zip(end).is_some_and(|(it, end)| it.journal.is_dead(end));
+    let by_record = record.as_ref().zip(end).and_then(|(it, end)| node_of(it, end));
+    let Some(other) = by_record.or(heard.other).filter(|_| !is_dead) else { return Ok(true) };
+    let Ok(open) = service.agents.open(other).await else {
+        return Ok(record.is_none() || service.heard.is_compared(other));
+    };
+    let Some(it) = open.into_iter().find(|it| it.migration == id) else { return Ok(true) };
+    let mut record = service.records.get(id).await?; // as it is after the answer
+    if record.as_ref().is_some_and(|kept| it.revision <= kept.record.journal.revision) {
+        return Ok(true);
+    }
+    if let Some(kept) = record.as_mut().filter(|kept| kept.record.journal.older.is_none())
+        && let Err(why) = found_older(service, kept, None).await
+    {
+        tracing::warn!(?why, "people are not told that the store is older");
+    }
+    if it.instead == Some(cn) && it.revision > heard.revision {
+        let (vm, now) = (it.vm, service.clock.now());
+        tracing::error!(%cn, %vm, %other, "the store does not know that this node was declared dead: the other one does");
+        let row = Row {
+            migration: id,
+            end: it.end.other(),
+            vm_uuid: vm,
+            cn_uuid: cn,
+            revision: it.revision,
+            declared: now,
+            returned: Some(now),
+            sight: Sight::Unwell,
+        };
+        service.records.ends.keep(&row).await?;
+    }
+    Ok(record.is_none())
 }
 
 /// Returns those that are over, but for copies that were replaced, which are watched. The end of the others was not
@@ -99,10 +168,10 @@ async fn over(service: &Service, known: &[Uuid], replaced: &[Uuid]) -> Result<Ve
 
 /// Returns those that the service knows or knew. Of a record that is older than what the agent has heard it knows
 /// nothing, nor does it say anything of one that has other nodes.
-async fn known(service: &Service, cn: Uuid, open: &[(Uuid, u64)]) -> Result<Vec<Uuid>, Refused> {
-    let ids: Vec<Uuid> = open.iter().map(|(id, _)| *id).collect();
+async fn known(service: &Service, cn: Uuid, open: &[Heard]) -> Result<Vec<Uuid>, Refused> {
+    let ids: Vec<Uuid> = open.iter().map(|it| it.migration).collect();
     let mut known = service.records.known(&ids).await?;
-    for (id, revision) in open.iter().filter(|(id, _)| ids.contains(id)) {
+    for Heard { migration: id, revision, .. } in open {
         let Some(mut kept) = service.records.get(*id).await? else { continue };
         if !is_on(&kept.record, cn) {
             known.retain(|it| it != id);

@@ -100,6 +100,7 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
             found_older(service, &mut kept, Some(fence)).await?;
         }
     }
+    service.heard.compared(cn);
     Ok(())
 }
 

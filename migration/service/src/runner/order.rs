@@ -130,7 +130,10 @@ async fn ordered(
     let cn = cn.ok_or_else(|| Failed::Fatal(format!("the {end}'s node is not chosen")))?;
     let wait = if is_stream(&what) { LOOK } else { WAIT };
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-    let order = Order { about: about(record, end), wait_ms, order: what };
+    let other = end.other();
+    let is_used = matches!(what, What::Show | What::Boot) && record.journal.is_replaced(other);
+    let instead = node_of(record, other).filter(|_| is_used);
+    let order = Order { about: about(record, end), wait_ms, order: what, instead };
     Ok(service.agents.order(cn, &order).await?)
 }
 

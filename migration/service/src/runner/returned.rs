@@ -89,7 +89,7 @@ async fn look(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<()
         tracing::error!(%vm, %cn, id = %other.record.id, "a later migration has the copy that was replaced");
         return Ok(());
     }
-    if kept.row.sight == Sight::Ahead {
+    if kept.row.sight == Sight::Ahead && is_behind(service, kept).await? {
         return Ok(()); // no revision is raised until it is obeyed
     }
     let Some(about) = about(service, fence, kept).await? else {
@@ -111,6 +111,12 @@ async fn look(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Returns true until the migration was adopted, at a revision above all that was heard.
+async fn is_behind(service: &Service, kept: &KeptEnd) -> Result<bool, Failed> {
+    let record = service.records.get(kept.row.migration).await?;
+    Ok(record.is_none_or(|it| is_over(&it.record) || it.record.journal.older.is_some()))
 }
 
 /// Returns what the agent is asked with: a revision that is higher than any before, and stored; none where the record
@@ -160,7 +166,7 @@ async fn keep_down(service: &Service, kept: &KeptEnd, about: About, node: &Node)
     ];
     tracing::error!(%vm, %cn, "was replaced on another node: it is ordered to stop and to hide");
     for (_, what) in orders.into_iter().filter(|(is_needed, _)| *is_needed) {
-        let order = Order { about, wait_ms: WAIT_MS, order: what };
+        let order = Order { about, wait_ms: WAIT_MS, order: what, instead: None };
         for _ in 0..PARTS {
             match service.agents.order(cn, &order).await.map(|doing| doing.state) {
                 Ok(State::Running) => continue,
@@ -226,7 +232,7 @@ async fn gone(
     if service.records.get(kept.row.migration).await?.is_some_and(|it| !is_over(&it.record)) {
         return Ok(());
     }
-    let order = Order { about, wait_ms: WAIT_MS, order: What::Over };
+    let order = Order { about, wait_ms: WAIT_MS, order: What::Over, instead: None };
     service.agents.order(kept.row.cn_uuid, &order).await?;
     Ok(service.records.ends.end(kept, fence).await?)
 }

@@ -33,10 +33,14 @@ pub enum Bug {
     HeartbeatIgnored,
     /// A service whose store is empty answers agents as if it knew their migrations.
     EmptyStoreAnswers,
+    /// No agent hears that its copy is used instead of one whose node was declared dead.
+    InsteadForgotten,
+    /// The source's agent shows a VM that somebody has deleted as it was.
+    GoneIsThere,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 12] = [
+pub const BUGS: [(&str, Bug); 14] = [
     ("no-fence", Bug::NoFence),
     ("old-order-obeyed", Bug::OldOrderObeyed),
     ("quota-not-restored", Bug::QuotaNotRestored),
@@ -49,6 +53,8 @@ pub const BUGS: [(&str, Bug); 12] = [
     ("error-is-death", Bug::ErrorIsDeath),
     ("heartbeat-ignored", Bug::HeartbeatIgnored),
     ("empty-store-answers", Bug::EmptyStoreAnswers),
+    ("instead-forgotten", Bug::InsteadForgotten),
+    ("gone-is-there", Bug::GoneIsThere),
 ];
 
 impl Bug {

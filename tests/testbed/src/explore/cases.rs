@@ -13,14 +13,14 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::points::{Fault, Moment, Party, Planned};
 use super::runs::{Case, Ran};
 use super::world::Shape;
-use crate::moving::operator::{STORIES, Story};
+use crate::moving::operator::Story;
 
 /// A store that was restored lacks so many writes: those of a step, and those of an operation.
 const FEW: usize = 3;
 const MANY: usize = 25;
 
 /// What can happen before or after a point.
-fn faults(moment: Moment, shape: Shape) -> Vec<Fault> {
+fn faults(moment: Moment) -> Vec<Fault> {
     let both = [End::Source, End::Target];
     let mut parties = vec![Party::Service(1)];
     parties.extend(both.map(Party::Agent));
@@ -30,10 +30,8 @@ fn faults(moment: Moment, shape: Shape) -> Vec<Fault> {
     all.extend(both.map(Fault::Reboots));
     all.extend(both.map(Fault::Cut));
     all.push(Fault::Loses);
-    if shape.loses_store {
-        all.push(Fault::Empty);
-        all.extend([FEW, MANY].map(Fault::Older));
-    }
+    all.push(Fault::Empty);
+    all.extend([FEW, MANY].map(Fault::Older));
     if moment == Moment::Before {
         all.push(Fault::Late);
     }
@@ -45,7 +43,7 @@ fn own_points(story: Story, plain: &Ran) -> std::ops::Range<usize> {
     let begin = match story {
         Story::Finalize | Story::Automatic => 0,
         Story::Paused => plain.marks.get(1).copied().unwrap_or(0),
-        Story::SourceDead | Story::CutOff | Story::Unwell | Story::Hasty => {
+        Story::SourceDead | Story::CutOff | Story::Unwell | Story::Hasty | Story::Deleted => {
             plain.marks.get(2).copied().unwrap_or(0)
         }
         // The commands before the last one are those of the first story.
@@ -64,7 +62,7 @@ pub fn single(plain: &[(Story, Ran)], shape: Shape) -> Vec<Case> {
             for moment in [Moment::Before, Moment::After] {
                 let planned = |fault| vec![Planned { at, moment, fault }];
                 let of = |fault| Case { story: *story, planned: planned(fault), shape };
-                cases.extend(faults(moment, shape).into_iter().map(of));
+                cases.extend(faults(moment).into_iter().map(of));
             }
         }
     }
@@ -79,7 +77,7 @@ pub fn single(plain: &[(Story, Ran)], shape: Shape) -> Vec<Case> {
 /// Returns the case of a seed: two faults.
 pub fn pair(seed: u64, plain: &[(Story, Ran)], shape: Shape) -> Case {
     let mut rng = StdRng::seed_from_u64(seed);
-    let story = STORIES[rng.random_range(0..STORIES.len())];
+    let story = plain[rng.random_range(0..plain.len())].0;
     let points = plain
         .iter()
         .find(|(it, _)| *it == story)
@@ -87,7 +85,7 @@ pub fn pair(seed: u64, plain: &[(Story, Ran)], shape: Shape) -> Case {
     let mut planned: Vec<Planned> = (0..2)
         .map(|_| {
             let moment = if rng.random() { Moment::Before } else { Moment::After };
-            let all = faults(moment, shape);
+            let all = faults(moment);
             let fault = all[rng.random_range(0..all.len())];
             Planned { at: rng.random_range(0..points), moment, fault }
         })

@@ -66,15 +66,29 @@ pub struct Net {
     newest: AtomicU64,
     /// For a bug: what is late until the source shows itself again.
     kept: Mutex<Vec<Request>>,
+    /// For a bug: the VM as the source's agent saw it last.
+    seen: Mutex<Option<Response>>,
 }
 
 impl Net {
     /// A network without hosts.
     pub fn new(points: &Points, judge: &Arc<Judge>, bug: Option<Bug>) -> Arc<Net> {
-        let (hosts, ports, early, newest, kept, recorded) = Default::default();
+        let (hosts, ports, early, newest, kept, recorded, seen) = Default::default();
         let (points, judge) = (points.clone(), Arc::clone(judge));
         let clock = Clock::simulated(Clock::System.now());
-        Arc::new(Net { points, judge, hosts, ports, clock, bug, early, newest, kept, recorded })
+        Arc::new(Net {
+            points,
+            judge,
+            hosts,
+            ports,
+            clock,
+            bug,
+            early,
+            newest,
+            kept,
+            recorded,
+            seen,
+        })
     }
 
     fn hosts(&self) -> MutexGuard<'_, BTreeMap<String, Host>> {
@@ -116,6 +130,19 @@ impl Net {
                 drop(node.zone_boot(VM));
             }
         }
+    }
+
+    /// For a bug: a VM that is gone is shown as it was seen last.
+    fn as_it_was(&self, target: &str, answer: Response) -> Response {
+        if !target.starts_with(&format!("/vms/{VM}")) {
+            return answer;
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if answer.status == http::StatusCode::NOT_FOUND {
+            return seen.clone().unwrap_or(answer);
+        }
+        *seen = Some(answer.clone());
+        answer
     }
 
     /// An order that was late, and is obeyed as if it were new.
@@ -303,6 +330,10 @@ impl Transport for Line {
                 if self.net.bug == Some(Bug::NoFence) && seat.party == Party::Agent(End::Source) {
                     answer = answer.map(off);
                 }
+                if self.net.bug == Some(Bug::GoneIsThere) && seat.party == Party::Agent(End::Source)
+                {
+                    answer = answer.map(|answer| self.net.as_it_was(&target, answer));
+                }
                 return answer;
             }
             let label = format!("{method} {host}{target}{}", order(&request));
@@ -323,6 +354,10 @@ impl Transport for Line {
                 return Err(late());
             }
             self.net.misbehave(&request);
+            let request = match self.net.bug {
+                Some(Bug::InsteadForgotten) => without_instead(request),
+                _ => request,
+            };
             let revision = order_of(&request)["revision"].as_u64();
             let answer = self.net.exchange(request, from).await;
             if let (Some(revision), Party::Service(nth)) = (revision, seat.party)
@@ -396,7 +431,7 @@ fn timed(mut answer: Response, clock: Clock) -> Response {
     answer
 }
 
-/// For a bug: the service knows whatever the agent has open.
+/// For a bug: the service knows whatever the agent has open, and nothing was replaced.
 fn all_known(mut answer: Response, target: &str) -> Response {
     let Some((_, open)) = target.split_once("/replaced?open=") else { return answer };
     if let Ok(mut said) = serde_json::from_slice::<serde_json::Value>(&answer.body)
@@ -404,14 +439,16 @@ fn all_known(mut answer: Response, target: &str) -> Response {
     {
         let ids = open.split("%2C").filter_map(|it| it.split('.').next());
         said["known"] = ids.collect();
+        said["replaced"] = serde_json::json!([]);
         answer.body = said.to_string().into();
     }
     answer
 }
 
-/// For a bug: whatever CNAPI heard of a node last, it was long ago.
+/// For a bug: whatever CNAPI heard of the source last, it was long ago.
 fn old_heartbeat(mut answer: Response) -> Response {
     if let Ok(mut server) = serde_json::from_slice::<serde_json::Value>(&answer.body)
+        && server["uuid"] == uuid(End::Source).to_string()
         && server.get("last_heartbeat").is_some()
     {
         server["last_heartbeat"] = serde_json::json!("2020-01-01T00:00:00.000Z");
@@ -444,6 +481,17 @@ fn error_is_death(
 fn order_of(request: &Request) -> serde_json::Value {
     let body = request.body.clone().unwrap_or_default();
     serde_json::from_slice(&body).unwrap_or_default()
+}
+
+/// For a bug: an order that does not say whose copy is not to be used again.
+fn without_instead(mut request: Request) -> Request {
+    let mut body = order_of(&request);
+    if let Some(order) = body.as_object_mut()
+        && order.remove("instead").is_some()
+    {
+        request.body = Some(Bytes::from(body.to_string()));
+    }
+    request
 }
 
 /// The name of the order that a request carries, for people.

@@ -17,6 +17,7 @@ use super::points::Party;
 use super::world::World;
 use crate::moving::ending::{Ending, Side, open_tickets};
 use crate::moving::operator::{DEAD_AFTER, Op, Operator, Story, Waits, Weather};
+use crate::moving::subject::VM;
 
 /// How long the operator waits, in simulated time.
 const WAITS: Waits = Waits {
@@ -75,6 +76,12 @@ impl World {
                 Op::SwitchHasty => {
                     self.net.points.stop(Party::Agent(End::Source));
                     sleep(DEAD_AFTER).await;
+                }
+                Op::Rescue => {
+                    let source = self.cn(End::Source);
+                    self.judge.give_up(End::Source, &self.cn(End::Target).node);
+                    source.verbs().delete(VM).await?;
+                    self.judge.note("-- somebody has deleted the VM on its node".to_owned());
                 }
                 Op::Discard => self.judge.give_up(End::Target, &self.cn(End::Source).node),
                 _ => {}

@@ -9,7 +9,7 @@ use super::cases::single;
 use super::points::{Fault, Moment, Planned};
 use super::runs::{Case, Ran, run};
 use super::world::Shape;
-use super::{noticed, plain};
+use super::{asks_when_back, noticed, plain};
 use crate::moving::operator::{LOOKED, Story};
 
 /// How each story runs without faults.
@@ -59,26 +59,36 @@ fn an_address_that_is_reserved_late_is_free_in_the_end() {
     }
 }
 
-#[test] // M123 M124 M125
+#[test] // M123 M124 M125 M174
 fn a_migration_ends_whatever_store_the_services_start_with() {
     let story = Story::CutOff;
     let (_, plain) = undisturbed().iter().find(|(it, _)| *it == story).unwrap();
-    let at = plain.labels.iter().position(|label| label.ends_with("agent-target/orders show"));
-    let at = at.unwrap();
-    for fault in [Fault::Empty, Fault::Older(25)] {
-        let planned = vec![Planned { at, moment: Moment::After, fault }];
-        let case = Case { story, planned, shape: Shape::default() };
-        let ran = run(&case).unwrap();
-        assert_eq!(ran.happened, 1, "{case:?}");
-        assert!(ran.faults.is_empty(), "{case:?}: {:?}\n{}", ran.faults, ran.notes.join("\n"));
+    let shows = plain.labels.iter().position(|label| label.ends_with("agent-target/orders show"));
+    for (at, moment) in [
+        (shows.unwrap(), Moment::After),
+        // That its node was declared dead is lost when the source's agent is about to hear it.
+        (asks_when_back(plain).unwrap(), Moment::Before),
+    ] {
+        for fault in [Fault::Empty, Fault::Older(25)] {
+            let planned = vec![Planned { at, moment, fault }];
+            let case = Case { story, planned, shape: Shape::default() };
+            let ran = run(&case).unwrap();
+            assert_eq!(ran.happened, 1, "{case:?}");
+            assert!(ran.faults.is_empty(), "{case:?}: {:?}\n{}", ran.faults, ran.notes.join("\n"));
+        }
     }
 }
 
 #[test] // M102 M120
 fn a_copy_that_nobody_watches_and_signs_of_life_that_do_not_count_are_noticed() {
-    for bug in
-        [Bug::NobodyWatches, Bug::ErrorIsDeath, Bug::HeartbeatIgnored, Bug::EmptyStoreAnswers]
-    {
+    for bug in [
+        Bug::NobodyWatches,
+        Bug::ErrorIsDeath,
+        Bug::HeartbeatIgnored,
+        Bug::EmptyStoreAnswers,
+        Bug::InsteadForgotten,
+        Bug::GoneIsThere,
+    ] {
         assert!(noticed(bug, undisturbed()).unwrap().is_some(), "{}", bug.name());
     }
 }

@@ -49,6 +49,8 @@ pub enum Op {
     SwitchHasty,
     /// A rollback by the word that what the target wrote may be lost.
     Discard,
+    /// Somebody has deleted the VM on its node: its hidden copy is the last one, and becomes the VM.
+    Rescue,
 }
 
 impl Op {
@@ -62,6 +64,7 @@ impl Op {
             }
             Op::Abort => "abort",
             Op::Rollback | Op::Discard => "rollback",
+            Op::Rescue => "rescue",
             Op::Finalize => "finalize",
         }
     }
@@ -86,7 +89,10 @@ impl Op {
     /// Returns true if the operation has reached its end.
     fn is_done(self, record: Option<&Migration>) -> bool {
         let Some(record) = record else {
-            return matches!(self, Op::Abort | Op::Rollback | Op::Finalize | Op::Discard);
+            return matches!(
+                self,
+                Op::Abort | Op::Rollback | Op::Finalize | Op::Discard | Op::Rescue
+            );
         };
         let (phase, state) = (record.phase.as_str(), record.state.as_str());
         let syncs = record.other.get("num_sync_phases").and_then(Value::as_u64).unwrap_or(0);
@@ -96,7 +102,7 @@ impl Op {
             Op::Switch | Op::Automatic | Op::SwitchDead | Op::SwitchCut => state == "successful",
             Op::SwitchUnwell | Op::SwitchHasty => matches!(state, "paused" | "failed"),
             Op::Abort => state == "aborted",
-            Op::Rollback | Op::Finalize | Op::Discard => false,
+            Op::Rollback | Op::Finalize | Op::Discard | Op::Rescue => false,
         }
     }
 }
@@ -114,13 +120,14 @@ pub enum Story {
     Unwell,
     Hasty,
     Discard,
+    Deleted,
 }
 
 /// Those in which nothing is given up, and no command is for a moment.
 pub const COMMON: [Story; 4] = [Story::Finalize, Story::Rollback, Story::Abort, Story::Automatic];
 
 /// All of them.
-pub const STORIES: [Story; 10] = [
+pub const STORIES: [Story; 11] = [
     Story::Finalize,
     Story::Rollback,
     Story::Abort,
@@ -131,6 +138,7 @@ pub const STORIES: [Story; 10] = [
     Story::Unwell,
     Story::Hasty,
     Story::Discard,
+    Story::Deleted,
 ];
 
 impl Story {
@@ -146,6 +154,7 @@ impl Story {
             Story::Unwell => &[Op::Begin, Op::Sync, Op::SwitchUnwell, Op::Switch, Op::Finalize],
             Story::Hasty => &[Op::Begin, Op::Sync, Op::SwitchHasty, Op::Switch, Op::Finalize],
             Story::Discard => &[Op::Begin, Op::Sync, Op::Switch, Op::Discard],
+            Story::Deleted => &[Op::Begin, Op::Sync, Op::Rescue],
         }
     }
 
@@ -157,7 +166,8 @@ impl Story {
             | Story::SourceDead
             | Story::CutOff
             | Story::Unwell
-            | Story::Hasty => End::Target,
+            | Story::Hasty
+            | Story::Deleted => End::Target,
             Story::Rollback | Story::Abort | Story::Paused | Story::Discard => End::Source,
         }
     }

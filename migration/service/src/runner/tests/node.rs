@@ -49,6 +49,8 @@ pub struct Host {
     pub data: u64,
     /// The highest revision that was heard of each migration, and whose copy it has.
     pub heard: BTreeMap<Uuid, (u64, End)>,
+    /// The node of the other copy, and whose copy is not to be used again, of each migration.
+    pub others: BTreeMap<Uuid, (Option<Uuid>, Option<Uuid>)>,
     /// Migrations that are over.
     pub over: Vec<Uuid>,
     pub orders: Vec<String>,
@@ -94,7 +96,11 @@ impl Host {
     pub fn open(&self) -> Value {
         let open = self.heard.iter().filter(|(id, _)| !self.over.contains(id));
         let open = open.map(|(migration, (revision, end))| {
-            json!({"migration": migration, "vm": self.vm, "end": end, "revision": revision})
+            let (other, instead) = self.others.get(migration).copied().unwrap_or_default();
+            json!({
+                "migration": migration, "vm": self.vm, "end": end, "revision": revision,
+                "other": other, "instead": instead,
+            })
         });
         open.collect()
     }
@@ -126,6 +132,13 @@ impl Host {
     pub fn order(&mut self, order: &Order) -> Doing {
         let name = serde_json::to_value(&order.order).unwrap()["name"].as_str().unwrap().to_owned();
         self.orders.push(name.clone());
+        let (other, instead) = self.others.entry(order.about.migration).or_default();
+        match &order.order {
+            What::Send { to: cn, .. } | What::Receive { from: cn, .. } => *other = Some(*cn),
+            What::Show | What::Boot => *instead = order.instead,
+            What::Hide | What::Delete => *instead = None,
+            _ => {}
+        }
         let sends = matches!(order.order, What::Send { .. } | What::SendImage { .. });
         let done = |state| Doing {
             order: order.order.clone(),

@@ -89,7 +89,8 @@ async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_a
     // An agent that asks is not told that its copy is the one in use.
     let heard = old.centre().hosts[&ONE].heard[&id].0;
     assert_eq!(told(&old, ONE, &format!("{id}.{heard}")).await["known"], json!([]));
-    assert_eq!(told(&old, ONE, &format!("{id}.{revision}")).await["known"], json!([id]));
+    // Nor is one that has heard no more than the record: the other one has.
+    assert_eq!(told(&old, ONE, &format!("{id}.{revision}")).await["known"], json!([]));
     beside(&old, async {
         let (status, body) = adopt(&old, "").await;
         assert_eq!(status, 200, "{body}");
@@ -155,6 +156,74 @@ async fn what_the_agents_have_open_and_an_empty_store_lacks_is_an_alarm_and_can_
             .map(|cn| centre.hosts[&cn].copy.as_ref().is_some_and(|it| it.running && !it.hidden));
         assert_eq!(runs, [stage == "synced", stage != "synced"], "{stage}");
     }
+}
+
+#[tokio::test(start_paused = true)] // M174
+async fn a_store_that_lost_that_a_node_was_declared_dead_hears_it_from_the_other_one() {
+    for is_older in [false, true] {
+        let world = World::new(true);
+        let mut old = None;
+        beside(&world, async {
+            world.synced().await;
+            old = world.record().await;
+            world.cut_off(ONE);
+            assert_eq!(world.declare(&format!("switch&source_dead={ONE}")).await.0, 202);
+            assert_eq!(world.settled().await.unwrap().state, State::Successful);
+        })
+        .await;
+        let (id, heard) = (old.as_ref().unwrap().id, world.centre().hosts[&ONE].heard.clone());
+        let open = format!("{id}.{}.{TWO}", heard[&id].0);
+        let lost = restored(&world, old.filter(|_| is_older)).await;
+        beside(&lost, async {
+            lost.centre().hosts.get_mut(&TWO).unwrap().is_silent = true;
+            lost.centre().hosts.get_mut(&ONE).unwrap().is_silent = false;
+            let said = told(&lost, ONE, &open).await;
+            assert_eq!((&said["known"], &said["replaced"]), (&json!([]), &json!([])), "{said}");
+            lost.centre().hosts.get_mut(&TWO).unwrap().is_silent = false;
+            let said = told(&lost, ONE, &open).await;
+            assert_eq!(said["replaced"], json!([id]), "{said}");
+            // Of the other node's copy nothing is said: it is the one in use, and its agent has heard more.
+            let said = told(&lost, TWO, &format!("{id}.99.{ONE}")).await;
+            assert_eq!((&said["known"], &said["replaced"]), (&json!([]), &json!([])), "{said}");
+            sleep(2 * LOOKED).await;
+            let is_known_to_service = copy(&lost, ONE).is_off();
+            assert!(is_older || is_known_to_service, "it is watched: {:?}", copy(&lost, ONE));
+            // The agent does what it was told.
+            {
+                let mut centre = lost.centre();
+                let its = centre.hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap();
+                (its.running, its.hidden, its.autoboot) = (false, true, false);
+            }
+            sleep(LOOKED).await;
+            let (status, body) = adopt(&lost, "").await;
+            assert_eq!(status, 200, "{body}");
+            lost.centre().hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap().running = true;
+            sleep(2 * LOOKED).await;
+            assert!(copy(&lost, ONE).is_off(), "it is watched: {:?}", copy(&lost, ONE));
+        })
+        .await;
+        assert!(copy(&lost, TWO).running && !copy(&lost, TWO).hidden);
+    }
+}
+
+#[tokio::test(start_paused = true)] // M174
+async fn a_node_does_not_say_of_another_one_s_migration_that_it_has_replaced_the_copy() {
+    let world = World::new(true);
+    beside(&world, async { world.synced().await }).await;
+    let empty = restored(&world, None).await;
+    beside(&empty, async {
+        let liar = Uuid::from_u128(0xcccc);
+        let id = *empty.centre().hosts[&ONE].heard.keys().next().unwrap();
+        let mut host = empty.centre().hosts[&TWO].clone();
+        host.heard.insert(id, (99, End::Target));
+        host.others.insert(id, (Some(ONE), Some(ONE)));
+        empty.centre().hosts.insert(liar, host);
+        let said = told(&empty, ONE, &format!("{id}.1.{TWO}")).await;
+        assert_eq!(said["replaced"], json!([]), "the source's agent knows another node: {said}");
+        sleep(2 * LOOKED).await;
+    })
+    .await;
+    assert!(copy(&empty, ONE).running);
 }
 
 #[tokio::test(start_paused = true)] // M125

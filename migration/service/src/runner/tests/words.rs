@@ -22,6 +22,7 @@ use super::node::{Fails, ONE, TWO, VM};
 use super::routed::Routed;
 use super::story::{AUTOMATIC, beside};
 use super::world::{DEAD_AFTER, World};
+use crate::clock::Clock;
 use crate::front::agent_routes;
 use crate::pages;
 use migration_core::protocol;
@@ -187,6 +188,26 @@ async fn a_node_is_not_taken_for_dead_while_it_was_heard_of_late_or_nobody_knows
         })
         .await;
         assert!(world.centre().hosts[&TWO].copy.as_ref().unwrap().running, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)] // M105
+async fn a_clock_that_is_ahead_makes_no_node_dead() {
+    for hours in [1, 24] {
+        let world = World::new(true);
+        let ahead = world.centre().clock.now().plus(hours * 3_600_000);
+        world.centre().clock = Clock::simulated(ahead);
+        beside(&world, async {
+            world.synced().await;
+            // Its agent hangs, and the node sends CNAPI its heartbeats.
+            world.centre().hosts.get_mut(&ONE).unwrap().is_stuck = true;
+            let (status, body) = world.declare(&format!("switch&source_dead={ONE}")).await;
+            assert_eq!(status, 412, "{hours}: {body}");
+            let why = body["message"].as_str().unwrap();
+            assert!(why.contains("and that of the other node"), "{why}");
+        })
+        .await;
+        assert!(!world.centre().hosts[&TWO].copy.as_ref().unwrap().running);
     }
 }
 

@@ -127,7 +127,7 @@ impl Compromised {
     /// Orders the honest node's agent as the service does, and returns how that goes.
     pub async fn ordered(&self, about: About, order: What) -> Doing {
         let service = self.agent_as(&self.honest(Identity::Service));
-        let given = Order { about, wait_ms: 20_000, order };
+        let given = Order { about, wait_ms: 20_000, order, instead: None };
         let call = Call::new(Method::POST, &["orders"]).json(&given);
         service.execute(call).await.unwrap().json("how an order goes").unwrap()
     }
