@@ -83,10 +83,14 @@ pub enum Bug {
     MissTheSecondMachine,
     /// VMs that live on another node count for the brakes as missing.
     CountWhoMoved,
+    /// A record that says that it is newer is right.
+    BelieveNewer,
+    /// A write without an answer counts as not done, or done, once and for all.
+    ForgetTheUnknown,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 37] = [
+pub const BUGS: [(&str, Bug); 39] = [
     ("drop-if-match", Bug::DropIfMatch),
     ("ask-no-vmapi", Bug::AskNoVmapi),
     ("skip-second-look", Bug::SkipSecondLook),
@@ -124,6 +128,8 @@ pub const BUGS: [(&str, Bug); 37] = [
     ("name-hidden-vms", Bug::NameHiddenVms),
     ("miss-the-second-machine", Bug::MissTheSecondMachine),
     ("count-who-moved", Bug::CountWhoMoved),
+    ("believe-newer", Bug::BelieveNewer),
+    ("forget-the-unknown", Bug::ForgetTheUnknown),
 ];
 
 impl Bug {

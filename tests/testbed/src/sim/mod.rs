@@ -45,6 +45,8 @@ pub mod steps; // random steps
 
 mod moves; // VMs that move
 
+mod told; // what its agents are told that is not so
+
 mod twins; // a second machine with the uuid of a node
 
 mod lies; // a node that shows less than it has

@@ -4,7 +4,7 @@
 
 //! VMAPI as the vm-agent of one node reaches it. Every write is judged when it takes effect.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,8 +20,11 @@ use super::centre::Centre;
 use super::cnapi::Cnapi;
 use super::dice::Dice;
 use super::outside::{ELSEWHERE, moved};
-use super::record_judge::RecordJudge;
+use super::record_judge::{FUTURE, RecordJudge};
 use mocks::transport::InProcess;
+
+/// So long after its request a write that is late is carried out.
+pub(super) const LATE: Duration = Duration::from_secs(100);
 
 /// The wire of one vm-agent.
 pub struct Records {
@@ -32,6 +35,17 @@ pub struct Records {
     napi: InProcess,
     judge: RecordJudge,
     dice: Mutex<Dice>,
+    late: Mutex<Late>,
+}
+
+/// The VM of which one write is late.
+#[derive(Default)]
+struct Late {
+    vm: Option<String>,
+    /// It is yet to come.
+    is_due: bool,
+    /// What the agent has written since.
+    wrote: Option<Value>,
 }
 
 impl Records {
@@ -44,6 +58,7 @@ impl Records {
             napi: InProcess::new(centre.napi.clone()),
             judge: RecordJudge::new(centre, cn),
             dice: Mutex::new(Dice::new(seed)),
+            late: Mutex::default(),
             centre: centre.clone(),
         }
     }
@@ -74,12 +89,72 @@ impl Records {
         if !reads {
             self.centre.truth.writes(&self.cn, "a record");
         }
+        if !reads && self.is_late(&request) {
+            let vmapi = self.vmapi.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(LATE).await;
+                drop(vmapi.send(request).await);
+            });
+            return std::future::pending().await; // it is given up
+        }
+        if !reads && self.is_newer(&request) {
+            (request.method, request.body) = (Method::GET, None);
+        }
         let sent = self.judge.sent(&request);
         let Centre { bug, truth, .. } = &self.centre;
         let answer = self.vmapi.send(request).await.map(|it| moved(it, *bug, truth));
         self.judge.wrote(sent);
         tokio::time::sleep(back).await;
         answer.map(|answer| if reads { self.read(answer) } else { self.written(answer) })
+    }
+
+    /// The next write of this VM is late.
+    pub(super) fn delay(&self, vm: &str) {
+        *self.late() = Late { vm: Some(vm.to_owned()), is_due: true, wrote: None };
+    }
+
+    fn late(&self) -> MutexGuard<'_, Late> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true for the write that is late; keeps what follows.
+    fn is_late(&self, request: &Request) -> bool {
+        let target = request.target();
+        let mut late = self.late();
+        if !late.vm.as_ref().is_some_and(|vm| target.contains(vm.as_str())) {
+            return false;
+        }
+        if !late.is_due {
+            let body = request.body.as_ref().and_then(|body| serde_json::from_slice(body).ok());
+            late.wrote = body.or(late.wrote.take());
+        }
+        std::mem::take(&mut late.is_due)
+    }
+
+    /// For a bug: what the agent has written is what is there, whatever is.
+    fn believed(&self, mut answer: Response) -> Response {
+        let late = self.late();
+        let (Some(vm), Some(wrote)) = (&late.vm, late.wrote.as_ref().and_then(Value::as_object))
+        else {
+            return answer;
+        };
+        let Ok(mut body) = serde_json::from_slice::<Value>(&answer.body) else { return answer };
+        let records = match &mut body {
+            Value::Array(records) => records.iter_mut().collect(),
+            record => vec![record],
+        };
+        let its = records.into_iter().filter(|it| it["uuid"].as_str() == Some(vm));
+        its.filter_map(Value::as_object_mut).for_each(|it| it.extend(wrote.clone()));
+        answer.body = body.to_string().into();
+        answer
+    }
+
+    /// For a bug: a write of a record that says that it is newer is not sent.
+    fn is_newer(&self, request: &Request) -> bool {
+        let stored =
+            request.url.path().strip_prefix("/vms/").and_then(|vm| self.centre.vmapi.get(vm));
+        let newest = stored.and_then(|it| it.get("last_modified")?.as_str().map(|at| at == FUTURE));
+        self.centre.bug == Some(Bug::BelieveNewer) && newest == Some(true)
     }
 
     /// What a deliberate bug makes of a write.
@@ -101,6 +176,9 @@ impl Records {
     /// What is heard of a read: while VMAPI does not hear from the node it makes the state up, and its
     /// lists are halved.
     fn read(&self, mut answer: Response) -> Response {
+        if self.centre.bug == Some(Bug::ForgetTheUnknown) {
+            answer = self.believed(answer);
+        }
         if self.centre.bug == Some(Bug::DestroyWithoutAsking) {
             let text = String::from_utf8_lossy(&answer.body);
             answer.body = text.replace(ELSEWHERE, &self.cn).into();

@@ -18,6 +18,7 @@ use super::moves;
 use super::node::Cn;
 use super::signals::Weather;
 use super::steps;
+use super::told;
 use super::truth::Truth;
 use super::twins;
 use super::watch::{self, Histories, Places, Watching};
@@ -92,7 +93,8 @@ impl World {
         Ok(())
     }
 
-    /// With a deliberate bug that needs it, the first node is evacuated, or shows less than it has.
+    /// The first node's agents are told what is not so; with a deliberate bug that needs it the node is evacuated, or
+    /// shows less than it has.
     pub(super) async fn evacuate(&mut self) -> anyhow::Result<()> {
         if let (Some(Bug::ForgetTheReference), [cn, ..]) =
             (self.centre.bug, self.nodes.as_mut_slice())
@@ -101,6 +103,9 @@ impl World {
         }
         if let (Some(Bug::CountWhoMoved), [cn, ..]) = (self.centre.bug, self.nodes.as_mut_slice()) {
             moves::evacuated(&self.centre, cn, &mut self.rng).await?;
+        }
+        if let (true, Some(cn)) = (self.centre.lies, self.nodes.first_mut()) {
+            told::wrong(&self.centre, cn, &mut self.rng).await?;
         }
         held(&self.centre.truth)
     }
