@@ -281,7 +281,7 @@ mod tests {
             ),
         ] {
             let text = format!(r#"{{"napi": {{"url": "{napi}"}}, "cn_uuid": "{CN}"{extra}}}"#);
-            let found = Config::from_json(&text).map(|c| c.services.vmapi).map_err(|_| ());
+            let found = Config::from_json(&text).map(|c| c.services.vmapi.clone()).map_err(|_| ());
             assert_eq!(found, want, "{napi} {extra}");
         }
     }
