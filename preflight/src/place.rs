@@ -66,6 +66,8 @@ pub struct Place {
     /// Those of them that must be there: on a node all, below another root those that a configuration names.
     pub wanted: Vec<Program>,
     pub hub: String,
+    /// Where migration-agent shows its status.
+    pub migration_agent: String,
     /// vminfod's unix socket, if it has one.
     pub socket: Option<PathBuf>,
     /// The services that some configuration names.
@@ -79,6 +81,7 @@ impl Place {
         let mut text = |key: &str| all.iter_mut().find_map(|fields| fields.optional_text(key));
         let root = text("root").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         let listen = text("listen").and_then(|listen| listen.parse::<SocketAddr>().ok());
+        let shown = text("status.listen").and_then(|listen| listen.parse::<SocketAddr>().ok());
         let socket = text("socket.path").map(PathBuf::from);
         let named =
             SERVICES.map(|(service, keys)| (service, keys.iter().find_map(|key| text(key))));
@@ -96,7 +99,8 @@ impl Place {
             .into_iter()
             .fold(Paths::default(), |paths, (program, path)| paths.with(program, path));
         let hub = listen.map_or_else(|| "http://127.0.0.1:9090".to_owned(), url_of);
-        Ok(Place { root, commands, wanted, hub, socket, services })
+        let migration_agent = shown.map_or_else(|| "http://127.0.0.1:5317".to_owned(), url_of);
+        Ok(Place { root, commands, wanted, hub, migration_agent, socket, services })
     }
 
     /// Returns the path of a file of the node.

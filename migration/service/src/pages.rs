@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::ends::{KeptEnd, Replaced, Sight};
+use super::enrol::Enrolment;
 use super::refused::Refused;
 use super::runner::is_busy;
 use super::state::Service;
@@ -195,7 +196,8 @@ async fn metrics(State(service): State<Service>) -> Response<Body> {
     let mut registry = Registry::with_prefix(PREFIX);
     let all = GAUGES.iter().zip(reading(&service).await);
     gauges(&mut registry, all.map(|((name, help), value)| (*name, *help, value)));
-    let refused = service.enrolment.iter().flat_map(|it| it.refused());
+    let none = || trust::Refusals::default().counts().collect();
+    let refused = service.enrolment.as_ref().map_or_else(none, Enrolment::refused);
     let (name, help) = REFUSED;
     labelled(&mut registry, [(name, help, by_reason(refused))]);
     answer(&registry)

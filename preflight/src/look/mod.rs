@@ -8,6 +8,8 @@ mod data_centre; // NAPI, VMAPI, CNAPI, IMGAPI, PAPI
 
 mod hub; // who answers on vminfod's port
 
+mod certificate; // how migration-agent's certificate stands
+
 mod agents; // the state files of our agents
 
 mod services; // SMF
@@ -39,6 +41,7 @@ pub async fn at_all(place: &Place, watch: Duration) -> Vec<Finding> {
     let cn = zones.cn_uuid.as_deref();
     findings.extend(hub::look(place, cn).await);
     findings.push(agents::look(place, cn));
+    findings.push(certificate::look(place).await);
     findings.extend(data_centre::look(place, cn).await);
     let (events, files) =
         tokio::join!(streams::events(&programs, watch), streams::files(place, &programs));

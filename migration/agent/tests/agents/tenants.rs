@@ -134,8 +134,7 @@ async fn a_stream_does_not_say_where_the_node_mounts_the_vms_file_systems() {
         let (root, at) = (format!("zones/{VM}"), data());
         let own = format!("{root}/cores");
         world.source.programs.zfs(&format!("create {own}"));
-        world.source.programs.set(&root, "mountpoint", "/opt/custom/smf");
-        world.source.programs.set(&own, "mountpoint", "/etc/cron.d");
+        world.source.programs.set(&own, "mountpoint", "/opt/custom/smf");
         world.source.programs.set(&at, "mountpoint", "/data");
         assert_eq!(world.send(End::Source, 1).await.unwrap(), State::Done);
         for name in [&root, &own] {

@@ -451,10 +451,24 @@ async fn a_migration_is_adopted_with_what_the_service_says_of_it() {
     let script = Script::default().on(&adopt, Answer::Whole(200, migration.clone()));
     let named = Answer::Whole(200, json!({"vm_uuid": VM, "phase": "sync", "state": "paused"}));
     let (url, log) = script.on(&format!("{adopt}?other={CN}"), named).serve().await;
-    let done = run(&url, &["adopt", VM]).await;
+    // Operators ask at a socket of their own.
+    let dir = tempfile::tempdir().unwrap();
+    let (config, socket) = (dir.path().join("config.json"), dir.path().join("control.sock"));
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    let at = url.trim_start_matches("http://").to_owned();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let mut far = tokio::net::TcpStream::connect(&at).await.unwrap();
+            let _ended = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+        }
+    });
+    let named = json!({"vmapi_url": url, "control_socket": socket});
+    std::fs::write(&config, named.to_string()).unwrap();
+    let config = config.display().to_string();
+    let done = run_with(&config, &["adopt", VM]).await;
     let want = "The migration was adopted: switch failed\nadopted in the middle of a switch: switch goes on with it\n";
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), want), "{done:?}");
-    let done = run(&url, &["adopt", "--other", CN, VM]).await;
+    let done = run_with(&config, &["adopt", "--other", CN, VM]).await;
     assert_eq!(done.stdout, "The migration was adopted: sync paused\n", "{done:?}");
     assert_eq!(log.lock().unwrap().len(), 2);
 }

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use daemon::http::Secured;
 use futures_util::future::BoxFuture;
@@ -16,6 +17,7 @@ use sdc_clients::identity::Identity;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use trust::exchange::Known;
 use trust::{Admits, Authority, Doors, Holder};
 use uuid::Uuid;
@@ -116,6 +118,24 @@ fn holder(end: End) -> anyhow::Result<Arc<Holder>> {
     let holder = Holder::new(Admits::Known);
     holder.hold(authority.equip(Identity::Agent(uuid(end)), known, now)?)?;
     Ok(holder)
+}
+
+/// Returns how long the two agents take to know each other over a new connection.
+pub async fn handshake() -> anyhow::Result<Duration> {
+    let (near, far) = (holder(End::Source)?, holder(End::Target)?);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let (dialing, doors) = (TcpStream::connect(listener.local_addr()?).await?, Doors::new(&far));
+    let (accepted, from) = listener.accept().await?;
+    for stream in [&dialing, &accepted] {
+        stream.set_nodelay(true)?;
+    }
+    let began = Instant::now();
+    let to = Identity::Agent(uuid(End::Target));
+    let (opened, dialed) =
+        tokio::join!(doors.open(accepted, from.ip()), trust::connect(&near, dialing, to));
+    let took = began.elapsed();
+    drop((opened?, dialed?));
+    Ok(took)
 }
 
 impl Cable {

@@ -20,7 +20,7 @@ mod service; // an instance of migration-service
 
 pub mod cn; // a node with all that runs on it
 
-mod data; // connections for data
+pub mod data; // connections for data
 
 mod forger; // changes streams, for deliberate bugs
 

@@ -7,6 +7,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use daemon::Shutdown;
+use daemon::http::{Limits, Router, Server, listen, ok};
 use serde_json::{Value, json};
 use testbed::process::Finished;
 
@@ -89,7 +91,7 @@ async fn the_labs_node_is_as_believed_and_the_report_names_nobody() {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(with(&report, "false").is_empty(), "{report:#}");
     // Nobody runs vmadm, zpool and SMF below this root, and no configuration names the other services.
-    assert_eq!(with(&report, "unknown"), ["B7", "B11", "B15", "B25", "B22", "B23", "B24"]);
+    assert_eq!(with(&report, "unknown"), ["B7", "B11", "B15", "B25", "B26", "B22", "B23", "B24"]);
     let text = report.to_string();
     for vm in lab.vms().await {
         for secret in [common::text(&vm, "uuid"), common::text(&vm, "alias"), "127.0.0.1"] {
@@ -99,7 +101,7 @@ async fn the_labs_node_is_as_believed_and_the_report_names_nobody() {
     lab.stop().await;
 }
 
-#[tokio::test] // B1–B25
+#[tokio::test] // B1–B26
 async fn a_belief_that_is_false_is_named() {
     let lab = Lab::of(4).await;
     let dir = tempfile::tempdir().unwrap();
@@ -127,6 +129,13 @@ async fn a_belief_that_is_false_is_named() {
     };
     let zone = "00000000-0000-4000-8000-00000000dead";
     let (napi, vmapi) = (lab.centre().napi.url(), lab.centre().vmapi.url());
+    let (shutdown, any) = (Shutdown::new(), (std::net::Ipv4Addr::LOCALHOST, 0).into());
+    let (listener, agent) = listen(any).await.unwrap();
+    let expired =
+        json!({"certificate": {"until": "2026-01-01T00:00:00Z", "needs": "it has expired"}});
+    let answer = move || std::future::ready(ok(&expired));
+    let server = Server::new(Limits::default(), shutdown.clone()).under_any_name();
+    let serving = tokio::spawn(server.serve(listener, Router::new().fallback(answer)));
     let worlds: Vec<(&str, &str, Value)> = vec![
         ("a program is not there", "B1", json!({"commands": {"zfs": "/nonexistent/zfs"}})),
         (
@@ -277,6 +286,7 @@ async fn a_belief_that_is_false_is_named() {
             "B17",
             json!({"socket": {"path": script(dir.path(), "hub.sock", "")}}),
         ),
+        ("a certificate that has expired", "B26", json!({"status": {"listen": agent.to_string()}})),
         ("a CNAPI that is none", "B22", json!({"cnapi": {"url": napi}})),
         ("an IMGAPI that is none", "B23", json!({"imgapi": {"url": napi}})),
         ("a PAPI that is none", "B24", json!({"papi": {"url": napi}})),
@@ -293,5 +303,7 @@ async fn a_belief_that_is_false_is_named() {
             "{world}: {named:?}, not {belief}: {report:#}"
         );
     }
+    shutdown.trigger();
+    serving.await.unwrap();
     lab.stop().await;
 }

@@ -108,7 +108,7 @@ async fn only_programs_that_prove_who_they_are_link_tls() {
             assert!(!linked.contains(tls), "{program} links {tls}");
         }
     }
-    for program in ["migration-agent", "migration-service", "volapi"] {
+    for program in ["migration-agent", "migration-service", "sdc-migrate", "volapi"] {
         let linked = linked(program).await;
         assert!(linked.contains("ring"), "{program}");
         for other in ["aws-lc-sys", "openssl-sys", "native-tls", "webpki-roots"] {
