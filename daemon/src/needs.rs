@@ -141,9 +141,9 @@ pub const NEEDS: &[Need] = needs! {
     "migration-copy-unfit" "" Ends:
         "the copy on the target is of no use: it is gone, shown, or no longer fits the VM"
         => "sdc-migrate abort VM && sdc-migrate begin VM";
-    "migration-only-copy" "" Ends: "one of the two copies is gone, and the other is all that is left of the VM"
+    "migration-only-copy" "" Shows: "one of the two copies is gone, and the other is all that is left of the VM"
         => "sdc-migrate rescue VM";
-    "migration-no-way-back" "" Ends:
+    "migration-no-way-back" "" Shows:
         "what was written since the switch cannot be sent back: switch keeps it, rollback --discard loses it"
         => "sdc-migrate switch VM";
     "migration-rollback-failed" "" Ends: "the rollback failed" => "sdc-migrate rollback VM";

@@ -42,7 +42,7 @@ impl Names {
         {
             return hosts.clone();
         }
-        let hosts = match timeout(PATIENCE, Hosts::read(cnapi)).await {
+        let hosts = match timeout(PATIENCE, Box::pin(Hosts::read(cnapi))).await {
             Ok(Ok(hosts)) => hosts,
             _ => kept.take().map(|(_, hosts)| hosts).unwrap_or_default(),
         };

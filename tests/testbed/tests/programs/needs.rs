@@ -102,6 +102,10 @@ async fn each_state_ends_by_the_command_that_the_table_has_for_it() {
     let refused = centre.bad(&format!("sdc-migrate finalize {VM}")).await;
     assert!(refused.starts_with("Error: Finalize only works on a successful"), "{refused}");
     centre.ends("migration-unsynced", &mut ended).await;
+    let shown = centre.good(&format!("sdc-migrate get -j {VM}")).await;
+    for end in ["source", "target"] {
+        assert!(shown.contains(&format!("\"{end}_server_hostname\": \"cn-")), "{shown}");
+    }
 
     // Somebody deletes the hidden copy: no sync can succeed.
     centre.there(&format!("vmadm delete {VM}")).await;
@@ -130,7 +134,6 @@ async fn each_state_ends_by_the_command_that_the_table_has_for_it() {
 
     holds(&centre, &mut ended).await;
     outages(&mut centre, &mut ended).await;
-    by_hand(&centre, &mut ended).await;
 
     // Last: CNAPI places no VM with a cap beside a storage VM, which has none.
     centre.volume("data").await;
@@ -183,26 +186,6 @@ async fn holds(centre: &Centre, ended: &mut BTreeSet<&'static str>) {
         ended.insert(state);
     }
     centre.good(&format!("net-agent release --vm {VM}")).await;
-}
-
-/// What somebody did on the nodes, where no repeat of the operation helps. The VM is on the first node before and after.
-async fn by_hand(centre: &Centre, ended: &mut BTreeSet<&'static str>) {
-    let typed = async |commands: &[&str]| {
-        for command in commands {
-            centre.good(&format!("sdc-migrate {command} {VM}")).await;
-        }
-    };
-    typed(&["begin", "sync"]).await;
-    centre.good(&format!("vmadm delete {VM}")).await;
-    centre.bad(&format!("sdc-migrate sync {VM}")).await;
-    centre.ends("migration-only-copy", ended).await;
-
-    typed(&["begin", "sync", "switch"]).await;
-    let snapshots = format!("zfs list -H -o name -t snapshot -r zones/{VM} | grep vm-migration");
-    centre.there(&format!("{snapshots} | xargs -n 1 zfs destroy")).await;
-    centre.bad(&format!("sdc-migrate rollback {VM}")).await;
-    centre.ends("migration-no-way-back", ended).await;
-    typed(&["finalize --force -y"]).await;
 }
 
 /// What fails while an agent is away, ends by its command once that is back.

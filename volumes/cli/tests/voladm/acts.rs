@@ -164,7 +164,9 @@ async fn an_update_takes_the_newest_image_of_the_same_name_and_owner() {
     image(&new, "nfsserver", OTHER, "2026-01-03", "active");
     // IMGAPI remembers what it answered.
     world.imgapi.store().advance(std::time::Duration::from_secs(301));
-    for (args, image) in [(&[][..], &new), (&["--image", &other], &other)] {
+    for (args, image) in
+        [(&[][..], &new), (&["--image", &other], &other), (&["--image", "nfsserver@1.0"], &new)]
+    {
         let done = world.voladm(&[&["update-volume-zone", "logs", "-y"], args].concat()).await;
         assert_eq!(done.code, Some(0), "{}", done.stderr);
         let want =
@@ -178,5 +180,9 @@ async fn an_update_takes_the_newest_image_of_the_same_name_and_owner() {
         let done = world.voladm(&["update-volume-zone", "logs", "-y", "--image", image]).await;
         assert!(done.code == Some(1) && done.stderr.contains(&said), "{}", done.stderr);
     }
-    assert_eq!(world.orders().len(), 2);
+    let done =
+        world.voladm(&["update-volume-zone", "logs", "-y", "--image", "nfsserver@2.0"]).await;
+    let said = "is called \"nfsserver@2.0\"";
+    assert!(done.code == Some(2) && done.stderr.contains(said), "{}", done.stderr);
+    assert_eq!(world.orders().len(), 3);
 }
