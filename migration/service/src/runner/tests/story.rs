@@ -19,7 +19,8 @@ use migration_core::record::{Phase, State};
 
 /// Runs a service beside a story.
 pub async fn beside<T>(world: &Arc<World>, story: impl Future<Output = T>) -> T {
-    let service = world.service(&world.store).await;
+    let service = Box::pin(world.service(&world.store)).await;
+    let story = Box::pin(story);
     tokio::select! {
         () = Box::pin(lead(service, world.store.clone(), TERM)) => unreachable!("it never returns"),
         () = world.beats() => unreachable!("nor do these"),
