@@ -118,7 +118,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.services.vmapi, "http://vmapi.lab.example");
-        assert_eq!((config.cn_uuid, config.basics.no_rabbit), (None, true));
+        assert_eq!((config.cn_uuid.clone(), config.basics.no_rabbit), (None, true));
         assert_eq!(config.basics.unknown, ["odd"]);
     }
 
