@@ -115,6 +115,9 @@ pub const NEEDS: &[Need] = needs! {
     "migration-agent-silent" "MigrationAgentDown" Shows:
         "migration-agent does not answer: no VM migrates to or from there"
         => "svcs -xv migration-agent";
+    "migration-agent-certificate" "MigrationAgentCertificate" Shows:
+        "the agent's certificate has expired, was revoked, or ends within 14 days: no VM migrates to or from there then"
+        => "migration-agent status";
     "migration-agent-waits" "MigrationAgentVmsWait" Ends:
         "a VM does not boot: migration-service does not say whether it was replaced"
         => "migration-agent release VM";
@@ -141,9 +144,9 @@ pub const NEEDS: &[Need] = needs! {
     "migration-copy-unfit" "" Ends:
         "the copy on the target is of no use: it is gone, shown, or no longer fits the VM"
         => "sdc-migrate abort VM && sdc-migrate begin VM";
-    "migration-only-copy" "" Shows: "one of the two copies is gone, and the other is all that is left of the VM"
+    "migration-only-copy" "" Ends: "one of the two copies is gone, and the other is all that is left of the VM"
         => "sdc-migrate rescue VM";
-    "migration-no-way-back" "" Shows:
+    "migration-no-way-back" "" Ends:
         "what was written since the switch cannot be sent back: switch keeps it, rollback --discard loses it"
         => "sdc-migrate switch VM";
     "migration-rollback-failed" "" Ends: "the rollback failed" => "sdc-migrate rollback VM";

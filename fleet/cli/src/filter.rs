@@ -18,6 +18,9 @@ pub(crate) struct Filter {
     fields: Vec<(String, String)>,
 }
 
+/// What has been checked by its value.
+const KNOWN: [&str; 2] = ["state", "owner_uuid"];
+
 impl Filter {
     /// Reads `node=NAME`, `owner=UUID`, and `field=value` for any field of a VM; `nics.0.ip` is one inside another.
     pub(crate) fn of(words: &[String], nodes: &Names) -> Result<Filter, Usage> {
@@ -43,12 +46,15 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Refuses a field that none of the VMs has; one that is to be absent may be.
+    /// Refuses a field that none of the VMs has; one that is to be absent may be, and what every VM may have.
     pub(crate) fn check(&self, mirror: &Mirror) -> Result<(), Usage> {
         if mirror.vms().next().is_none() {
             return Ok(());
         }
-        let named = self.fields.iter().filter(|(_, value)| !value.is_empty());
+        let named = self
+            .fields
+            .iter()
+            .filter(|(field, value)| !value.is_empty() && !KNOWN.contains(&field.as_str()));
         let mut first = named.map(|(field, _)| field.split('.').next().unwrap_or_default());
         let is_none = |field: &&str| mirror.vms().all(|vm| !vm.object.contains_key(*field));
         match first.find(is_none) {

@@ -59,6 +59,7 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         hidden: object.is_hidden(),
         autoboot: vm::has_autoboot(&object),
         quota_lifted: entry.as_ref().is_some_and(|entry| !entry.quotas.is_empty()),
+        bare: roots.iter().all(|root| !side.datasets.contains(root)),
         partial: is_partial,
         started_since_snapshot: !snapshots.is_empty() && Run::of(&object).is_started_since(run),
         last,

@@ -126,8 +126,10 @@ impl History {
 
 /// Returns what an ending is called; none where the migration goes on.
 pub fn named(record: &Record, ending: &Ending) -> Option<(&'static str, &'static str)> {
+    let is_rescue = record.journal.rescue.is_some();
     Some(match ending {
         Ending::Begun | Ending::Synced | Ending::Paused => return None,
+        Ending::RolledBack { .. } | Ending::Finalized { .. } if is_rescue => ("rescue", SUCCESSFUL),
         Ending::Switched => ("migrate", SUCCESSFUL),
         Ending::RolledBack { .. } => ("rollback", SUCCESSFUL),
         Ending::Finalized { .. } => ("finalize", SUCCESSFUL),
@@ -142,7 +144,11 @@ pub const FAILED: &str = "failed";
 
 /// Returns what the operation that runs is called.
 pub fn running(record: &Record) -> &'static str {
-    if record.journal.finalize { "finalize" } else { record.phase.name() }
+    match &record.journal {
+        journal if journal.finalize => "finalize",
+        journal if journal.rescue.is_some() => "rescue",
+        _ => record.phase.name(),
+    }
 }
 
 /// Returns the entry of an operation that has ended, and takes what it tells out of the record.
@@ -153,7 +159,7 @@ pub fn of(record: &mut Record, (what, outcome): (&str, &str), now: Time) -> Ende
     let steps: Vec<EndedStep> = record.progress_history.iter().filter(told).map(step).collect();
     let skipped = steps.len().saturating_sub(MOST_STEPS);
     let began = match what {
-        "finalize" => asker.as_ref().map(|asker| asker.at.to_string()),
+        "finalize" | "rescue" => asker.as_ref().map(|asker| asker.at.to_string()),
         _ => steps.first().and_then(|step| step.began.clone()),
     };
     let cns = std::iter::once(record.source_server_uuid).chain(record.target_server_uuid);

@@ -68,6 +68,9 @@ pub struct Copy {
     pub autoboot: bool,
     /// Its quota is raised or removed for a sync.
     pub quota_lifted: bool,
+    /// Its configuration is there, and none of its datasets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bare: bool,
     /// Some of its datasets have received more than others: a sync ended half way.
     pub partial: bool,
     /// It was started since its newest sync snapshot was taken.
@@ -141,6 +144,11 @@ impl Facts {
     /// Returns true if the node answered that it has no copy.
     pub fn is_absent(&self, end: End) -> bool {
         self.node(end).is_some_and(|node| node.copy.is_none())
+    }
+
+    /// Returns true if the node answered that nothing of what the VM wrote is there.
+    pub fn is_lost(&self, end: End) -> bool {
+        self.is_absent(end) || self.copy(end).is_some_and(|copy| copy.bare)
     }
 
     /// Returns true if the source was seen hidden, and the target is not shown as far as anybody knows.

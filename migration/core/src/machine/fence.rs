@@ -94,7 +94,7 @@ impl MayDelete {
             None => return Err(Unsafe::Unconfirmed(end)),
         }
         let other = end.other();
-        let is_shown = facts.copy(other).is_some_and(|copy| !copy.hidden);
+        let is_shown = facts.copy(other).is_some_and(|copy| !copy.hidden && !copy.bare);
         let is_in_use = is_shown && facts.vmapi == Some(other);
         if is_in_use { Ok(MayDelete(end)) } else { Err(Unsafe::NotInUse(other)) }
     }
@@ -103,7 +103,7 @@ impl MayDelete {
     /// word that it may be lost.
     pub fn check_last(end: End, facts: &Facts) -> Result<MayDelete, Unsafe> {
         match facts.copy(end) {
-            Some(copy) if copy.is_off() && facts.is_absent(end.other()) => Ok(MayDelete(end)),
+            Some(copy) if copy.is_off() && facts.is_lost(end.other()) => Ok(MayDelete(end)),
             Some(_) => Err(Unsafe::Up(end)),
             None => Err(Unsafe::Unconfirmed(end)),
         }

@@ -131,6 +131,9 @@ pub enum Reason {
     /// A node that was declared dead answers: its copy is the newer one.
     #[error("the {0}'s node answers: it is not dead")]
     NotDead(End),
+    /// Somebody destroyed the datasets of a copy.
+    #[error("the copy on the {0}'s node has lost its datasets")]
+    Bare(End),
     /// The only copy that is left would be deleted.
     #[error(
         "the other node has no copy of the VM, and that on the {0}'s node may be the last one: migration rescue shows and \
@@ -181,7 +184,7 @@ impl Reason {
             Reason::Absent(_) | Reason::Remade => Some(Remedy::Anew),
             Reason::Shown(End::Target) if !is_switched => Some(Remedy::Anew),
             Reason::LastCopy(_) => Some(Remedy::Rescue),
-            Reason::NoCommonSnapshot | Reason::TargetLost => Some(Remedy::Stay),
+            Reason::Bare(_) | Reason::NoCommonSnapshot | Reason::TargetLost => Some(Remedy::Stay),
             _ => None,
         }
     }

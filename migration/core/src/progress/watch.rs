@@ -32,6 +32,7 @@ pub struct Watch {
     again: Option<Again>,
     sent: Option<Time>,
     phase: Option<Phase>,
+    is_rescued: bool,
     is_over: bool,
 }
 
@@ -66,7 +67,7 @@ impl Watch {
             lines.push(self.gone());
             return lines;
         };
-        self.phase = Some(record.phase);
+        (self.phase, self.is_rescued) = (Some(record.phase), record.journal.rescue.is_some());
         let history = &record.progress_history;
         if !self.has_begun {
             self.has_begun = true;
@@ -91,7 +92,7 @@ impl Watch {
             self.event = Some(latest.event.clone());
         }
         if !matches!(record.state, State::Running | State::Queued) {
-            lines.push(end(record.phase, record.state.name(), record.error.as_deref()));
+            lines.push(end(record.phase.name(), record.state.name(), record.error.as_deref()));
             self.is_over = true;
         }
         let is_silent = self.sent.is_some_and(|sent| now.since(sent) >= AGAIN);
@@ -105,14 +106,14 @@ impl Watch {
         lines
     }
 
-    /// A record that goes while it is watched was rolled back, or ended in another way.
+    /// A record that goes while it is watched was rescued, rolled back, aborted, or ended in another way.
     fn gone(&mut self) -> Value {
         self.is_over = true;
+        let successful = State::Successful.name();
         match self.phase {
-            Some(phase @ (Phase::Rollback | Phase::Abort)) => {
-                end(phase, State::Successful.name(), None)
-            }
-            phase => end(phase.unwrap_or(Phase::Begin), "unknown", None),
+            Some(_) if self.is_rescued => end("rescue", successful, None),
+            Some(phase @ (Phase::Rollback | Phase::Abort)) => end(phase.name(), successful, None),
+            phase => end(phase.unwrap_or(Phase::Begin).name(), "unknown", None),
         }
     }
 }
@@ -126,7 +127,7 @@ fn running(entry: &Entry, again: Option<&Again>, now: Time) -> Value {
     line
 }
 
-fn end(phase: Phase, state: &str, message: Option<&str>) -> Value {
+fn end(phase: &str, state: &str, message: Option<&str>) -> Value {
     let mut line = json!({"type": "end", "phase": phase, "state": state});
     if let Some(message) = message {
         line["message"] = json!(message);

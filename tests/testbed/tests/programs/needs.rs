@@ -134,6 +134,7 @@ async fn each_state_ends_by_the_command_that_the_table_has_for_it() {
 
     holds(&centre, &mut ended).await;
     outages(&mut centre, &mut ended).await;
+    by_hand(&centre, &mut ended).await;
 
     // Last: CNAPI places no VM with a cap beside a storage VM, which has none.
     centre.volume("data").await;
@@ -186,6 +187,28 @@ async fn holds(centre: &Centre, ended: &mut BTreeSet<&'static str>) {
         ended.insert(state);
     }
     centre.good(&format!("net-agent release --vm {VM}")).await;
+}
+
+/// What somebody did on the nodes, where no repeat of the operation helps. The VM is on the first node before and after.
+async fn by_hand(centre: &Centre, ended: &mut BTreeSet<&'static str>) {
+    let typed = async |commands: &[&str]| {
+        for command in commands {
+            centre.good(&format!("sdc-migrate {command} {VM}")).await;
+        }
+    };
+    typed(&["begin", "sync"]).await;
+    centre.good(&format!("vmadm delete {VM}")).await;
+    centre.bad(&format!("sdc-migrate sync {VM}")).await;
+    centre.ends("migration-only-copy", ended).await;
+    let history = centre.good(&format!("sdc-migrate history -H -o what --vm {VM}")).await;
+    assert!(history.starts_with("rescue\n"), "{history}");
+
+    typed(&["begin", "sync", "switch"]).await;
+    let snapshots = format!("zfs list -H -o name -t snapshot -r zones/{VM} | grep vm-migration");
+    centre.there(&format!("{snapshots} | xargs -n 1 zfs destroy")).await;
+    centre.bad(&format!("sdc-migrate rollback {VM}")).await;
+    centre.ends("migration-no-way-back", ended).await;
+    typed(&["finalize --force -y"]).await;
 }
 
 /// What fails while an agent is away, ends by its command once that is back.

@@ -49,7 +49,7 @@ fn delete(record: &Record, facts: &Facts, target: &Copy) -> Stage<Next> {
     if !target.hidden {
         return Err(Next::GiveUp(Reason::Shown(End::Target)));
     }
-    let is_last = facts.is_absent(End::Source);
+    let is_last = facts.is_lost(End::Source);
     let is_empty = record.num_sync_phases == 0 && target.snapshots.is_empty();
     if is_last && !is_empty && record.journal.discard.is_none() {
         return Err(Next::GiveUp(Reason::LastCopy(End::Target)));

@@ -6,10 +6,12 @@
 //! nothing of the migration is left.
 
 use super::stage::{
-    Stage, copy, failed, forgotten, moved, node, powered, protected, quota, released, shown, unless,
+    Stage, copy, failed, fenced, forgotten, hidden, moved, node, powered, protected, quota,
+    released, shown, stopped, unless,
 };
 use crate::journal::{End, Power};
 use crate::machine::facts::Facts;
+use crate::machine::fence::MayDelete;
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
 use crate::record::Record;
 
@@ -24,7 +26,7 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     }
     node(facts, End::Source)?;
     node(facts, End::Target)?;
-    let last = match (facts.is_absent(End::Source), facts.is_absent(End::Target)) {
+    let last = match (facts.is_lost(End::Source), facts.is_lost(End::Target)) {
         (true, false) => End::Target,
         (false, true) => End::Source,
         (false, false) => return Err(Next::GiveUp(Reason::NothingLost)),
@@ -35,6 +37,8 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
             return Ok(Ending::Finalized { is_gone: true });
         }
     };
+    stopped(facts, last.other())?;
+    hidden(facts, last.other())?;
     let kept = copy(facts, last)?;
     let was_in_use = last == End::Source || journal.target_booted;
     if !was_in_use && kept.snapshots.is_empty() {
@@ -64,6 +68,9 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     }
     protected(facts, last, kept.marked)?;
     unless(!facts.reserved, Step::Unreserve)?;
+    if facts.copy(last.other()).is_some() {
+        return Err(Next::Do(Step::Delete(fenced(MayDelete::check(last.other(), facts))?)));
+    }
     released(facts, last.other())?;
     forgotten(facts, last, None)?;
     Ok(match last {

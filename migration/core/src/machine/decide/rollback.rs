@@ -24,8 +24,11 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
         }
         return Ok(failed(record)); // both copies stay; the next command goes on
     }
-    copy(facts, End::Source)?;
+    let source = copy(facts, End::Source)?;
     if !journal.source_shown {
+        if source.bare {
+            return Err(Next::GiveUp(Reason::Bare(End::Source)));
+        }
         target_off(record, facts)?;
         moved(journal, facts, End::Source)?;
         return Err(Next::Note(Note::SourceShown));

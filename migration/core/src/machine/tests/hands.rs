@@ -52,11 +52,13 @@ const STANDS: [(&str, &[Action], Option<Fails>); 9] = [
 ];
 
 /// What is done by hand.
-const HANDS: [&str; 14] = [
+const HANDS: [&str; 16] = [
     "nothing",
     "source deleted",
     "target deleted",
     "both deleted",
+    "source destroyed",
+    "target destroyed",
     "source booted",
     "target booted",
     "source halted",
@@ -122,6 +124,10 @@ fn does(world: &mut World, hand: &str) {
         _ => {
             let Some(disk) = world.disk(end) else { return };
             match what {
+                "destroyed" => {
+                    (disk.seen.bare, disk.seen.running) = (true, false);
+                    disk.seen.snapshots.clear();
+                }
                 "booted" => (disk.seen.running, disk.seen.started_since_snapshot) = (true, true),
                 "halted" => disk.seen.running = false,
                 "hidden" => disk.seen.hidden = true,
@@ -170,7 +176,12 @@ fn ends(world: &World, hand: &str, verb: &str) -> bool {
         _ if hand == "target shown" && verb == "abort --force" => return is_over,
         [end] => {
             let seen = world.disk(end).unwrap().seen.clone();
-            !seen.hidden && seen.snapshots.is_empty() && !seen.quota_lifted && world.vmapi == end
+            let is_whole = may_go || !seen.bare;
+            is_whole
+                && !seen.hidden
+                && seen.snapshots.is_empty()
+                && !seen.quota_lifted
+                && world.vmapi == end
         }
         _ => false,
     };
@@ -181,9 +192,10 @@ fn ends(world: &World, hand: &str, verb: &str) -> bool {
 fn told(stand: &str, hand: &str) -> &'static str {
     let is_shown = matches!(stand, "switch failed when shown" | "switched" | "rollback failed");
     match (stand, hand) {
-        ("begun", "source deleted" | "both deleted") => "abort",
+        ("begun", "source deleted" | "both deleted" | "source destroyed") => "abort",
         (_, "source deleted" | "both deleted") => "rescue",
-        (_, "target deleted") if is_shown => "rescue",
+        (_, "target deleted" | "target destroyed") if is_shown => "rescue",
+        (_, "source destroyed") if !is_shown => "rescue",
         ("switched", "source booted" | "moved in VMAPI") => "rollback",
         ("switched", _) => "finalize",
         _ if is_shown => "switch",

@@ -9,6 +9,7 @@
 use pretty_assertions::assert_eq;
 
 use super::*;
+use crate::journal::Before;
 use crate::samples::record;
 
 /// Plays what was stored before and during a recorded watch, a second at a time. Returns the lines.
@@ -141,6 +142,12 @@ fn a_record_that_goes_while_it_is_watched_ends_the_watch() {
         assert_eq!(watch.step(None, None, Time::from_millis(2)), Vec::<Value>::new());
     }
     assert_eq!(Watch::new().step(None, None, Time::from_millis(0))[0]["state"], json!("unknown"));
+    let mut rescued = running(&[("sync", "running", 1)]);
+    rescued.journal.rescue = Some(Before::Failed);
+    let mut watch = Watch::new();
+    watch.step(Some(&rescued), None, Time::from_millis(0));
+    let end = json!({"type": "end", "phase": "rescue", "state": "successful"});
+    assert_eq!(watch.step(None, None, Time::from_millis(1)), [end]);
 }
 
 #[test] // R19, M143
