@@ -108,6 +108,8 @@ where
 {
     match done {
         Ok(text) => print(program, &text),
+        // A reader that went away, as in `print`.
+        Err(error) if error.downcast_ref().is_some_and(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => match refusal(&*error) {
             Some(said) => exit::report(program, &Refusal(said), exit::FAILED),
             None => exit::report(program, &*error, code_of(&*error, exit::USAGE)),
@@ -163,9 +165,28 @@ fn code_of(error: &(dyn Error + 'static), wrong_config: u8) -> u8 {
 /// Writes to stdout. A reader that went away (`| head`) is no failure.
 pub fn print(program: &str, text: &str) -> ExitCode {
     match screen::write(text) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            exit::report(program, &error, exit::FAILED)
-        }
+        Err(error) if !is_broken_pipe(&error) => exit::report(program, &error, exit::FAILED),
         _ => ExitCode::SUCCESS,
+    }
+}
+
+fn is_broken_pipe(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure() {
+        for (kind, want) in [
+            (io::ErrorKind::BrokenPipe, ExitCode::SUCCESS),
+            (io::ErrorKind::StorageFull, ExitCode::from(exit::FAILED)),
+        ] {
+            let error: Box<dyn Error + Send + Sync> = io::Error::from(kind).into();
+            let code = finish("program", Err::<String, _>(error));
+            assert_eq!(format!("{code:?}"), format!("{want:?}"), "{kind}");
+        }
     }
 }

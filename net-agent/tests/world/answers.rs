@@ -204,12 +204,10 @@ impl World {
         if state.broken.contains(&key) {
             return self.reply(500, &json!({"message": "object lacks a network"}), None);
         }
-        if request.method != Method::GET {
-            if state.touch_next > 0 {
-                state.touch_next -= 1;
-                if let Some((_, etag)) = state.nics.get_mut(&key) {
-                    *etag += 100;
-                }
+        if request.method != Method::GET && state.touch_next > 0 {
+            state.touch_next -= 1;
+            if let Some((_, etag)) = state.nics.get_mut(&key) {
+                *etag += 100;
             }
         }
         let Some((nic, etag)) = state.nics.get(&key).cloned() else {

@@ -146,6 +146,10 @@ async fn lab(args: Args) -> Result<bool, LabError> {
         () = shutdown.wait() => Ok(true),
     };
     if result.is_ok() && !args.once && !shutdown.is_triggered() {
+        if let Some(volumes) = services.volumes.as_ref().filter(|_| rig::nfs::why_not().is_none()) {
+            let worlds = std::iter::once(&world).chain(&others);
+            followers.spawn(volumes.keep(worlds.map(|world| world.node().clone()).collect()));
+        }
         hints(&args, &world, &screen).await;
         // Both arms are cancel-safe.
         while let Some(ended) = tokio::select! {

@@ -4,11 +4,17 @@
 
 //! The NFS server that a storage VM of the lab would run: nfs-ganesha, where it is installed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rig::nfs::{self, Server};
+use sdc_clients::Error;
+use sdc_clients::http::{Call, Http};
+use sdc_clients::vmapi::Vmapi;
+use serde_json::{Map, Value};
 use simnode::Node;
 
 use super::error::LabError;
@@ -59,6 +65,47 @@ impl Serving {
         let seen = meanwhile.await?;
         Ok((Serving::start(node, &exported).await?, seen))
     }
+}
+
+/// Runs the server of each storage VM that runs on one of these nodes, as the zone's boot starts it. Never returns.
+pub(super) async fn keep(volapi: Http, vmapi: Vmapi, nodes: Vec<Node>) {
+    let mut served = BTreeMap::new();
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let Ok(running) = running(&volapi, &vmapi).await else { continue };
+        served.retain(|place, _| running.contains(place));
+        for place in
+            running.into_iter().filter(|place| !served.contains_key(place)).collect::<Vec<_>>()
+        {
+            let (cn, exported) = &place;
+            let Some(node) = nodes.iter().find(|node| node.cn_uuid() == cn) else { continue };
+            if let Ok(serving) = Serving::start(node, exported).await {
+                served.insert(place, serving);
+            }
+        }
+    }
+}
+
+/// Returns the node of each storage VM that runs, and what its volume exports.
+async fn running(volapi: &Http, vmapi: &Vmapi) -> Result<BTreeSet<(String, String)>, Error> {
+    let reply = volapi.execute(Call::get(&["volumes"])).await?;
+    let volumes: Vec<Map<String, Value>> = reply.json("the volumes")?;
+    let text =
+        |of: &Map<String, Value>, key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
+    let mut running = BTreeSet::new();
+    for volume in volumes {
+        let (Some(vm), Some(path)) = (text(&volume, "vm_uuid"), text(&volume, "filesystem_path"))
+        else {
+            continue;
+        };
+        let record = vmapi.record(&vm).await?;
+        if let (Some("running"), Some(cn)) =
+            (text(&record, "state").as_deref(), text(&record, "server_uuid"))
+        {
+            running.insert((cn, path));
+        }
+    }
+    Ok(running)
 }
 
 fn serve(directory: &std::path::Path, exported: &str) -> io::Result<Server> {

@@ -15,6 +15,7 @@ use sdc_clients::Error;
 use sdc_clients::http::{Call, Http};
 use sdc_clients::vmapi::Vmapi;
 use serde_json::{Map, Value, json};
+use simnode::Node;
 
 use super::asking::{OWN_AGENT, found, until};
 use super::error::LabError;
@@ -23,7 +24,7 @@ use super::moves;
 use super::outcome::Outcome;
 use super::ports::local;
 use super::screen::{Screen, Voice};
-use super::serving::Serving;
+use super::serving::{self, Serving};
 use super::world::World;
 
 const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
@@ -99,6 +100,11 @@ impl Volumes {
         })
         .await?;
         Ok(volumes)
+    }
+
+    /// Keeps what storage VMs serve served, beside whatever somebody does by hand. Never returns.
+    pub(super) fn keep(&self, nodes: Vec<Node>) -> impl Future<Output = ()> + Send + use<> {
+        serving::keep(self.http.clone(), self.vmapi.clone(), nodes)
     }
 
     async fn ask(&self, call: Call) -> Result<Value, Error> {
