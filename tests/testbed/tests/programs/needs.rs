@@ -22,7 +22,8 @@ use super::common::centre::Centre;
 use super::common::until;
 
 /// Rules whose remedy is no command of these programs.
-const NO_COMMAND: [&str; 5] = [
+const NO_COMMAND: [&str; 6] = [
+    "CertificateRefused",
     "KvmdDoesNotUnderstand",
     "NobodyAsksThem",
     "NodeWithoutAgent",
