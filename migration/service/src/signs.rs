@@ -18,10 +18,17 @@ impl Service {
     /// Asks for the signs of a node: its agent and CNAPI now, the store for what was heard before.
     /// `beside` is the other node of the migration.
     pub async fn signs(&self, cn: Uuid, beside: Option<Uuid>) -> Result<Signs, Refused> {
-        let (answers, heartbeat, others, said) = join!(
+        let (answers, (others, heartbeat), said) = join!(
             self.agents.is_alive(cn),
-            self.heartbeat(cn),
-            async { Some(self.heartbeat(beside?).await) },
+            async {
+                // In this order: a service that stops between the two finds this node's newer, and not older, than
+                // they were together.
+                let others = match beside {
+                    Some(beside) => Some(self.heartbeat(beside).await),
+                    None => None,
+                };
+                (others, self.heartbeat(cn).await)
+            },
             self.heard.last(cn, self.clock.now())
         );
         let others = match others {

@@ -78,6 +78,9 @@ struct Args {
     /// net-agent and vm-agent run on both nodes
     #[arg(long)]
     agents: bool,
+    /// The services' store is lost, too, or restored as it once was
+    #[arg(long)]
+    store: bool,
     /// Which deliberate bugs are noticed
     #[arg(long)]
     bugs: bool,
@@ -125,7 +128,8 @@ pub fn plain(shape: Shape) -> anyhow::Result<Vec<(Story, Ran)>> {
 
 fn explore(args: &Args) -> anyhow::Result<u64> {
     let began = Instant::now();
-    let shape = Shape { with_agents: args.agents, ..Shape::default() };
+    let (with_agents, loses_store) = (args.agents, args.store);
+    let shape = Shape { with_agents, loses_store, ..Shape::default() };
     let plain = plain(shape)?;
     let mut cases = single(&plain, shape);
     let all = cases.len();
