@@ -70,9 +70,11 @@ impl Server {
             }
             is_silent && silence.goes_on(Instant::now())
         };
-        if is_long {
+        if let Err(error) = &answer
+            && is_long
+        {
             let server = self.client.server_info().server_name;
-            tracing::warn!(server, "the server of the feed does not answer: another one is asked");
+            tracing::warn!(server, reason = %error, "cannot use the feed through this server; connecting to another one");
             // Only a client that has ended refuses.
             drop(self.client.force_reconnect().await);
         }

@@ -134,11 +134,14 @@ async fn compared(service: &Service, cn: Uuid, heard: &Heard) -> Result<bool, Re
     if let Some(kept) = record.as_mut().filter(|kept| kept.record.journal.older.is_none())
         && let Err(why) = found_older(service, kept, None).await
     {
-        tracing::warn!(?why, "people are not told that the store is older");
+        tracing::warn!(
+            ?why,
+            "cannot record that the store is older than the agents: the alarm is missing"
+        );
     }
     if it.instead == Some(cn) && it.revision > heard.revision {
         let (vm, now) = (it.vm, service.clock.now());
-        tracing::error!(%cn, %vm, %other, "the store does not know that this node was declared dead: the other one does");
+        tracing::error!(%cn, %vm, %other, "the store lost that this node was declared dead; the other node's agent knows it, and this copy stays down");
         let row = Row {
             migration: id,
             end: it.end.other(),

@@ -6,7 +6,7 @@
 //! command ends it.
 
 use super::model::{Fault, World};
-use crate::journal::{End, Word};
+use crate::journal::{End, Remedy, Word};
 use crate::machine::*;
 use crate::record::{Phase, State, is_over};
 use crate::time::Time;
@@ -276,4 +276,23 @@ fn the_last_copy_goes_by_a_persons_word_alone_and_a_rescue_takes_nothing_from_a_
     assert!(empty.command(Action::Rescue));
     runs(&mut empty);
     assert!(empty.target.copy.unwrap().seen.hidden);
+}
+
+#[test] // M111
+fn nobody_goes_back_to_a_copy_without_datasets() {
+    for is_discarded in [false, true] {
+        let mut world = stands(&[Action::Begin, Action::Sync, Action::Switch], None);
+        does(&mut world, "source destroyed");
+        assert!(world.command(Action::Rollback));
+        if is_discarded {
+            discards(&mut world);
+        }
+        runs(&mut world);
+        let target = &world.target.copy.as_ref().unwrap().seen;
+        assert!(target.running && !target.hidden);
+        let (record, why) = (world.record.as_ref().unwrap(), Reason::Bare(End::Source));
+        assert_eq!(record.error.as_deref(), Some(why.to_string().as_str()));
+        assert_eq!(why.remedy(record), Some(Remedy::Rescue));
+        assert!(ends(&world, "source destroyed", "rescue"));
+    }
 }
