@@ -14,7 +14,7 @@ use daemon::command::{Call, CommandError, Commands, Program};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::carry::order;
+use super::execute::order;
 use super::failed::Failed;
 use super::memory::{Entry, Memory, Taken};
 use super::parts::Parts;
@@ -47,7 +47,7 @@ pub enum BootError {
     },
     /// The journal.
     #[error(transparent)]
-    Unheard(#[from] super::memory::Unheard),
+    NotTaken(#[from] super::memory::NotTaken),
 }
 
 type Open = BTreeMap<Uuid, Entry>;
@@ -93,16 +93,16 @@ pub async fn before_zones(
         let vm = entry.vm;
         let zone = Zone { vm, commands };
         let word = match &answer {
-            Ok(answer) => word(answer, migration),
-            Err(error) => Word::None(error.to_string()),
+            Ok(answer) => copy_answer(answer, migration),
+            Err(error) => CopyAnswer::None(error.to_string()),
         };
-        if word == Word::Replaced {
+        if word == CopyAnswer::Replaced {
             zone.set_autoboot(false).await?;
             zone.hide().await?;
             memory.change(migration, found_replaced).await?;
             zone.halt().await?;
             said += &format!("{vm} was replaced on another node: it is hidden and does not boot\n");
-        } else if let Word::None(why) = word
+        } else if let CopyAnswer::None(why) = word
             && !zone.is_up().await?
         {
             let taken = zone.has().await?;
@@ -119,7 +119,7 @@ pub async fn before_zones(
 
 /// What an answer says of one migration.
 #[derive(Debug, PartialEq, Eq)]
-enum Word {
+enum CopyAnswer {
     /// The copy was replaced.
     Replaced,
     /// It was not.
@@ -129,13 +129,15 @@ enum Word {
 }
 
 /// A service whose store is empty, or older than the migration, knows nothing of it: that is no word at all.
-fn word(answer: &Replaced, migration: Uuid) -> Word {
+fn copy_answer(answer: &Replaced, migration: Uuid) -> CopyAnswer {
     if answer.replaced.contains(&migration) {
-        Word::Replaced
+        CopyAnswer::Replaced
     } else if answer.known.contains(&migration) {
-        Word::Kept
+        CopyAnswer::Kept
     } else {
-        Word::None(format!("the service has no record of migration {migration}, or an older one"))
+        CopyAnswer::None(format!(
+            "the service has no record of migration {migration}, or an older one"
+        ))
     }
 }
 
@@ -188,21 +190,21 @@ async fn obey(
     migration: Uuid,
     entry: &Entry,
 ) -> Result<(), Failed> {
-    match (word(answer, migration), entry.waits) {
-        (Word::Replaced, _) => keep_down(parts, migration, entry).await,
-        (Word::Kept, Some(taken)) => give_back(parts, migration, entry.vm, taken).await,
-        (Word::Kept, None) if answer.over.contains(&migration) => {
+    match (copy_answer(answer, migration), entry.waits) {
+        (CopyAnswer::Replaced, _) => keep_down(parts, migration, entry).await,
+        (CopyAnswer::Kept, Some(taken)) => give_back(parts, migration, entry.vm, taken).await,
+        (CopyAnswer::Kept, None) if answer.over.contains(&migration) => {
             let Entry { vm, end, revision, .. } = *entry;
             let about = About { migration, revision, vm, end };
             let over = Order { about, wait_ms: 0, order: What::Over, instead: None };
             tracing::info!(%vm, %migration, "a migration is over, and its end was not reported to this agent");
             Ok(order(parts, over).await.map(drop)?)
         }
-        (Word::Kept, None) if entry.replaced => {
+        (CopyAnswer::Kept, None) if entry.replaced => {
             Ok(parts.memory.change(migration, |entry| entry.replaced = false).await?)
         }
-        (Word::Kept, None) => Ok(()),
-        (Word::None(why), _) => {
+        (CopyAnswer::Kept, None) => Ok(()),
+        (CopyAnswer::None(why), _) => {
             tracing::error!(vm = %entry.vm, why, "no answer from migration-service about a copy; the VM stays down");
             Ok(())
         }

@@ -8,9 +8,9 @@ use std::io;
 
 use sdc_clients::Error;
 
-use super::memory::Unheard;
+use super::memory::NotTaken;
 use super::node::NodeError;
-use super::zfs::{Said, ZfsError};
+use super::zfs::{Cause, ZfsError};
 use migration_core::protocol::Failure;
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ pub enum Failed {
     Plan(#[from] Refusal),
     /// The state file.
     #[error(transparent)]
-    Unheard(#[from] Unheard),
+    NotTaken(#[from] NotTaken),
     /// The other node's agent did not answer, or refused.
     #[error("the other node's agent: {}", refusal(.0))]
     Peer(#[source] Error),
@@ -125,8 +125,8 @@ impl Failed {
         match self {
             Failed::Plan(refusal) => !matches!(refusal, Refusal::NoOrigin { .. }),
             Failed::Other(failure) => failure.fatal,
-            Failed::Zfs(error) => error.said() == Said::Full,
-            Failed::Command { message, .. } => super::zfs::said(message) == Said::Full,
+            Failed::Zfs(error) => error.cause() == Cause::Full,
+            Failed::Command { message, .. } => super::zfs::cause(message) == Cause::Full,
             Failed::Foreign(_) | Failed::NotCarried(_) => true,
             Failed::NoDataset | Failed::Stuck => true,
             Failed::LongName { .. } | Failed::OwnKey(_) | Failed::NotDeleted(_) => true,

@@ -38,7 +38,7 @@ mod boot; // a node that comes back
 
 mod routes; // the requests that it answers
 
-mod carry; // orders
+mod execute; // orders
 
 mod observe; // what is true
 

@@ -146,7 +146,7 @@ struct Line {
 
 /// Why a request is not taken, or something is not done.
 #[derive(Debug, thiserror::Error)]
-pub enum Unheard {
+pub enum NotTaken {
     /// A higher revision of the record was heard.
     #[error("revision {asked} of migration {migration} is old: {heard} was heard")]
     Old {
@@ -246,7 +246,7 @@ impl Memory {
     }
 
     /// Takes note of a request's revision, on the disk, so that older ones are refused from now on.
-    pub async fn hear(&self, about: &About) -> Result<(), Unheard> {
+    pub async fn hear(&self, about: &About) -> Result<(), NotTaken> {
         self.learn(about, |_| {}).await
     }
 
@@ -255,16 +255,16 @@ impl Memory {
         &self,
         about: &About,
         learn: impl FnOnce(&mut Entry),
-    ) -> Result<(), Unheard> {
+    ) -> Result<(), NotTaken> {
         let id = about.migration;
         self.write(|now| {
             if now.over.contains_key(&id) {
-                return Err(Unheard::Over(id));
+                return Err(NotTaken::Over(id));
             }
             let is_full = now.kept.open.len() >= OPEN;
             let Some(entry) = now.kept.open.get_mut(&id) else {
                 if is_full {
-                    return Err(Unheard::TooMany);
+                    return Err(NotTaken::TooMany);
                 }
                 let mut entry = Entry::new(about);
                 learn(&mut entry);
@@ -273,11 +273,11 @@ impl Memory {
                 return Ok(true);
             };
             if (entry.vm, entry.end) != (about.vm, about.end) {
-                return Err(Unheard::Other(id));
+                return Err(NotTaken::Other(id));
             }
             check(about, entry.revision)?;
             if entry.waits.is_some() {
-                return Err(Unheard::Waits);
+                return Err(NotTaken::Waits);
             }
             let before = entry.clone();
             entry.revision = about.revision;
@@ -291,24 +291,24 @@ impl Memory {
 
     /// Refuses what another node's agent asks of a copy that it does not have to do with, or with an older revision than
     /// was heard. Nothing is noted: only the service says how far a migration is.
-    pub fn is_known(&self, about: &About) -> Result<(), Unheard> {
+    pub fn is_known(&self, about: &About) -> Result<(), NotTaken> {
         let now = self.now();
         let id = about.migration;
         match now.kept.open.get(&id) {
             Some(entry) if (entry.vm, entry.end) != (about.vm, about.end) => {
-                Err(Unheard::Other(id))
+                Err(NotTaken::Other(id))
             }
-            Some(entry) if entry.waits.is_some() => Err(Unheard::Waits),
+            Some(entry) if entry.waits.is_some() => Err(NotTaken::Waits),
             Some(entry) => check(about, entry.revision),
-            None => Err(Unheard::Over(id)),
+            None => Err(NotTaken::Over(id)),
         }
     }
 
     /// Refuses what has become old since it was heard.
-    pub fn is_newest(&self, about: &About) -> Result<(), Unheard> {
+    pub fn is_newest(&self, about: &About) -> Result<(), NotTaken> {
         match self.now().kept.open.get(&about.migration) {
             Some(entry) => check(about, entry.revision),
-            None => Err(Unheard::Over(about.migration)),
+            None => Err(NotTaken::Over(about.migration)),
         }
     }
 
@@ -317,9 +317,9 @@ impl Memory {
         &self,
         migration: Uuid,
         change: impl FnOnce(&mut Entry),
-    ) -> Result<(), Unheard> {
+    ) -> Result<(), NotTaken> {
         self.write(|now| {
-            let entry = now.kept.open.get_mut(&migration).ok_or(Unheard::Over(migration))?;
+            let entry = now.kept.open.get_mut(&migration).ok_or(NotTaken::Over(migration))?;
             let before = entry.clone();
             change(entry);
             Ok(*entry != before)
@@ -328,7 +328,7 @@ impl Memory {
     }
 
     /// Remembers of a migration that it is over, and nothing else.
-    pub async fn end(&self, about: &About) -> Result<(), Unheard> {
+    pub async fn end(&self, about: &About) -> Result<(), NotTaken> {
         let line = Line { migration: about.migration, revision: about.revision };
         let file = self.over_file.clone();
         let is_new = self.now().over.insert(about.migration, about.revision).is_none();
@@ -338,7 +338,7 @@ impl Memory {
                 appended.unwrap_or_else(|| Err(io::Error::other("the write was aborted")));
             if let Err(error) = appended {
                 self.now().over.remove(&about.migration);
-                return Err(Unheard::Unwritten(Unwritten::from(error)));
+                return Err(NotTaken::Unwritten(Unwritten::from(error)));
             }
         }
         self.write(|now| {
@@ -352,8 +352,8 @@ impl Memory {
     /// refuses more than it would after a restart, never less.
     async fn write(
         &self,
-        change: impl FnOnce(&mut Now) -> Result<bool, Unheard>,
-    ) -> Result<(), Unheard> {
+        change: impl FnOnce(&mut Now) -> Result<bool, NotTaken>,
+    ) -> Result<(), NotTaken> {
         let _one_at_a_time = self.writing.lock().await;
         let kept = {
             let mut now = self.now();
@@ -370,9 +370,9 @@ impl Memory {
     }
 }
 
-fn check(about: &About, heard: u64) -> Result<(), Unheard> {
+fn check(about: &About, heard: u64) -> Result<(), NotTaken> {
     let (migration, asked) = (about.migration, about.revision);
-    if asked < heard { Err(Unheard::Old { migration, asked, heard }) } else { Ok(()) }
+    if asked < heard { Err(NotTaken::Old { migration, asked, heard }) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::failed::Failed;
 use super::parts::Parts;
 use super::vm;
-use super::zfs::{Said, ZfsError, args};
+use super::zfs::{Cause, ZfsError, args};
 use migration_core::properties::PLACES;
 
 /// Returns the file systems of a tree that the node itself mounts, parents first, with whether they are mounted.
@@ -18,7 +18,7 @@ async fn file_systems(parts: &Parts, root: &str) -> Result<Vec<(String, bool)>, 
     let wanted = ["type", "mounted", "canmount", "zoned"];
     let rows = match parts.zfs.get(&wanted, &[root.to_owned()], true).await {
         Ok(rows) => rows,
-        Err(error) if error.said() == Said::Absent => return Ok(Vec::new()),
+        Err(error) if error.cause() == Cause::Absent => return Ok(Vec::new()),
         Err(error) => return Err(error.into()),
     };
     let mut by_name: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
@@ -55,7 +55,7 @@ pub async fn put_in_place(parts: &Parts, root: &str, delegated: &[String]) -> Re
                 _ => parts.zfs.text(place, &name).await.map(|it| it.is_none_or(|it| it == b"off")),
             };
             let is_fine = match is_fine {
-                Err(error) if error.said() == Said::Unknown => true, // there is no SMB
+                Err(error) if error.cause() == Cause::Unknown => true, // there is no SMB
                 is_fine => is_fine?,
             };
             if !is_fine {

@@ -20,11 +20,11 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::failed::Failed;
-use super::memory::Unheard;
+use super::memory::NotTaken;
 use super::node::NodeError;
 use super::parts::Parts;
 use super::snapshots::{self, NotDone};
-use super::{carry, observe, receive};
+use super::{execute, observe, receive};
 use migration_core::protocol::{Clear, Observe, Offer, Order, Rate, Received, WAITS};
 
 /// The longest body: an order brings over metadata.
@@ -105,7 +105,7 @@ async fn observed(State(parts): Routes, asked: Asked<Observe>) -> Response<Body>
 
 async fn ordered(State(parts): Routes, asked: Asked<Order>) -> Response<Body> {
     match asked {
-        Ok(Json(order)) => answer(carry::order(&parts, order).await.map_err(Failed::from)),
+        Ok(Json(order)) => answer(execute::order(&parts, order).await.map_err(Failed::from)),
         Err(why) => invalid(&why),
     }
 }
@@ -208,10 +208,10 @@ fn answer<T: Serialize>(done: Result<T, Failed>) -> Response<Body> {
         Err(failed) => failed,
     };
     let (status, code) = match &failed {
-        Failed::Unheard(Unheard::Old { .. }) => (StatusCode::CONFLICT, "OldOrder"),
-        Failed::Unheard(Unheard::Over(_)) => (StatusCode::CONFLICT, "MigrationOver"),
-        Failed::Unheard(Unheard::Waits) => (StatusCode::CONFLICT, WAITS),
-        Failed::Unheard(Unheard::Other(_)) => (StatusCode::CONFLICT, "OtherCopy"),
+        Failed::NotTaken(NotTaken::Old { .. }) => (StatusCode::CONFLICT, "OldOrder"),
+        Failed::NotTaken(NotTaken::Over(_)) => (StatusCode::CONFLICT, "MigrationOver"),
+        Failed::NotTaken(NotTaken::Waits) => (StatusCode::CONFLICT, WAITS),
+        Failed::NotTaken(NotTaken::Other(_)) => (StatusCode::CONFLICT, "OtherCopy"),
         Failed::NotOff => (StatusCode::CONFLICT, "NotOff"),
         Failed::Cancelled => (StatusCode::CONFLICT, "NotReceiving"),
         Failed::NotSender(_) => (StatusCode::FORBIDDEN, "NotAuthorized"),

@@ -10,7 +10,7 @@ use super::failed::Failed;
 use super::parts::Parts;
 use super::quotas::LIFTED;
 use super::vm;
-use super::zfs::{Said, ZfsError, args};
+use super::zfs::{Cause, ZfsError, args};
 use migration_core::properties::{self, Carried};
 use migration_core::protocol::Properties;
 
@@ -40,7 +40,7 @@ pub async fn set_again(
         });
         let found = match differing(parts, dataset, &wanted).await {
             // A child that was made after the snapshot is not here.
-            Err(error) if error.said() == Said::Absent => continue,
+            Err(error) if error.cause() == Cause::Absent => continue,
             found => found?,
         };
         for name in found.keys() {

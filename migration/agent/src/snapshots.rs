@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::node::NodeError;
 use super::parts::Parts;
 use super::vm::is_running;
-use super::zfs::{Said, ZfsError, args};
+use super::zfs::{Cause, ZfsError, args};
 
 /// The longest name.
 const LONGEST: usize = 100;
@@ -91,8 +91,8 @@ pub async fn create(parts: &Parts, vm: Uuid, name: &str) -> Result<Snapshot, Not
         return Ok(found);
     }
     parts.zfs.change(args(&["snapshot", &format!("{dataset}@{name}")])).await.map_err(|error| {
-        match error.said() {
-            Said::Full => NotDone::Full(error),
+        match error.cause() {
+            Cause::Full => NotDone::Full(error),
             _ => NotDone::Zfs(error),
         }
     })?;

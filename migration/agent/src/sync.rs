@@ -23,7 +23,7 @@ use super::quotas;
 use super::vm::{self, Run};
 use super::wire::Connection;
 use super::work::Work;
-use super::zfs::{Listed, Said, args};
+use super::zfs::{Cause, Listed, args};
 use migration_core::journal::End;
 use migration_core::protocol::{
     About, Accepted, Clear, Datasets, Failure, Gone, Offer, Properties, Received, Whole,
@@ -99,7 +99,7 @@ pub async fn send(
         for act in &acts {
             match sync.act(act, number, &from).await {
                 // The plan is made again, for streams that do not need what is refused.
-                Err(Failed::Zfs(error)) if error.said() == Said::Encrypted && can.packages => {
+                Err(Failed::Zfs(error)) if error.cause() == Cause::Encrypted && can.packages => {
                     sync.has_no_key_of_its_own(&roots).await?;
                     can.packages = false;
                     break;

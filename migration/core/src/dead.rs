@@ -40,7 +40,7 @@ impl Heartbeat {
 /// What an agent said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub enum Contact {
     /// What is true of a copy.
     Copy,
     /// That it cannot tell or do what it was asked.
@@ -51,9 +51,9 @@ pub enum Word {
 
 /// What an agent said last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct LastContact {
     pub at: Time,
-    pub what: Word,
+    pub what: Contact,
 }
 
 /// The last signs of life of a node.
@@ -66,7 +66,7 @@ pub struct Signs {
     /// The last heartbeat of the migration's other node: how far CNAPI's own time has come.
     pub others: Option<Time>,
     /// What its agent said last; none where the store does not know.
-    pub said: Option<Said>,
+    pub said: Option<LastContact>,
 }
 
 /// Why a node is not taken for dead.
@@ -129,11 +129,11 @@ impl Signs {
         };
         let said = match self.said {
             None => "what its agent said last is not known".to_owned(),
-            Some(Said { at, what }) => {
+            Some(LastContact { at, what }) => {
                 let what = match what {
-                    Word::Copy => "told what is true of a copy",
-                    Word::Error => "answered with an error",
-                    Word::Question => "asked whether its copies were replaced",
+                    Contact::Copy => "told what is true of a copy",
+                    Contact::Error => "answered with an error",
+                    Contact::Question => "asked whether its copies were replaced",
                 };
                 format!("its agent last {what} {}", ago(at, now))
             }
@@ -158,7 +158,7 @@ mod tests {
     fn a_node_is_taken_for_dead_when_both_signs_are_old_or_a_person_knows_better() {
         let now = Time::from_millis(1_800_000_000_000);
         let ago = |seconds: i64| now.plus(-1000 * seconds);
-        let said = |seconds| Some(Said { at: ago(seconds), what: Word::Copy });
+        let said = |seconds| Some(LastContact { at: ago(seconds), what: Contact::Copy });
         let (at, none) = (|seconds| Heartbeat::At(ago(seconds)), Heartbeat::None);
         let others = None;
         let read = |text| Heartbeat::read(text);

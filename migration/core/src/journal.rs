@@ -49,7 +49,7 @@ pub struct Power {
 
 /// The word of an operator that something is so: who said it, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Word {
+pub struct Confirmation {
     pub by: Uuid,
     pub at: Time,
 }
@@ -96,10 +96,10 @@ pub struct Journal {
     pub source_goes: bool,
     /// The operator says that the source's node is dead and stays so (`switch --source-dead`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source_dead: Option<Word>,
+    pub source_dead: Option<Confirmation>,
     /// The operator says that the target's node is dead and stays so (`--target-dead`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub target_dead: Option<Word>,
+    pub target_dead: Option<Confirmation>,
     /// When a node that was declared dead came back with a copy that was replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub returned: Option<Time>,
@@ -120,7 +120,7 @@ pub struct Journal {
     /// The operator gives up what the target wrote since the switch (`rollback --discard`), or what an abort, of which
     /// he has heard why, could not remove (`abort --force`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub discard: Option<Word>,
+    pub discard: Option<Confirmation>,
     /// The running operation makes the VM of the only copy that is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue: Option<Before>,

@@ -5,7 +5,7 @@
 //! A migration that the store does not know, or knows as it once was, is adopted: its record is made from what its
 //! agents have and from what is on the nodes. Nothing is done to a copy; the commands go on from there.
 
-use migration_core::journal::{End, Journal, Power, Word};
+use migration_core::journal::{Confirmation, End, Journal, Power};
 use migration_core::machine::{Copy, Node};
 use migration_core::protocol::{About, Observe, Open, WAITS};
 use migration_core::record::{Entry, EntryFields, Phase, Record, State};
@@ -69,7 +69,7 @@ fn judge(
     target: &Known,
     (vmapi, is_reserved): (Option<End>, bool),
     [source_had, target_had]: [Option<Power>; 2],
-    word: &Word,
+    word: &Confirmation,
 ) -> Result<Adopted, Unclear> {
     let waiting = |shown: bool| Copy { hidden: !shown, ..Copy::default() };
     let copy = |known: &Known, is_shown: bool| match known {
@@ -206,7 +206,7 @@ impl Service {
         let on = |cn: Uuid| object.server == Some(cn);
         let vmapi = if on(from) { Some(End::Source) } else { on(to).then_some(End::Target) };
         let now = self.clock.now();
-        let word = Word { by: self.operators, at: now };
+        let word = Confirmation { by: self.operators, at: now };
         let [source_known, target_known] = known;
         let had = [End::Source, End::Target].map(|end| of(end).and_then(|(_, it)| it.power));
         let judged = judge(&source_known, &target_known, (vmapi, !reserved.is_empty()), had, &word);
@@ -304,7 +304,7 @@ mod tests {
 
     #[test] // M125
     fn where_a_migration_is_follows_from_what_the_nodes_show() {
-        let word = Word { by: Uuid::nil(), at: Time::from_millis(0) };
+        let word = Confirmation { by: Uuid::nil(), at: Time::from_millis(0) };
         let node = |text: &str| match text {
             "silent" => Known::Silent,
             "waits" => Known::Waits,
@@ -376,7 +376,7 @@ mod tests {
 
     #[test] // M125
     fn a_target_that_is_shown_and_stopped_was_switched_to_only_where_no_address_is_reserved() {
-        let word = Word { by: Uuid::nil(), at: Time::from_millis(0) };
+        let word = Confirmation { by: Uuid::nil(), at: Time::from_millis(0) };
         let node = |hidden| {
             Known::Node(Node { held: false, copy: Some(Copy { hidden, ..Copy::default() }) })
         };
@@ -390,7 +390,7 @@ mod tests {
 
     #[test] // M125
     fn what_an_agent_took_from_a_copy_comes_back() {
-        let word = Word { by: Uuid::nil(), at: Time::from_millis(0) };
+        let word = Confirmation { by: Uuid::nil(), at: Time::from_millis(0) };
         let node = |hidden, running| {
             let copy = Copy { hidden, running, ..Copy::default() };
             Known::Node(Node { held: false, copy: Some(copy) })

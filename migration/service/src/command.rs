@@ -13,7 +13,7 @@ use super::history;
 use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::Warning;
-use migration_core::journal::Word;
+use migration_core::journal::Confirmation;
 use migration_core::machine::{
     Action, Admitted, Ending, Refusal, admit, queue, rescue, settle, start,
 };
@@ -286,7 +286,7 @@ fn begin_phase(record: &mut Record, phase: Phase, words: Words, job: Uuid, by: U
         return;
     }
     start(record, phase, message(phase), job, now);
-    let word = |is_given: bool| is_given.then_some(Word { by, at: now });
+    let word = |is_given: bool| is_given.then_some(Confirmation { by, at: now });
     if words.is_any() {
         record.journal.returned = None;
     }

@@ -87,7 +87,7 @@ impl Replaced {
 
 /// A row and the version that was read.
 #[derive(Clone, Debug)]
-pub struct KeptEnd {
+pub struct StoredEnd {
     pub row: Replaced,
     etag: Etag,
 }
@@ -103,17 +103,17 @@ impl Ends {
     }
 
     /// Returns all rows.
-    pub async fn all(&self) -> Result<Vec<KeptEnd>, Error> {
+    pub async fn all(&self) -> Result<Vec<StoredEnd>, Error> {
         self.found(Query::all()).await
     }
 
     /// Returns those of a node.
-    pub async fn of_cn(&self, cn: Uuid) -> Result<Vec<KeptEnd>, Error> {
+    pub async fn of_cn(&self, cn: Uuid) -> Result<Vec<StoredEnd>, Error> {
         self.found(Query::all().with("cn_uuid", cn.to_string())).await
     }
 
     /// Returns those of a VM.
-    pub async fn of_vm(&self, vm: Uuid) -> Result<Vec<KeptEnd>, Error> {
+    pub async fn of_vm(&self, vm: Uuid) -> Result<Vec<StoredEnd>, Error> {
         self.found(Query::all().with("vm_uuid", vm.to_string())).await
     }
 
@@ -185,7 +185,7 @@ impl Ends {
     }
 
     /// Writes a row that was changed, if nobody else has changed it since it was read.
-    pub async fn write(&self, kept: &mut KeptEnd, fence: Option<&Fence>) -> Result<(), Error> {
+    pub async fn write(&self, kept: &mut StoredEnd, fence: Option<&Fence>) -> Result<(), Error> {
         let mut batch = Batch::new();
         if let Some(fence) = fence {
             batch.require(fence);
@@ -198,16 +198,16 @@ impl Ends {
     }
 
     /// Ends a row: its copy is gone.
-    pub async fn end(&self, kept: &KeptEnd, fence: &Fence) -> Result<(), Error> {
+    pub async fn end(&self, kept: &StoredEnd, fence: &Fence) -> Result<(), Error> {
         let mut batch = Batch::new();
         batch.require(fence);
         self.1.delete_in(&mut batch, &kept.row.key(), Expect::Etag(kept.etag.clone()))?;
         self.0.commit(batch).await.map(drop)
     }
 
-    async fn found(&self, query: Query) -> Result<Vec<KeptEnd>, Error> {
+    async fn found(&self, query: Query) -> Result<Vec<StoredEnd>, Error> {
         let rows = rows(&self.1, query).await?.into_iter();
-        Ok(rows.map(|row| KeptEnd { row: row.value, etag: row.etag }).collect())
+        Ok(rows.map(|row| StoredEnd { row: row.value, etag: row.etag }).collect())
     }
 }
 

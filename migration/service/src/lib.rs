@@ -57,7 +57,7 @@ pub mod evacuations; // the evacuations that are under way
 
 pub mod records; // the records in the store
 
-pub mod heard; // what each agent said last
+pub mod contacts; // what each agent said last
 
 pub mod strangers; // migrations that the store never knew
 

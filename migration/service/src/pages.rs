@@ -15,7 +15,7 @@ use http::Response;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-use super::ends::{KeptEnd, Replaced, Sight};
+use super::ends::{Replaced, Sight, StoredEnd};
 use super::enrol::Enrolment;
 use super::refused::Refused;
 use super::runner::is_busy;
@@ -78,7 +78,7 @@ async fn of_certificates(service: &Service) -> Result<Vec<String>, Refused> {
 /// What a person has to do something about, of records and of ends that were replaced.
 fn all_alarms(
     open: &[&Record],
-    ends: &[KeptEnd],
+    ends: &[StoredEnd],
     strangers: &[Stranger],
     now: Time,
 ) -> Vec<(Why, String)> {

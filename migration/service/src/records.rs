@@ -66,7 +66,7 @@ const SEEN: &str = "seen";
 
 /// A record and the version that was read.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct Stored {
     pub record: Record,
     etag: Etag,
     /// An earlier version stored it, without the fields by which it is found.
@@ -75,15 +75,15 @@ pub struct Kept {
     pub ended: Option<Ended>,
 }
 
-impl Kept {
-    fn read(stored: Value, etag: Etag) -> Result<Kept, Invalid> {
+impl Stored {
+    fn read(stored: Value, etag: Etag) -> Result<Stored, Invalid> {
         let mut fields = stored.clone();
         if let Some(fields) = fields.as_object_mut() {
             fields.retain(|name, _| name != JOBS && name != OVER);
         }
         let record = Record::read(&fields)?;
         let is_of_old = stored != stored_form(&record);
-        Ok(Kept { record, etag, is_of_old, ended: None })
+        Ok(Stored { record, etag, is_of_old, ended: None })
     }
 }
 
@@ -121,14 +121,14 @@ impl Records {
     }
 
     /// Returns the newest record of a VM that is not over.
-    pub async fn of_vm(&self, vm: Uuid) -> Result<Option<Kept>, Error> {
+    pub async fn of_vm(&self, vm: Uuid) -> Result<Option<Stored>, Error> {
         let all = self.found(Query::all().with("vm_uuid", vm.to_string())).await?;
         let of_vm = all.into_iter().filter(|kept| is_of_vm(&kept.record, vm));
         Ok(of_vm.max_by_key(|kept| kept.record.created_timestamp))
     }
 
     /// Returns the newest records that a filter admits, the newest first, at most so many of those that are over.
-    pub async fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<Kept>, Error> {
+    pub async fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<Stored>, Error> {
         let is_over = filter.state.as_deref() == Some(State::Aborted.name());
         let mut query = match is_over {
             true => Query::all().with("state", State::Aborted.name()),
@@ -140,7 +140,7 @@ impl Records {
             }
         }
         let query = query.by("created_timestamp").descending();
-        let admits = |kept: &Kept| filter.admits(&kept.record);
+        let admits = |kept: &Stored| filter.admits(&kept.record);
         let mut found = self.pages(query, admits, if is_over { limit } else { usize::MAX }).await?;
         found
             .sort_by_key(|kept| std::cmp::Reverse((kept.record.created_timestamp, kept.record.id)));
@@ -148,14 +148,14 @@ impl Records {
     }
 
     /// Returns the records that are not over.
-    pub async fn open_ones(&self) -> Result<Vec<Kept>, Error> {
+    pub async fn open_ones(&self) -> Result<Vec<Stored>, Error> {
         let mut found = self.found(open()).await?;
         found.retain(|kept| !is_over(&kept.record));
         Ok(found)
     }
 
     /// Returns all records, also those that are over: no round reads them.
-    pub async fn all(&self) -> Result<Vec<Kept>, Error> {
+    pub async fn all(&self) -> Result<Vec<Stored>, Error> {
         self.found(Query::all()).await
     }
 
@@ -171,7 +171,7 @@ impl Records {
     }
 
     /// Returns true if somebody else has changed the record, or removed it.
-    pub async fn is_changed(&self, kept: &Kept) -> Result<bool, Error> {
+    pub async fn is_changed(&self, kept: &Stored) -> Result<bool, Error> {
         match self.records.get(&kept.record.id.to_string()).await {
             Ok(found) => Ok(found.etag != kept.etag),
             Err(Error::NotFound { .. }) => Ok(true),
@@ -180,11 +180,11 @@ impl Records {
     }
 
     /// Returns the record with this id.
-    pub async fn get(&self, id: Uuid) -> Result<Option<Kept>, Error> {
+    pub async fn get(&self, id: Uuid) -> Result<Option<Stored>, Error> {
         match self.records.get(&id.to_string()).await {
             Ok(found) => {
                 let key = found.key.clone();
-                let kept = Kept::read(found.value, found.etag);
+                let kept = Stored::read(found.value, found.etag);
                 kept.map(Some).map_err(|why| corrupt(key, &why))
             }
             Err(Error::NotFound { .. }) => Ok(None),
@@ -212,13 +212,13 @@ impl Records {
 
     /// Returns true if the record was stored by a version that did not know all fields by which it is found, or that
     /// kept no rows of its ends.
-    pub async fn is_untidy(&self, kept: &Kept) -> Result<bool, Error> {
+    pub async fn is_untidy(&self, kept: &Stored) -> Result<bool, Error> {
         Ok(kept.is_of_old || !self.ends.lacking(&kept.record).await?.is_empty())
     }
 
     /// Stores a new record.
     /// Fails with [`Error::EtagConflict`] if another record of the VM was stored since `lock` was read.
-    pub async fn create(&self, record: Record, lock: Lock) -> Result<Kept, Error> {
+    pub async fn create(&self, record: Record, lock: Lock) -> Result<Stored, Error> {
         let (id, vm) = (record.id.to_string(), record.vm_uuid.to_string());
         let mut batch = Batch::new();
         self.records.put_in(&mut batch, &id, Expect::Absent, &stored_form(&record))?;
@@ -229,7 +229,7 @@ impl Records {
         self.ends.need_in(&mut batch, &record).await?;
         let mut etags = self.commit(batch, &record).await?;
         let etag = etags.swap_remove(0).ok_or(Error::Unavailable { why: "no etag".into() })?;
-        Ok(Kept { record, etag, is_of_old: false, ended: None })
+        Ok(Stored { record, etag, is_of_old: false, ended: None })
     }
 
     /// Reads what [`Records::create`] compares with. To be read before the VM's records are.
@@ -243,7 +243,7 @@ impl Records {
 
     /// Writes a record that was changed, if nobody else has changed it since it was read, and if the lease
     /// is held under `fence` where one is given.
-    pub async fn write(&self, kept: &mut Kept, fence: Option<&Fence>) -> Result<(), Error> {
+    pub async fn write(&self, kept: &mut Stored, fence: Option<&Fence>) -> Result<(), Error> {
         let mut batch = Batch::new();
         if let Some(fence) = fence {
             batch.require(fence);
@@ -284,7 +284,7 @@ impl Records {
     /// another record of the VM goes, and its replaced ends for as long as something may be left of them.
     pub async fn remove(
         &self,
-        kept: &Kept,
+        kept: &Stored,
         fence: Option<&Fence>,
         rest: Rest,
     ) -> Result<(), Error> {
@@ -317,7 +317,7 @@ impl Records {
     pub async fn prune(&self, keep: Duration, now: Time, fence: &Fence) -> Result<(), Error> {
         self.history.prune(keep, now, fence).await?;
         let keep = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
-        let is_old = |it: &Kept| {
+        let is_old = |it: &Stored| {
             let ended = it.record.finished_timestamp.unwrap_or(it.record.created_timestamp);
             it.record.state == State::Aborted && now.since(ended) > keep
         };
@@ -386,7 +386,7 @@ impl Records {
     }
 
     /// Returns the records of a query. Those that cannot be read are in the log.
-    async fn found(&self, query: Query) -> Result<Vec<Kept>, Error> {
+    async fn found(&self, query: Query) -> Result<Vec<Stored>, Error> {
         self.pages(query, |_| true, usize::MAX).await
     }
 
@@ -394,10 +394,10 @@ impl Records {
     async fn pages(
         &self,
         query: Query,
-        is_wanted: impl Fn(&Kept) -> bool,
+        is_wanted: impl Fn(&Stored) -> bool,
         limit: usize,
-    ) -> Result<Vec<Kept>, Error> {
-        let (mut found, mut marker): (Vec<Kept>, Option<Marker>) = (Vec::new(), None);
+    ) -> Result<Vec<Stored>, Error> {
+        let (mut found, mut marker): (Vec<Stored>, Option<Marker>) = (Vec::new(), None);
         loop {
             let page = match marker {
                 Some(marker) => query.clone().after(marker),
@@ -408,7 +408,7 @@ impl Records {
                 tracing::error!(reason = %unreadable, "a record cannot be read");
             }
             for row in page.records {
-                match Kept::read(row.value, row.etag) {
+                match Stored::read(row.value, row.etag) {
                     Ok(kept) => found.push(kept),
                     Err(why) => {
                         tracing::error!(id = row.key, reason = %why, "a record cannot be read")

@@ -21,17 +21,17 @@ const ALL: &str = "all";
 
 /// The settings that operators change.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct SettingsStore {
     store: Store,
     bucket: Bucket<Map<String, Value>>,
     history: History,
 }
 
-impl Kept {
+impl SettingsStore {
     /// Opens the bucket.
-    pub async fn open(store: &Store) -> Result<Kept, Error> {
+    pub async fn open(store: &Store) -> Result<SettingsStore, Error> {
         let (bucket, history) = (Bucket::open(store, SETTINGS).await?, History::open(store).await?);
-        Ok(Kept { store: store.clone(), bucket, history })
+        Ok(SettingsStore { store: store.clone(), bucket, history })
     }
 
     /// Returns all settings.
@@ -181,7 +181,7 @@ mod tests {
     #[tokio::test] // R13
     async fn settings_are_kept_and_a_node_has_its_own() {
         let store = Store::in_memory().unwrap();
-        let kept = Kept::open(&store).await.unwrap();
+        let kept = SettingsStore::open(&store).await.unwrap();
         let cn = Uuid::from_u128(7);
         let (through, now) = (Through::default(), Time::from_millis(0));
         let change = async |cn, values: Value| {
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(names, migration_core::limits::SETTINGS);
         let own = change(Some(cn), json!({"zfs_send_mbps_limit": 100})).await.unwrap();
         assert_eq!(own, json!({"zfs_send_mbps_limit": 100}));
-        let settings = Kept::open(&store).await.unwrap().read().await.unwrap();
+        let settings = SettingsStore::open(&store).await.unwrap().read().await.unwrap();
         assert!(settings.allow_user_migrations);
         assert_eq!((settings.running_on(cn), settings.bytes_per_second(cn)), (2, 12_500_000));
         for (cn, bad) in [

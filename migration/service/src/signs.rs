@@ -29,7 +29,7 @@ impl Service {
                 };
                 (others, self.heartbeat(cn).await)
             },
-            self.heard.last(cn, self.clock.now())
+            self.contacts.last(cn, self.clock.now())
         );
         let others = match others {
             Some(Heartbeat::At(at)) => Some(at),

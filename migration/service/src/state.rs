@@ -13,9 +13,9 @@ use uuid::Uuid;
 
 use super::agents::Agents;
 use super::clock::Clock;
+use super::contacts::Contacts;
 use super::enrol::Enrolment;
 use super::evacuations::Evacuations;
-use super::heard::Heard;
 use super::history;
 use super::peers::Peers;
 use super::records::Records;
@@ -26,9 +26,9 @@ use super::settings;
 #[derive(Clone, Debug)]
 pub struct Service {
     pub records: Records,
-    pub settings: settings::Kept,
+    pub settings: settings::SettingsStore,
     /// What each agent said last.
-    pub heard: Heard,
+    pub contacts: Contacts,
     /// The evacuations that are under way.
     pub evacuations: Evacuations,
     /// The other services.
@@ -60,8 +60,8 @@ impl Service {
     ) -> Result<Service, store::Error> {
         Ok(Service {
             records: Records::open(store).await?,
-            settings: settings::Kept::open(store).await?,
-            heard: Heard::open(store).await?,
+            settings: settings::SettingsStore::open(store).await?,
+            contacts: Contacts::open(store).await?,
             evacuations: Evacuations::open(store).await?,
             peers,
             agents,

@@ -125,6 +125,11 @@ async fn a_readers_key_reads_everything_and_writes_nothing() {
         operator.changes("vms.*.*").await.unwrap()
     );
     assert_eq!(reader.nodes().await.unwrap(), []);
+    // VMS follows CHANGES a moment later.
+    until("VMS", async || {
+        wire.last(VMS, &subject(CN, Some(VM))).await.is_ok_and(|it| it.is_some())
+    })
+    .await;
     let mut follower = sdc_clients::fleet::Follower::new(&reader, "vms.*.*", Jitter::from_seed(3));
     let synced = async { while follower.next().await != sdc_clients::fleet::FleetEvent::Synced {} };
     timeout(Duration::from_secs(20), synced).await.unwrap();

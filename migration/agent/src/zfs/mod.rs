@@ -11,9 +11,9 @@ mod set;
 
 mod run;
 
-mod said;
+mod cause;
 
+pub use cause::{Cause, cause};
 pub use run::{Property, Zfs, ZfsError, args, is_of};
-pub use said::{Said, said};
 pub use set::Set;
 pub use side::Listed;

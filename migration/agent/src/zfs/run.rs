@@ -12,7 +12,7 @@ use daemon::command::{Call, CommandError, Commands, Output, Program};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-use super::said::{Said, said};
+use super::cause::{Cause, cause};
 use migration_core::properties;
 
 /// How long a listing and a change may take (the deployed agent's limit).
@@ -40,7 +40,7 @@ pub enum ZfsError {
     Run(#[from] CommandError),
     /// It said no.
     #[error("zfs {verb}: {message}")]
-    Said {
+    Failed {
         verb: String,
         /// Its stderr, as one line.
         message: String,
@@ -52,10 +52,10 @@ pub enum ZfsError {
 
 impl ZfsError {
     /// Returns what it means.
-    pub fn said(&self) -> Said {
+    pub fn cause(&self) -> Cause {
         match self {
-            ZfsError::Said { message, .. } => said(message),
-            ZfsError::Run(_) | ZfsError::Odd { .. } => Said::Other,
+            ZfsError::Failed { message, .. } => cause(message),
+            ZfsError::Run(_) | ZfsError::Odd { .. } => Cause::Other,
         }
     }
 }
@@ -110,7 +110,7 @@ impl Zfs {
                 self.get(&["receive_resume_token"], std::slice::from_ref(&self.pool), false).await;
             let knows_tokens = match knows_tokens {
                 Ok(_) => true,
-                Err(error) if error.said() == Said::Unknown => false,
+                Err(error) if error.cause() == Cause::Unknown => false,
                 Err(error) => return Err(error),
             };
             Ok(Can {
@@ -134,7 +134,7 @@ impl Zfs {
 
     /// Returns properties of these, with `below` also of everything below them, snapshots included. Only of those whose
     /// values no people write: a text is read with [`Zfs::text`].
-    /// Fails with [`Said::Absent`] if one of the names is not there.
+    /// Fails with [`Cause::Absent`] if one of the names is not there.
     pub async fn get(
         &self,
         properties: &[&str],
@@ -165,7 +165,7 @@ impl Zfs {
     pub async fn text(&self, property: &str, of: &str) -> Result<Option<Vec<u8>>, ZfsError> {
         match self.bytes(args(&["get", "-Hp", "-o", "value", property, of])).await {
             Ok(printed) => Ok(printed.strip_suffix(b"\n").map(<[u8]>::to_vec)),
-            Err(error) if error.said() == Said::Absent => Ok(None),
+            Err(error) if error.cause() == Cause::Absent => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -180,7 +180,7 @@ impl Zfs {
         for name in of {
             match self.get(&[property], std::slice::from_ref(name), false).await {
                 Ok(rows) => found.extend(rows.into_iter().map(|row| (row.of, row.value))),
-                Err(error) if error.said() == Said::Absent => {}
+                Err(error) if error.cause() == Cause::Absent => {}
                 Err(error) => return Err(error),
             }
         }
@@ -217,7 +217,7 @@ impl Zfs {
         let mut tries = 1;
         loop {
             match self.read(words.clone()).await {
-                Err(error) if error.said() == Said::Busy && tries < TRIES => {
+                Err(error) if error.cause() == Cause::Busy && tries < TRIES => {
                     tries += 1;
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -229,7 +229,7 @@ impl Zfs {
     /// Runs it once: what holds it does not go by itself.
     pub async fn remove_once(&self, words: Vec<String>) -> Result<(), ZfsError> {
         match self.read(words).await {
-            Err(error) if error.said() != Said::Absent => Err(error),
+            Err(error) if error.cause() != Cause::Absent => Err(error),
             _ => Ok(()),
         }
     }
@@ -237,7 +237,7 @@ impl Zfs {
     /// The same for something that may be gone already.
     pub async fn remove(&self, words: Vec<String>) -> Result<(), ZfsError> {
         match self.change(words).await {
-            Err(error) if error.said() == Said::Absent => Ok(()),
+            Err(error) if error.cause() == Cause::Absent => Ok(()),
             done => done,
         }
     }
@@ -250,7 +250,7 @@ impl Zfs {
         let verb = words.first().cloned().unwrap_or_default();
         let output = self.raw(Program::Zfs, words).await?;
         if output.status != 0 {
-            return Err(ZfsError::Said { verb, message: output.complaint() });
+            return Err(ZfsError::Failed { verb, message: output.complaint() });
         }
         Ok(output.stdout)
     }

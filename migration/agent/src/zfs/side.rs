@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::cause::Cause;
 use super::run::{Property, Zfs, ZfsError};
-use super::said::Said;
 use migration_core::sync_plan::{Row, Side, Token};
 
 /// What there is of a VM.
@@ -33,7 +33,7 @@ impl Zfs {
         for root in roots {
             match self.get(&wanted, std::slice::from_ref(root), true).await {
                 Ok(rows) => add(&mut listed, &rows)?,
-                Err(error) if error.said() == Said::Absent => {}
+                Err(error) if error.cause() == Cause::Absent => {}
                 Err(error) => return Err(error),
             }
         }

@@ -14,7 +14,7 @@ mod routes;
 
 mod verbs;
 
-mod told;
+mod warnings;
 
 mod require;
 

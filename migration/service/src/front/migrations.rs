@@ -15,7 +15,7 @@ use super::shared::Front;
 use crate::asked::Asked;
 use crate::history;
 use crate::params::Params;
-use crate::records::{Kept, Rest};
+use crate::records::{Rest, Stored};
 use crate::refused::Refused;
 use crate::runner::let_go;
 use crate::verify::verify as compare;
@@ -186,7 +186,7 @@ impl Front {
     }
 
     /// Returns the record of a VM that VMAPI has and that the caller may see.
-    pub async fn found(&self, vm: &str, params: &Params) -> Result<Kept, Refused> {
+    pub async fn found(&self, vm: &str, params: &Params) -> Result<Stored, Refused> {
         let vm = uuid(vm)?;
         let invalid = || Refused::precondition("Invalid vm instance");
         let caller = Asked::read(params)?.caller;

@@ -22,7 +22,7 @@ use crate::ends::{Replaced as Row, Sight};
 use crate::refused::Refused;
 use crate::runner::{found_older, found_returned, node_of};
 use crate::state::Service;
-use migration_core::dead::Word;
+use migration_core::dead::Contact;
 use migration_core::journal::End;
 use migration_core::protocol::Replaced;
 use migration_core::record::{is_on, is_over};
@@ -51,9 +51,9 @@ async fn replaced(
             let why = "an agent asks this for its own node alone";
             return Err(Refused::coded(403, "NotAuthorized", why));
         }
-        service.heard.note(cn, Word::Question, service.clock.now()).await;
+        service.contacts.note(cn, Contact::Question, service.clock.now()).await;
         let open = open.open.split(',').filter(|it| !it.is_empty());
-        let open = open.map(heard).collect::<Result<Vec<_>, _>>()?;
+        let open = open.map(open_migration).collect::<Result<Vec<_>, _>>()?;
         let mut known = known(&service, cn, &open).await?;
         let mut silent = Vec::new();
         let asked = join_all(open.iter().map(|it| compared(&service, cn, it))).await;
@@ -91,7 +91,7 @@ async fn replaced(
 }
 
 /// What an agent has heard of a migration.
-struct Heard {
+struct OpenMigration {
     migration: Uuid,
     /// The highest revision.
     revision: u64,
@@ -99,18 +99,18 @@ struct Heard {
     other: Option<Uuid>,
 }
 
-fn heard(text: &str) -> Result<Heard, Refused> {
+fn open_migration(text: &str) -> Result<OpenMigration, Refused> {
     let mut words = text.split('.');
     let migration = uuid(words.next().unwrap_or_default())?;
     let revision = words.next().and_then(|it| it.parse().ok());
     let revision = revision.ok_or_else(|| Refused::parameter("open", "Invalid revision"))?;
-    Ok(Heard { migration, revision, other: words.next().map(uuid).transpose()? })
+    Ok(OpenMigration { migration, revision, other: words.next().map(uuid).transpose()? })
 }
 
 /// Compares the store with what the agent of the other copy has heard. One that was ordered to be used instead of the
 /// copy of the asking node has replaced it, whatever the store has lost; both nodes have to say that they are the two.
 /// Returns false where nobody knows what it has heard.
-async fn compared(service: &Service, cn: Uuid, heard: &Heard) -> Result<bool, Refused> {
+async fn compared(service: &Service, cn: Uuid, heard: &OpenMigration) -> Result<bool, Refused> {
     let id = heard.migration;
     let record = service.records.get(id).await?.map(|kept| kept.record);
     if record.as_ref().is_some_and(|it| is_over(it) || !is_on(it, cn)) {
@@ -124,7 +124,7 @@ async fn compared(service: &Service, cn: Uuid, heard: &Heard) -> Result<bool, Re
     let by_record = record.as_ref().zip(end).and_then(|(it, end)| node_of(it, end));
     let Some(other) = by_record.or(heard.other).filter(|_| !is_dead) else { return Ok(true) };
     let Ok(open) = service.agents.open(other).await else {
-        return Ok(record.is_none() || service.heard.is_compared(other));
+        return Ok(record.is_none() || service.contacts.is_compared(other));
     };
     let Some(it) = open.into_iter().find(|it| it.migration == id) else { return Ok(true) };
     let mut record = service.records.get(id).await?; // as it is after the answer
@@ -171,10 +171,10 @@ async fn over(service: &Service, known: &[Uuid], replaced: &[Uuid]) -> Result<Ve
 
 /// Returns those that the service knows or knew. Of a record that is older than what the agent has heard it knows
 /// nothing, nor does it say anything of one that has other nodes.
-async fn known(service: &Service, cn: Uuid, open: &[Heard]) -> Result<Vec<Uuid>, Refused> {
+async fn known(service: &Service, cn: Uuid, open: &[OpenMigration]) -> Result<Vec<Uuid>, Refused> {
     let ids: Vec<Uuid> = open.iter().map(|it| it.migration).collect();
     let mut known = service.records.known(&ids).await?;
-    for Heard { migration: id, revision, .. } in open {
+    for OpenMigration { migration: id, revision, .. } in open {
         let Some(mut kept) = service.records.get(*id).await? else { continue };
         if !is_on(&kept.record, cn) {
             known.retain(|it| it != id);

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::order::Failed;
 use crate::peers::addresses;
-use crate::records::Kept;
+use crate::records::Stored;
 use crate::state::Service;
 use store::Fence;
 
@@ -24,7 +24,7 @@ const LATEST: i64 = 120_000;
 /// address before it is reserved, and until when that may happen.
 pub async fn reserve(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     object: &Map<String, Value>,
     fence: &Fence,
 ) -> Result<(), Failed> {
@@ -49,7 +49,7 @@ pub async fn reserve(
 }
 
 /// Removes the reservations that this migration made, when none can be made any more. The VM runs already.
-pub async fn unreserve(service: &Service, kept: &mut Kept, fence: &Fence) -> Result<(), Failed> {
+pub async fn unreserve(service: &Service, kept: &mut Stored, fence: &Fence) -> Result<(), Failed> {
     if let Some(until) = kept.record.journal.reserves_until {
         let left = until.since(service.clock.now()).clamp(0, LATEST);
         tokio::time::sleep(Duration::from_millis(left.unsigned_abs())).await;

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::order::Failed;
-use crate::records::Kept;
+use crate::records::Stored;
 use crate::state::Service;
 use crate::strangers::Stranger;
 
@@ -100,7 +100,7 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
             found_older(service, &mut kept, Some(fence)).await?;
         }
     }
-    service.heard.compared(cn);
+    service.contacts.compared(cn);
     Ok(())
 }
 
@@ -132,7 +132,7 @@ async fn again(service: &Service) -> Result<(), Failed> {
 /// Writes into a record that an agent has heard a later revision: from now on nothing is done by it.
 pub async fn found_older(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     fence: Option<&Fence>,
 ) -> Result<(), Failed> {
     let (vm, id) = (kept.record.vm_uuid, kept.record.id);

@@ -11,11 +11,11 @@ use store::Fence;
 use uuid::Uuid;
 
 use super::observe::Round;
-use super::order::{Carried, Failed, order};
+use super::order::{Failed, Reported, order};
 use super::tickets::{self, For};
 use crate::begin::{Asks, Vm};
 use crate::placement::Unplaced;
-use crate::records::Kept;
+use crate::records::Stored;
 use crate::state::Service;
 use migration_core::journal::{Creation, End};
 use migration_core::protocol::What;
@@ -29,10 +29,10 @@ const LOST_MS: i64 = 15 * 60_000;
 /// Lets CNAPI choose a node other than the source's, and stores it.
 pub async fn place(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     round: &Round,
     fence: &Fence,
-) -> Result<Carried, Failed> {
+) -> Result<Reported, Failed> {
     let object = round.object(End::Source).ok_or_else(unread)?.clone();
     let server = Some(kept.record.source_server_uuid);
     let vm = Vm { uuid: kept.record.vm_uuid, object, server };
@@ -48,7 +48,7 @@ pub async fn place(
     reserved?;
     kept.record.target_server_uuid = Some(target);
     service.records.write(kept, Some(fence)).await?;
-    Ok(Carried::Done)
+    Ok(Reported::Done)
 }
 
 impl From<Unplaced> for Failed {
@@ -66,10 +66,10 @@ impl From<Unplaced> for Failed {
 /// Creates the hidden target from the source's object. An image that IMGAPI lacks is sent from the source's node.
 pub async fn create(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     round: &Round,
     fence: &Fence,
-) -> Result<Carried, Failed> {
+) -> Result<Reported, Failed> {
     let record = &kept.record;
     let target = record.target_server_uuid.ok_or_else(unread)?;
     let source = round.object(End::Source).ok_or_else(unread)?;
@@ -87,7 +87,7 @@ pub async fn create(
         order(service, record, End::Target, What::Receive { from, image: Some(image) }).await?;
         let order_to_send = What::SendImage { image, to: target };
         let sent = order(service, record, End::Source, order_to_send).await?;
-        if let Carried::Running(_) = sent {
+        if let Reported::Running(_) = sent {
             return Ok(sent);
         }
     }
@@ -120,11 +120,11 @@ pub async fn create(
 /// one is ordered only after this one has failed, or cannot come any more.
 async fn look(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     fence: &Fence,
     target: Uuid,
     creation: Creation,
-) -> Result<Carried, Failed> {
+) -> Result<Reported, Failed> {
     let (cnapi, age) =
         (&service.peers.cnapi, service.clock.now().millis() - creation.since.millis());
     let told = match &creation.task {
@@ -152,7 +152,7 @@ async fn look(
                 if told.is_none() {
                     tokio::time::sleep(LOOK).await;
                 }
-                return Ok(Carried::Running(None));
+                return Ok(Reported::Running(None));
             }
             (!is_there).then(|| "CNAPI has lost the order to create the target".to_owned())
         }
@@ -160,7 +160,7 @@ async fn look(
     kept.record.journal.creation = None;
     service.records.write(kept, Some(fence)).await?;
     match why {
-        None => Ok(Carried::Done),
+        None => Ok(Reported::Done),
         Some(why) => Err(Failed::Again(why)),
     }
 }

@@ -15,12 +15,12 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::ask::found_older;
-use super::carry::carry;
 use super::ending::{end, give_up, is_busy, sentence};
 use super::observe::{Round, observe};
-use super::order::{Carried, Failed};
+use super::order::{Failed, Reported};
+use super::step::run_step;
 use super::tickets::{self, For};
-use crate::records::Kept;
+use crate::records::Stored;
 use crate::state::Service;
 use migration_core::downtime;
 use migration_core::journal::Again;
@@ -158,7 +158,7 @@ impl Drive<'_> {
     }
 
     /// Carries out a step, and tells people how far it is.
-    async fn act(&mut self, kept: &mut Kept, step: &Step, seen: &Round) -> Result<bool, Failed> {
+    async fn act(&mut self, kept: &mut Stored, step: &Step, seen: &Round) -> Result<bool, Failed> {
         let (service, fence) = (self.service, self.fence);
         if let Some(mark) = mark(kept.record.phase, step)
             && let Some(entry) = kept.record.progress_history.last_mut()
@@ -169,8 +169,8 @@ impl Drive<'_> {
         }
         let until = Instant::now() + OBSERVES;
         let carried = loop {
-            let carried = carry(service, kept, step, seen, fence).await;
-            let Ok(Carried::Running(progress)) = carried else { break carried };
+            let carried = run_step(service, kept, step, seen, fence).await;
+            let Ok(Reported::Running(progress)) = carried else { break carried };
             if let Some(progress) = progress {
                 self.tell(&kept.record, progress).await?;
             }
@@ -179,12 +179,12 @@ impl Drive<'_> {
             }
         };
         match carried {
-            Ok(Carried::Running(_)) => {
+            Ok(Reported::Running(_)) => {
                 self.memory.goes_on = true;
                 Ok(true)
             }
             Ok(done) => {
-                if let Carried::Sent(bytes) = done {
+                if let Reported::Sent(bytes) = done {
                     (self.memory.sent, self.memory.running) = (Some(bytes), Progress::default());
                 }
                 let is_again = self.memory.last.replace(*step) == Some(*step);
@@ -210,7 +210,7 @@ impl Drive<'_> {
     /// Waits before the next attempt, or gives up after as many as there may be.
     async fn failed_once(
         &mut self,
-        kept: &mut Kept,
+        kept: &mut Stored,
         failed: Failed,
         has_progressed: bool,
     ) -> Result<bool, Failed> {
@@ -279,7 +279,7 @@ impl Drive<'_> {
 }
 
 /// Waits. Returns true as soon as somebody has changed the record: a command does not wait for a step that does.
-async fn is_called(service: &Service, kept: &Kept, wait: Duration) -> bool {
+async fn is_called(service: &Service, kept: &Stored, wait: Duration) -> bool {
     let until = Instant::now() + wait;
     while Instant::now() < until {
         sleep_until(until.min(Instant::now() + LOOK)).await;
@@ -292,7 +292,7 @@ async fn is_called(service: &Service, kept: &Kept, wait: Duration) -> bool {
 
 /// Holds CNAPI's ticket of the VM while it is switched or rolled back. What is undone, and what is past the point
 /// of no return, goes on without it.
-async fn ticket(service: &Service, fence: &Fence, kept: &mut Kept) -> Result<(), Failed> {
+async fn ticket(service: &Service, fence: &Fence, kept: &mut Stored) -> Result<(), Failed> {
     let record = &kept.record;
     let journal = &record.journal;
     let moves = match record.phase {

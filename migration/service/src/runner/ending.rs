@@ -11,7 +11,7 @@ use super::order::{Failed, order};
 use super::tickets;
 use crate::command::message;
 use crate::history;
-use crate::records::{Kept, Rest};
+use crate::records::{Rest, Stored};
 use crate::state::Service;
 use migration_core::journal::{End, Remedy};
 use migration_core::machine::{After, Ending, Reason, follow, settle, stall, start};
@@ -29,7 +29,7 @@ pub fn is_busy(record: &Record) -> bool {
 /// Ends an operation, and begins the one that follows it. `sent` is what its stream carried.
 pub async fn end(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     ending: Ending,
     sent: Option<u64>,
     fence: &Fence,
@@ -86,7 +86,7 @@ pub async fn end(
 /// Ends an operation that can neither go on nor be undone now.
 pub async fn give_up(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     why: &str,
     remedy: Option<Remedy>,
     fence: &Fence,

@@ -24,7 +24,7 @@ mod ask; // what the agents have open
 
 mod ending;
 
-mod carry;
+mod step;
 
 mod create;
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::agents::is_answer;
 use crate::state::Service;
 use migration_core::bring_over::settings;
-use migration_core::dead::Word;
+use migration_core::dead::Contact;
 use migration_core::journal::End;
 use migration_core::machine::{Facts, Node, Seen, Settings};
 use migration_core::protocol::{About, Observe, Observed};
@@ -77,7 +77,7 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     let mut is_older = false;
     let mut seen = |answer: Answer| match answer {
         Answer::NoNode => (Seen::Node(Node::default()), None),
-        Answer::Said(observed) => (Seen::Node(observed.node.clone()), Some(*observed)),
+        Answer::Observed(observed) => (Seen::Node(observed.node.clone()), Some(*observed)),
         Answer::Silence => (Seen::Silent, None),
         Answer::Failed { error, is_alive } => {
             is_older |= is_old(&error);
@@ -109,7 +109,7 @@ enum Answer {
     /// The target is not chosen.
     NoNode,
     /// What is true.
-    Said(Box<Observed>),
+    Observed(Box<Observed>),
     /// The node was declared dead, and gives no sign of life.
     Silence,
     /// It was not said what is true.
@@ -125,12 +125,12 @@ async fn ask(service: &Service, record: &Record, end: End) -> Answer {
         return Answer::Silence;
     }
     let observed = service.agents.observe(cn, &Observe { about: about(record, end) }).await;
-    let what = if observed.is_ok() { Word::Copy } else { Word::Error };
+    let what = if observed.is_ok() { Contact::Copy } else { Contact::Error };
     if observed.as_ref().err().is_none_or(is_answer) {
-        service.heard.note(cn, what, service.clock.now()).await;
+        service.contacts.note(cn, what, service.clock.now()).await;
     }
     match observed {
-        Ok(observed) => Answer::Said(Box::new(observed)),
+        Ok(observed) => Answer::Observed(Box::new(observed)),
         Err(error) => {
             let is_alive = is_declared || is_answer(&error);
             Answer::Failed { error, is_alive }

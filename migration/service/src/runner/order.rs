@@ -10,7 +10,7 @@ use sdc_clients::Error;
 use store::Fence;
 
 use super::observe::{about, is_old, node_of};
-use crate::records::Kept;
+use crate::records::Stored;
 use crate::refused::Refused;
 use crate::state::Service;
 use migration_core::journal::End;
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const MOST_TOLD: usize = 4000;
 /// How a step went.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Carried {
+pub enum Reported {
     /// It was done.
     Done,
     /// The agent goes on with it.
@@ -89,18 +89,18 @@ pub async fn order(
     record: &Record,
     end: End,
     what: What,
-) -> Result<Carried, Failed> {
-    carried(ordered(service, record, end, what).await?)
+) -> Result<Reported, Failed> {
+    reported(ordered(service, record, end, what).await?)
 }
 
 /// Gives an order to the agent of a copy, and keeps in the record what it is done without.
 pub async fn order_and_tell(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     end: End,
     what: What,
     fence: &Fence,
-) -> Result<Carried, Failed> {
+) -> Result<Reported, Failed> {
     let doing = ordered(service, &kept.record, end, what).await?;
     let vm = kept.record.vm_uuid;
     if let Some(entry) = kept.record.progress_history.last_mut() {
@@ -117,7 +117,7 @@ pub async fn order_and_tell(
             service.records.write(kept, Some(fence)).await?;
         }
     }
-    carried(doing)
+    reported(doing)
 }
 
 async fn ordered(
@@ -141,13 +141,13 @@ fn is_stream(what: &What) -> bool {
     matches!(what, What::Send { .. } | What::SendImage { .. })
 }
 
-fn carried(doing: Doing) -> Result<Carried, Failed> {
+fn reported(doing: Doing) -> Result<Reported, Failed> {
     match (doing.state, doing.progress) {
         (State::Done, progress) if is_stream(&doing.order) => {
-            Ok(Carried::Sent(progress.unwrap_or_default().current))
+            Ok(Reported::Sent(progress.unwrap_or_default().current))
         }
-        (State::Done, _) => Ok(Carried::Done),
-        (State::Running, progress) => Ok(Carried::Running(progress)),
+        (State::Done, _) => Ok(Reported::Done),
+        (State::Running, progress) => Ok(Reported::Running(progress)),
         (State::Failed { error, fatal: true }, _) => Err(Failed::Fatal(error)),
         (State::Failed { error, .. }, Some(progress)) => Err(Failed::Cut(error, progress)),
         (State::Failed { error, .. }, None) => Err(Failed::Again(error)),

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::ending::is_busy;
 use super::observe::is_old;
 use super::order::Failed;
-use crate::ends::{KeptEnd, Sight};
+use crate::ends::{Sight, StoredEnd};
 use crate::records::Rest;
 use crate::state::Service;
 use migration_core::machine::Node;
@@ -74,7 +74,7 @@ async fn tidy(service: &Service, fence: &Fence) -> Result<(), Failed> {
 }
 
 /// Looks at one.
-async fn look(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<(), Failed> {
+async fn look(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result<(), Failed> {
     let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
     if !service.agents.is_alive(cn).await {
         return note(service, fence, kept, Sight::Silent).await;
@@ -114,7 +114,7 @@ async fn look(service: &Service, fence: &Fence, kept: &mut KeptEnd) -> Result<()
 }
 
 /// Returns true until the migration was adopted, at a revision above all that was heard.
-async fn is_behind(service: &Service, kept: &KeptEnd) -> Result<bool, Failed> {
+async fn is_behind(service: &Service, kept: &StoredEnd) -> Result<bool, Failed> {
     let record = service.records.get(kept.row.migration).await?;
     Ok(record.is_none_or(|it| is_over(&it.record) || it.record.journal.older.is_some()))
 }
@@ -124,7 +124,7 @@ async fn is_behind(service: &Service, kept: &KeptEnd) -> Result<bool, Failed> {
 async fn about(
     service: &Service,
     fence: &Fence,
-    kept: &mut KeptEnd,
+    kept: &mut StoredEnd,
 ) -> Result<Option<About>, Failed> {
     let row = &kept.row;
     let (migration, vm, end) = (row.migration, row.vm_uuid, row.end);
@@ -155,7 +155,7 @@ fn sight(node: &Node) -> Sight {
 }
 
 /// Orders the copy stopped and hidden; net-agent is held first, which would delete the NICs of what it does not see.
-async fn keep_down(service: &Service, kept: &KeptEnd, about: About, node: &Node) {
+async fn keep_down(service: &Service, kept: &StoredEnd, about: About, node: &Node) {
     let Some(copy) = &node.copy else { return };
     let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
     let orders = [
@@ -187,7 +187,7 @@ async fn keep_down(service: &Service, kept: &KeptEnd, about: About, node: &Node)
 async fn note(
     service: &Service,
     fence: &Fence,
-    kept: &mut KeptEnd,
+    kept: &mut StoredEnd,
     sight: Sight,
 ) -> Result<(), Failed> {
     let now = service.clock.now();
@@ -209,7 +209,7 @@ async fn note(
 /// Writes into the record, where there is one, that a node which was declared dead is back.
 pub async fn found_returned(
     service: &Service,
-    kept: &KeptEnd,
+    kept: &StoredEnd,
     fence: Option<&Fence>,
 ) -> Result<(), Failed> {
     let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
@@ -226,7 +226,7 @@ pub async fn found_returned(
 async fn gone(
     service: &Service,
     fence: &Fence,
-    kept: &KeptEnd,
+    kept: &StoredEnd,
     about: About,
 ) -> Result<(), Failed> {
     if service.records.get(kept.row.migration).await?.is_some_and(|it| !is_over(&it.record)) {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::order::Failed;
 use crate::peers::MARK;
-use crate::records::Kept;
+use crate::records::Stored;
 use crate::state::Service;
 use migration_core::record::Record;
 
@@ -45,7 +45,7 @@ pub enum For {
 /// queue is given back.
 pub async fn take(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     fence: &Fence,
     what: For,
 ) -> Result<(), Failed> {
@@ -75,7 +75,7 @@ pub async fn take(
 /// twice. Nobody else creates this VM there meanwhile.
 pub async fn reserve(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     fence: &Fence,
     target: Uuid,
     vm: &Map<String, Value>,
@@ -137,14 +137,14 @@ fn is_left(ticket: &Ticket, migration: Uuid) -> bool {
 }
 
 /// Gives the record's ticket back, if it has one. Whoever writes the record next writes that, too.
-pub async fn give_back(service: &Service, kept: &mut Kept) {
+pub async fn give_back(service: &Service, kept: &mut Stored) {
     if let Some(ticket) = kept.record.journal.ticket.take() {
         release(service, &ticket).await;
     }
 }
 
 /// Gives the room on the target's node back, if the record has some. Whoever writes the record next writes that, too.
-pub async fn free(service: &Service, kept: &mut Kept) {
+pub async fn free(service: &Service, kept: &mut Stored) {
     if let Some(ticket) = kept.record.journal.reservation.take() {
         release(service, &ticket).await;
     }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::ending::is_busy;
 use super::order::Failed;
 use crate::command::message;
-use crate::records::Kept;
+use crate::records::Stored;
 use crate::state::Service;
 use crate::through::Through;
 use migration_core::limits::{Settings, Turn, turns};
@@ -100,7 +100,7 @@ pub async fn look(
 async fn keep(
     service: &Service,
     fence: &Fence,
-    kept: &mut Kept,
+    kept: &mut Stored,
     change: impl FnOnce(&mut Record),
 ) -> Result<(), Failed> {
     let before = kept.clone();

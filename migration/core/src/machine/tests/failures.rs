@@ -143,8 +143,10 @@ fn a_rollback_without_a_common_snapshot_changes_nothing_unless_the_loss_is_accep
     assert_eq!(state(&world), (Phase::Rollback, State::Failed));
     assert!(world.disk(End::Target).unwrap().seen.running);
     world.command(Action::Rollback);
-    let word =
-        crate::journal::Word { by: uuid::Uuid::nil(), at: crate::time::Time::from_millis(0) };
+    let word = crate::journal::Confirmation {
+        by: uuid::Uuid::nil(),
+        at: crate::time::Time::from_millis(0),
+    };
     world.record.as_mut().unwrap().journal.discard = Some(word);
     world.truth = world.disk(End::Source).unwrap().data; // by his word
     runs(&mut world);

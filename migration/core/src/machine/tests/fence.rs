@@ -6,7 +6,7 @@
 
 use pretty_assertions::assert_eq;
 
-use crate::journal::{End, Journal, Word};
+use crate::journal::{Confirmation, End, Journal};
 use crate::machine::*;
 
 /// What can be seen of a node: silence, an answer that says nothing, no copy, and the eight copies.
@@ -38,7 +38,7 @@ fn facts(end: End, own: &Seen, other: &Seen, vmapi: End) -> Facts {
 
 /// The journals that differ in what the fence looks at.
 fn journals(end: End) -> Vec<Journal> {
-    let word = Some(Word { by: uuid::Uuid::nil(), at: crate::time::Time::from_millis(0) });
+    let word = Some(Confirmation { by: uuid::Uuid::nil(), at: crate::time::Time::from_millis(0) });
     let mut all = Vec::new();
     for flags in 0..8 {
         let is_dead = flags & 1 > 0;

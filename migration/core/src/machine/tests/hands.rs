@@ -6,7 +6,7 @@
 //! command ends it.
 
 use super::model::{Fault, World};
-use crate::journal::{End, Remedy, Word};
+use crate::journal::{Confirmation, End, Remedy};
 use crate::machine::*;
 use crate::record::{Phase, State, is_over};
 use crate::time::Time;
@@ -144,7 +144,7 @@ const VERBS: [&str; 7] =
 
 /// The word of a person that something may be lost.
 fn discards(world: &mut World) {
-    let word = Word { by: uuid::Uuid::nil(), at: Time::from_millis(0) };
+    let word = Confirmation { by: uuid::Uuid::nil(), at: Time::from_millis(0) };
     world.record.as_mut().unwrap().journal.discard = Some(word);
 }
 

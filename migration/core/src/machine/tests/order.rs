@@ -114,8 +114,10 @@ fn a_protection_against_deletion_goes_with_the_vm_and_back() {
     assert!(back.target.copy.is_none());
     // Of a source that is dead the last stream has brought the snapshots.
     dead.goes_down(End::Source);
-    let word =
-        crate::journal::Word { by: uuid::Uuid::nil(), at: crate::time::Time::from_millis(0) };
+    let word = crate::journal::Confirmation {
+        by: uuid::Uuid::nil(),
+        at: crate::time::Time::from_millis(0),
+    };
     assert!(dead.command(Action::Switch));
     dead.record.as_mut().unwrap().journal.source_dead = Some(word);
     while dead.is_busy() {

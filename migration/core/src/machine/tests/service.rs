@@ -7,7 +7,7 @@
 use uuid::Uuid;
 
 use super::model::{Bug, Fault, World};
-use crate::journal::{End, Power, Word};
+use crate::journal::{Confirmation, End, Power};
 use crate::machine::*;
 use crate::record::{Phase, Record, State};
 use crate::time::Time;
@@ -56,7 +56,7 @@ impl World {
         if !self.host(end).down || !is_admitted || !self.command(action) {
             return;
         }
-        let word = Some(Word { by: Uuid::nil(), at: NOW });
+        let word = Some(Confirmation { by: Uuid::nil(), at: NOW });
         let journal = &mut self.record.as_mut().unwrap().journal;
         match end {
             End::Source => journal.source_dead = word,

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::counts::Outcome;
 use super::failed::Failed;
-use super::memory::{Entry, Unheard};
+use super::memory::{Entry, NotTaken};
 use super::node::NodeError;
 use super::parts::Parts;
 use super::work::Work;
@@ -34,7 +34,7 @@ const DELETES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Takes an order, and waits for its end as long as it says.
-pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, Unheard> {
+pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, NotTaken> {
     let Order { about, wait_ms, order: what, instead } = order;
     let id = about.migration;
     if what == What::Over && parts.memory.is_over(id) {
@@ -77,7 +77,7 @@ fn learn(entry: &mut Entry, what: &What, instead: Option<Uuid>) {
 
 async fn run(parts: &Parts, about: &About, work: &Work) {
     let what = &work.what;
-    let done = daemon::tasks::caught("order", carry(parts, about, work)).await;
+    let done = daemon::tasks::caught("order", execute(parts, about, work)).await;
     let (state, outcome) = match &done {
         Some(Ok(())) => (State::Done, Outcome::Done),
         Some(Err(failed)) => {
@@ -105,7 +105,7 @@ async fn run(parts: &Parts, about: &About, work: &Work) {
     work.finish(state);
 }
 
-async fn carry(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> {
+async fn execute(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> {
     let (node, memory, id, vm) = (&parts.node, &parts.memory, about.migration, about.vm);
     match &work.what {
         What::Hold => {

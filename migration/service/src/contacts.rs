@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use migration_core::dead::{Said, Word};
+use migration_core::dead::{Contact, LastContact};
 use migration_core::time::Time;
 use store::{Bucket, Error, Expect, Schema, Store};
 use tokio::time::Instant;
@@ -21,18 +21,18 @@ const FRESH_MS: i64 = 30_000;
 
 /// The last words.
 #[derive(Clone, Debug)]
-pub struct Heard {
-    bucket: Bucket<Said>,
+pub struct Contacts {
+    bucket: Bucket<LastContact>,
     /// When this process last wrote a node's row, by the clock, which may be put forward, and by the time that passes.
     written: Arc<Mutex<BTreeMap<Uuid, (Time, Instant)>>>,
     /// The nodes whose open migrations this process has compared with the store.
     compared: Arc<Mutex<BTreeSet<Uuid>>>,
 }
 
-impl Heard {
+impl Contacts {
     /// Opens the bucket.
-    pub async fn open(store: &Store) -> Result<Heard, Error> {
-        Ok(Heard {
+    pub async fn open(store: &Store) -> Result<Contacts, Error> {
+        Ok(Contacts {
             bucket: Bucket::open(store, HEARD).await?,
             written: Arc::default(),
             compared: Arc::default(),
@@ -40,14 +40,14 @@ impl Heard {
     }
 
     /// Returns what the agent of a node said last. A clock that was put forward since makes no word older than it is.
-    pub async fn last(&self, cn: Uuid, now: Time) -> Result<Option<Said>, Error> {
+    pub async fn last(&self, cn: Uuid, now: Time) -> Result<Option<LastContact>, Error> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(&cn).copied();
         let passed = written.map(|(_, at)| i64::try_from(at.elapsed().as_millis()).unwrap_or(0));
         match self.bucket.get(&cn.to_string()).await {
             Ok(found) => {
-                let Said { at, what } = found.value;
+                let LastContact { at, what } = found.value;
                 let at = passed.map_or(at, |passed| at.max(now.plus(-passed)));
-                Ok(Some(Said { at, what }))
+                Ok(Some(LastContact { at, what }))
             }
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -65,7 +65,7 @@ impl Heard {
     }
 
     /// Keeps that the agent of a node has said something. Where that cannot be written the next word is.
-    pub async fn note(&self, cn: Uuid, what: Word, at: Time) {
+    pub async fn note(&self, cn: Uuid, what: Contact, at: Time) {
         {
             let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
             if written.get(&cn).is_some_and(|(last, _)| (0..FRESH_MS).contains(&at.since(*last))) {
@@ -73,8 +73,8 @@ impl Heard {
             }
             written.insert(cn, (at, Instant::now()));
         }
-        let said = Said { at, what };
-        if let Err(error) = self.bucket.put(&cn.to_string(), Expect::Anything, &said).await {
+        let last = LastContact { at, what };
+        if let Err(error) = self.bucket.put(&cn.to_string(), Expect::Anything, &last).await {
             self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&cn);
             tracing::warn!(%cn, reason = %error, "cannot record when an agent last answered; its next answer is recorded instead");
         }

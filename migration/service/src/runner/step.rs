@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One step is carried out.
+//! Runs one step of an operation.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use store::Fence;
 use tokio::time::Instant;
 
 use super::observe::{Round, node_of};
-use super::order::{Carried, Failed, order, order_and_tell};
+use super::order::{Failed, Reported, order, order_and_tell};
 use super::{addresses, create};
-use crate::records::Kept;
+use crate::records::Stored;
 use crate::state::Service;
 use migration_core::bring_over::bring_over;
 use migration_core::journal::End;
@@ -24,14 +24,14 @@ use migration_core::record::Record;
 /// After this a PUT to VMAPI has happened, or will not.
 const PUT: Duration = Duration::from_secs(30);
 
-/// Carries out a step of a round.
-pub async fn carry(
+/// Runs a step of a round; returns how far it is.
+pub async fn run_step(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     step: &Step,
     round: &Round,
     fence: &Fence,
-) -> Result<Carried, Failed> {
+) -> Result<Reported, Failed> {
     let record = &kept.record;
     let (end, what) = match step {
         Step::Place => return create::place(service, kept, round, fence).await,
@@ -40,28 +40,28 @@ pub async fn carry(
             let known = round.object(End::Source).or(round.object(End::Target));
             let object = known.ok_or_else(create::unread)?;
             addresses::reserve(service, kept, object, fence).await?;
-            return Ok(Carried::Done);
+            return Ok(Reported::Done);
         }
         Step::Unreserve => {
             addresses::unreserve(service, kept, fence).await?;
-            return Ok(Carried::Done);
+            return Ok(Reported::Done);
         }
         Step::MoveRecord(permission) => {
             move_record(service, record, permission.end(), round).await?;
-            return Ok(Carried::Done);
+            return Ok(Reported::Done);
         }
         Step::Send { from, number } => return send(service, kept, *from, *number, fence).await,
         Step::BringOver => {
             let objects = round.object(End::Source).zip(round.object(End::Target));
             let (source, target) = objects.ok_or_else(create::unread)?;
             let mut updates = bring_over(source, target).into_iter();
-            let Some(update) = updates.next() else { return Ok(Carried::Done) };
+            let Some(update) = updates.next() else { return Ok(Reported::Done) };
             (End::Target, What::BringOver { update, then: updates.collect() })
         }
         Step::Date => {
             let source = round.object(End::Source).ok_or_else(create::unread)?;
             let created = source.get("create_timestamp").and_then(Value::as_str);
-            let Some(created) = created else { return Ok(Carried::Done) };
+            let Some(created) = created else { return Ok(Reported::Done) };
             (End::Target, What::Date { created: created.to_owned() })
         }
         Step::Protect(end, of) => (*end, What::Protect { of: *of }),
@@ -84,11 +84,11 @@ pub async fn carry(
 /// The receiver is told first: what is offered without that is refused.
 async fn send(
     service: &Service,
-    kept: &mut Kept,
+    kept: &mut Stored,
     from: End,
     number: u32,
     fence: &Fence,
-) -> Result<Carried, Failed> {
+) -> Result<Reported, Failed> {
     let cn = node_of(&kept.record, from.other()).ok_or_else(create::unread)?;
     let sender = node_of(&kept.record, from).ok_or_else(create::unread)?;
     order(service, &kept.record, from.other(), What::Receive { from: sender, image: None }).await?;
