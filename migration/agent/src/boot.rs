@@ -3,8 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! A node that comes back: its copy of a VM may have been replaced while it was away. What has an open migration here
-//! is neither shown nor boots before migration-service has said that it was not. A node that was only cut off runs on:
-//! its agent asks when it has heard nothing of a migration for a minute.
+//! is neither shown nor booted before migration-service confirms that it was not. A node that was only cut off runs on:
+//! its agent asks when it has received nothing about a migration for a minute.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 const ASKED: u32 = 3;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Why a node's zones may boot though they were not looked at.
+/// Why a node's zones may boot although they were not checked.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     /// zonecfg.
@@ -69,8 +69,8 @@ async fn replaced(
     peers.service(service)?.execute(call).await?.json("the copies that were replaced")
 }
 
-/// Before the zones boot: hides what was replaced and keeps it down, and so what nobody answers for, until somebody
-/// does. Returns what was done, for the start method's log.
+/// Before the zones boot: hides and keeps down each copy that was replaced or that the service does not answer for,
+/// until it does. Returns what was done, for the start method's log.
 pub async fn before_zones(
     memory: &Memory,
     commands: &dyn Commands,
@@ -117,7 +117,7 @@ pub async fn before_zones(
     Ok(said)
 }
 
-/// What an answer says of one migration.
+/// The service's answer about one migration.
 #[derive(Debug, PartialEq, Eq)]
 enum CopyAnswer {
     /// The copy was replaced.
@@ -128,7 +128,7 @@ enum CopyAnswer {
     None(String),
 }
 
-/// A service whose store is empty, or older than the migration, knows nothing of it: that is no word at all.
+/// A service whose store is empty, or older than the migration, does not know it: that is no answer.
 fn copy_answer(answer: &Replaced, migration: Uuid) -> CopyAnswer {
     if answer.replaced.contains(&migration) {
         CopyAnswer::Replaced
@@ -152,7 +152,7 @@ fn found_unknown(entry: &mut Entry, taken: Taken) {
     all.shown |= taken.shown;
 }
 
-/// Asks the service while a VM waits, and when nothing of an open migration was heard for so long.
+/// Asks the service while a VM waits, and when nothing about an open migration was received for `quiet`.
 pub async fn ask(parts: Arc<Parts>, service: String, quiet: Duration) {
     let (mut answered, mut is_told): (Option<Instant>, bool) = (None, false);
     loop {
@@ -183,7 +183,7 @@ pub async fn ask(parts: Arc<Parts>, service: String, quiet: Duration) {
     }
 }
 
-/// Does with a VM what the service says.
+/// Acts on the service's answer about a VM.
 async fn obey(
     parts: &Arc<Parts>,
     answer: &Replaced,
@@ -248,7 +248,7 @@ async fn give_back(parts: &Parts, migration: Uuid, vm: Uuid, taken: Taken) -> Re
     Ok(parts.memory.change(migration, |entry| entry.waits = None).await?)
 }
 
-/// Shows and boots a VM that waits, by an operator's word. Returns false if it does not wait.
+/// Shows and boots a VM that waits, as an operator confirmed. Returns false if it does not wait.
 pub async fn release(parts: &Parts, vm: Uuid) -> Result<bool, Failed> {
     let mut open = parts.memory.open().into_iter().filter(|(_, entry)| entry.vm == vm);
     let Some((migration, taken)) = open.find_map(|(id, entry)| Some((id, entry.waits?))) else {

@@ -18,7 +18,7 @@ use uuid::Uuid;
 /// Where config-agent keeps the agent's file.
 pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/migration-agent.config.json";
 
-/// When nothing of an open migration was heard for so long, the service is asked whether the copy was replaced.
+/// After so long without a request about an open migration, the service is asked whether the copy was replaced.
 pub const QUIET: Duration = Duration::from_secs(60);
 /// The longest such time.
 const LONGEST_QUIET: Duration = Duration::from_secs(600);
@@ -68,15 +68,15 @@ pub struct Own {
     pub trust_dir: PathBuf,
     /// So often the service is asked what was revoked, and whether the certificate is to be renewed.
     pub trust_every: Duration,
-    /// Agents that are elsewhere than CNAPI says.
+    /// Agents at other addresses than CNAPI's.
     pub agents_urls: BTreeMap<Uuid, String>,
     /// Where it listens.
     pub listen: Listen,
     /// The pool of the VMs.
     pub pool: String,
-    /// The limit of the streams until the service says another, in Mbit/s; none is no limit.
+    /// The limit of the streams until the service sets another, in Mbit/s; none is no limit.
     pub mbps: Option<u32>,
-    /// When nothing of an open migration was heard for so long, the service is asked whether the copy was replaced.
+    /// After so long without a request about an open migration, the service is asked whether the copy was replaced.
     pub ask_after: Duration,
     /// The node's programs.
     pub commands: Paths,

@@ -49,7 +49,7 @@ impl Counts {
         *counts.entry((name(what), outcome)).or_default() += 1;
     }
 
-    /// Counts a request of somebody who may not make it.
+    /// Counts a request whose sender may not make it.
     pub fn refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Orders, carried out. Each function can be called again at any time, and after kill -9: what it made or changed
-//! is in the journal before, and it looks at the node first.
+//! Executes orders. Each function can be called again at any time, and after kill -9: what it made or changed
+//! is in the state file before, and it reads the node first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const WAITS: Duration = Duration::from_secs(20);
 const DELETES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Takes an order, and waits for its end as long as it says.
+/// Accepts an order, and waits for its end as long as it asks.
 pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, NotTaken> {
     let Order { about, wait_ms, order: what, instead } = order;
     let id = about.migration;
@@ -63,7 +63,7 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, NotTaken> 
     Ok(doing)
 }
 
-/// What an order says of the other copy is on this disk before it is done: the service's store may be lost.
+/// What an order names of the other copy is on this disk before it is executed: the service's store may be lost.
 fn learn(entry: &mut Entry, what: &What, instead: Option<Uuid>) {
     match what {
         What::Send { to: other, .. }

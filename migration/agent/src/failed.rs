@@ -35,7 +35,7 @@ pub enum Failed {
     /// The other node's agent did not answer, or refused.
     #[error("the other node's agent: {}", refusal(.0))]
     Peer(#[source] Error),
-    /// What the other node's agent said of the stream.
+    /// The reason that the other node's agent gave.
     #[error("the other node: {}", .0.error)]
     Other(Failure),
     /// The other node's agent sent no token.
@@ -46,7 +46,7 @@ pub enum Failed {
     Unreached {
         /// Where it listens.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The stream did not end well.
@@ -111,7 +111,7 @@ pub enum Failed {
     },
 }
 
-/// A refusal has its reason; a body without a code is nothing that an agent of ours said.
+/// A refusal has its reason; a body without a code does not come from an agent of ours.
 fn refusal(error: &Error) -> String {
     match error.told().filter(|_| error.code().is_some()) {
         Some(told) => format!("{error}: {told}"),
@@ -120,7 +120,7 @@ fn refusal(error: &Error) -> String {
 }
 
 impl Failed {
-    /// Returns true if it is of no use to order it again.
+    /// Returns true if it is permanent: ordering it again cannot succeed.
     fn is_fatal(&self) -> bool {
         match self {
             Failed::Plan(refusal) => !matches!(refusal, Refusal::NoOrigin { .. }),

@@ -14,8 +14,8 @@
 //! | waiting | – | ten seconds, while a VM waits | asks whether it was replaced, and boots or hides it |
 //! | status, operator | – | a connection | answers |
 //!
-//! The agent remembers no plan: an order says what is to be, the node says what is, and the state file
-//! (`memory`) has what the node cannot tell. So it can die at any moment.
+//! The agent remembers no plan: an order names the goal, the node shows what is, and the state file
+//! (`memory`) has what the node does not show. So it can die at any moment.
 //!
 //! Seams: [`daemon::command::Commands`] (programs), [`wire`] (connections for data), `Transport` (requests), tokio's
 //! clock.

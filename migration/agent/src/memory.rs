@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What outlives the agent: for each migration the highest revision it has heard, and what it made or changed on
+//! What outlives the agent: for each migration the highest revision that it received, and what it made or changed on
 //! the node, so that after kill -9 or a reboot it can finish or undo it when it is ordered.
 //!
 //! `memory.json` has the open migrations and is replaced before what it announces is done. `over.log` has a line
@@ -39,7 +39,7 @@ pub struct Entry {
     pub vm: Uuid,
     /// Which copy is here.
     pub end: End,
-    /// The highest revision that was heard.
+    /// The highest revision that was received.
     pub revision: u64,
     /// net-agent is held, and the hold is renewed.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub struct Entry {
     /// What the VM did when the newest sync snapshot was taken or received.
     #[serde(default)]
     pub run: Option<Run>,
-    /// The VM waits for the service's word whether its copy was replaced; until then this was taken from it.
+    /// The VM waits for the service's answer whether its copy was replaced; until then this was taken from it.
     #[serde(default)]
     pub waits: Option<Taken>,
     /// What the VM did before an order of the migration took autoboot from it, or stopped it, and has not done since.
@@ -147,13 +147,13 @@ struct Line {
 /// Why a request is not taken, or something is not done.
 #[derive(Debug, thiserror::Error)]
 pub enum NotTaken {
-    /// A higher revision of the record was heard.
+    /// A higher revision of the record was received.
     #[error("revision {asked} of migration {migration} is old: {heard} was heard")]
     Old {
         migration: Uuid,
         /// The revision of the request.
         asked: u64,
-        /// The one that was heard.
+        /// The one that was received.
         heard: u64,
     },
     /// The migration is over.
@@ -162,7 +162,7 @@ pub enum NotTaken {
     /// The record is another VM's, or of the other copy.
     #[error("migration {0} is known here for another VM or the other copy")]
     Other(Uuid),
-    /// Nothing is said or done of a copy that may have been replaced.
+    /// Nothing is reported or done about a copy that may have been replaced.
     #[error("it is not known yet whether the copy was replaced while its node was away")]
     Waits,
     /// Too many are open.
@@ -185,7 +185,7 @@ pub struct Memory {
 struct Now {
     kept: Kept,
     over: HashMap<Uuid, u64>,
-    /// When something of an open migration was heard last; none since the start.
+    /// When a request about an open migration came last; none since the start.
     heard: HashMap<Uuid, Instant>,
     /// The file has all of it.
     is_written: bool,
@@ -222,8 +222,8 @@ impl Memory {
         self.now().kept.open.get(&migration).cloned()
     }
 
-    /// Returns what is known of the open migration of a VM. There may be an older one whose end this agent did not hear:
-    /// the one that was heard last counts.
+    /// Returns what is known of the open migration of a VM. There may be an older one whose end did not reach this
+    /// agent: the one with the last request counts.
     pub fn of_vm(&self, vm: Uuid) -> Option<Entry> {
         let now = self.now();
         let of_it = now.kept.open.iter().filter(|(_, entry)| entry.vm == vm);
@@ -240,7 +240,7 @@ impl Memory {
         self.now().over.contains_key(&migration)
     }
 
-    /// Returns true if nothing of an open migration was heard for so long, or since the start.
+    /// Returns true if no request about an open migration came for `span`, or since the start.
     pub fn is_quiet(&self, migration: Uuid, span: Duration) -> bool {
         self.now().heard.get(&migration).is_none_or(|at| at.elapsed() >= span)
     }
@@ -289,8 +289,8 @@ impl Memory {
         .await
     }
 
-    /// Refuses what another node's agent asks of a copy that it does not have to do with, or with an older revision than
-    /// was heard. Nothing is noted: only the service says how far a migration is.
+    /// Refuses what another node's agent asks of a copy that it does not have to do with, or with an older revision
+    /// than was received. Nothing is noted: only the service reports how far a migration is.
     pub fn is_known(&self, about: &About) -> Result<(), NotTaken> {
         let now = self.now();
         let id = about.migration;
@@ -304,7 +304,7 @@ impl Memory {
         }
     }
 
-    /// Refuses what has become old since it was heard.
+    /// Refuses a request that became old after it was received.
     pub fn is_newest(&self, about: &About) -> Result<(), NotTaken> {
         match self.now().kept.open.get(&about.migration) {
             Some(entry) => check(about, entry.revision),

@@ -29,7 +29,7 @@ const PROTECTIONS: [&str; 2] = ["indestructible_delegated", "indestructible_zone
 /// Something was not done on the node.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// A program could not be run to its end, or said no.
+    /// A program could not be run to its end, or failed.
     #[error(transparent)]
     Command(#[from] CommandError),
     /// vminfod did not answer.
@@ -117,7 +117,7 @@ impl Node {
             if !vm::is_running(&self.existing(uuid).await?) {
                 return Ok(());
             }
-            // Only the VM itself can tell whether this has helped.
+            // Only the VM itself shows whether this has helped.
             if let Err(error) = self.run(Program::Vmadm, words, Vec::new(), *deadline).await {
                 tracing::warn!(vm = %uuid, %error, "vmadm failed to stop the VM; checking whether it still runs");
             }
@@ -172,7 +172,7 @@ impl Node {
         if is_so(&self.existing(uuid).await?) {
             return Ok(());
         }
-        // It becomes a word of zonecfg's input.
+        // It becomes a token of zonecfg's input.
         let is_word = |c: char| c.is_ascii_alphanumeric() || ":.+-".contains(c);
         if created.is_empty() || !created.chars().all(is_word) {
             return Err(NodeError::NoTime(created.to_owned()));

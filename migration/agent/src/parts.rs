@@ -32,7 +32,7 @@ pub struct Expected {
     pub dataset: String,
     /// It is an image's.
     pub is_image: bool,
-    /// What the sender says is to be set on it afterwards.
+    /// The properties that the sender asks to set on it afterwards.
     pub properties: Properties,
     /// The order to receive.
     pub work: Arc<Work>,

@@ -29,7 +29,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Speaks for the agent of this node. The transport proves who answers.
+    /// The client of this node's agent. The transport proves the identity of the peer.
     pub fn new(transport: Arc<dyn Transport>, agents: NodeAgents, cn: Uuid) -> Peers {
         Peers { transport, agents, cn }
     }

@@ -23,7 +23,7 @@ fn is_none(value: &str) -> bool {
     ["none", "0", "-"].contains(&value)
 }
 
-/// Lifts all limits of a dataset and what is below it: of a copy that nobody uses.
+/// Lifts all limits of a dataset and what is below it: of a copy that no VM uses.
 pub async fn lift_all(parts: &Parts, migration: Uuid, dataset: &str) -> Result<(), Failed> {
     let rows = parts.zfs.get(&LIFTED, &[dataset.to_owned()], true).await?;
     let rows: Vec<Property> = rows.into_iter().filter(|row| !is_none(&row.value)).collect();

@@ -65,8 +65,8 @@ fn own(vm: Uuid, datasets: &[String]) -> Result<(), Failed> {
     }
 }
 
-/// Returns those of these snapshots that the sender may ask for: the VM's own, and those of images. The node's other VMs
-/// are none of its business.
+/// Returns those of these snapshots that the sender may ask for: the VM's own, and those of images. The node's other
+/// VMs are none of its business.
 async fn origins(parts: &Parts, vm: Uuid, asked: &[String]) -> Result<Vec<String>, Failed> {
     let mut may = Vec::new();
     for snapshot in asked.iter().take(ORIGINS) {
@@ -165,7 +165,7 @@ pub async fn accept(parts: &Parts, offer: Offer, from: Uuid) -> Result<Accepted,
         let of: Vec<String> = offer.properties.keys().cloned().chain([dataset.clone()]).collect();
         own(about.vm, &of)?;
         is_off(parts, about.vm).await?;
-        // Nobody but the sender makes snapshots of what is off: names are enough until it has said that all is here.
+        // Only the sender makes snapshots of what is off: names are enough until it reports that all is here.
         let expects = |entry: &mut Entry| {
             entry.incoming = true;
             entry.known.received.clear();

@@ -44,7 +44,7 @@ pub fn status(parts: &Parts, keeper: Option<&Keeper>) -> Value {
     })
 }
 
-/// How the agent's certificate stands.
+/// The state of the agent's certificate.
 fn certificate(keeper: &Keeper) -> Value {
     let standing = keeper.standing();
     json!({

@@ -100,8 +100,8 @@ impl Agent {
         self.parts.tasks.spawn_dropped("holds", renew(parts()));
     }
 
-    /// Asks the service at this address which copies were replaced, and does what it says; also when nothing of an open
-    /// migration was heard for so long.
+    /// Asks the service at this address which copies were replaced, and acts on its answer; also when no request
+    /// about an open migration came for so long.
     pub fn ask_replaced(&self, service: String, quiet: Duration) {
         let (parts, stop) = (Arc::clone(&self.parts), self.parts.shutdown.clone());
         self.parts.tasks.spawn("replaced", async move {
@@ -113,7 +113,7 @@ impl Agent {
         });
     }
 
-    /// Boots a VM that waits, by an operator's word. Returns false if it does not wait.
+    /// Boots a VM that waits, as an operator confirmed. Returns false if it does not wait.
     pub async fn release(&self, vm: Uuid) -> Result<bool, String> {
         boot::release(&self.parts, vm).await.map_err(|failed| failed.to_string())
     }
@@ -133,7 +133,7 @@ impl Agent {
         metrics::registry(&self.parts, self.keeper.get().map(|keeper| &**keeper))
     }
 
-    /// Shows from now on how the certificate stands that this keeps.
+    /// Shows from now on the state of the certificate that this keeps.
     pub fn keeps(&self, keeper: Arc<Keeper>) {
         let _only_once = self.keeper.set(keeper);
     }
@@ -156,7 +156,7 @@ pub async fn boot(
     Ok(boot::before_zones(&memory, commands, &peers, (service, cn)).await?)
 }
 
-/// Takes connections for data. A place is taken when a stream is opened: what opens none keeps nobody waiting.
+/// Accepts connections for data. A place is taken when a stream is opened: idle connections block no other.
 async fn listen(parts: Arc<Parts>) {
     let places = Arc::new(Semaphore::new(STREAMS));
     let openings = Arc::new(Mutex::new(Openings::default()));

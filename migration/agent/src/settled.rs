@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The properties that the sender says are set, set here after a stream: only what the receiver would carry itself.
+//! The properties that the sender reports as set are set here after a stream: only those that the receiver would copy
+//! itself.
 
 use std::collections::BTreeMap;
 

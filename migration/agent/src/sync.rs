@@ -37,12 +37,12 @@ const JOINS: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(600);
 /// The longest name of a dataset or snapshot.
 const LONGEST_NAME: usize = 255;
-/// The other agent is told of so many snapshots at most that are named as those of a sync.
+/// The most snapshots with the names of syncs that are reported to the other agent.
 const MOST_OTHERS: usize = 1000;
 /// `zfs send` may take so long to end after its pipe was closed.
 const ENDS: Duration = Duration::from_secs(5);
 
-/// One sync: who sends what, and to whom.
+/// One sync: its sender, its receiver and its datasets.
 struct Sync<'a> {
     parts: &'a Parts,
     about: About,
@@ -111,7 +111,7 @@ pub async fn send(
         if acts.iter().any(Act::changes_sender) {
             from = parts.list(id, &roots, &[]).await?;
         }
-        // What a token stands for depends on the sender's snapshots.
+        // The meaning of a token depends on the sender's snapshots.
         if acts.iter().any(Act::changes_receiver) || !to.tokens.is_empty() {
             to = sync.there(&roots, &from).await?;
         }
@@ -151,12 +151,12 @@ pub async fn send_image(
 }
 
 impl Sync<'_> {
-    /// What the other agent is told of: its copy.
+    /// What the request names to the other agent: its copy.
     fn theirs(&self, revision: u64) -> About {
         About { end: self.about.end.other(), revision, ..self.about }
     }
 
-    /// Asks the other agent. If it has heard of a later round, the same order comes with its revision, or another
+    /// Asks the other agent. If it has received a later round, the same order comes with its revision, or another
     /// one ends this.
     async fn ask<T, F>(&self, ask: impl Fn(About) -> F) -> Result<T, Failed>
     where
@@ -225,8 +225,8 @@ impl Sync<'_> {
         self.asked(asked).await.map(drop)
     }
 
-    /// Returns the GUID of the snapshot that a token stands for; 0 if `zfs` cannot go on with it, or if it is not one of
-    /// this dataset: the receiver says what the token is, and is not to choose what is sent.
+    /// Returns the GUID of the snapshot that a token stands for; 0 if `zfs` cannot go on with it, or if it is not one
+    /// of this dataset: the receiver reports the token, and must not choose what is sent.
     async fn token_guid(&self, from: &Side, token: &sync_plan::Token) -> u64 {
         let guid = self.parts.zfs.token_guid(&token.text).await;
         let is_own = |guid: &u64| from.of(&token.dataset).iter().any(|row| row.guid == *guid);
@@ -290,7 +290,7 @@ impl Sync<'_> {
                 let whole = base.is_none().then(|| referenced.get(dataset).copied()).flatten();
                 self.dataset(dataset, words, whole, *mode).await
             }
-            // The token does not say how its stream was made: nothing is said to be missing.
+            // The token does not tell how its stream was made: nothing is reported as missing.
             Act::Resume { dataset, token } => {
                 self.dataset(dataset, args(&["-t", token]), None, Mode::Replicate).await
             }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The connections of data streams, whose ends have proved who they are: a seam, and TLS over TCP behind it.
+//! The connections of data streams, whose ends are authenticated: a seam, and TLS over TCP behind it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,7 @@ const CONNECTS: Duration = Duration::from_secs(10);
 /// Both directions of a connection.
 pub type Connection = Box<dyn Duplex>;
 
-/// A connection that has come in, and is about to prove who made it.
+/// An accepted connection whose peer is not authenticated yet.
 pub type Incoming = BoxFuture<'static, io::Result<Secured>>;
 
 /// How agents reach each other for data.

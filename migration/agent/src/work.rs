@@ -19,7 +19,7 @@ use migration_core::stream::Meter;
 
 /// A rate is that of so long.
 const RATE: Duration = Duration::from_secs(2);
-/// An order tells people of so many things at most.
+/// The most warnings that one order reports.
 const WARNINGS: usize = 20;
 
 /// One order.
@@ -29,7 +29,7 @@ pub struct Work {
     pub what: What,
     /// Bytes of its streams.
     pub meter: Meter,
-    /// What the service has said last: the same order at higher revisions.
+    /// The service's last request for it: the same order at higher revisions.
     revision: watch::Sender<u64>,
     state: watch::Sender<State>,
     cancel: CancellationToken,

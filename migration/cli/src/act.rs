@@ -281,7 +281,7 @@ impl Act<'_> {
     }
 
     /// Returns the migration that an action is about, an empty one if there is none yet. What the action is refused
-    /// for anyway is told before anybody is asked, or told which flag is missing.
+    /// for anyway is reported before any question, and before a missing flag.
     async fn admitted(
         &self,
         vm: &str,
@@ -302,8 +302,8 @@ impl Act<'_> {
         Ok(found.unwrap_or_default())
     }
 
-    /// Returns what was last heard of a node that is to be declared dead, as a sentence.
-    /// Fails if it answers, or may be alive and nobody has seen that it is off.
+    /// Returns the last contact with a node that is to be declared dead, as a sentence.
+    /// Fails if it answers, or may be alive and no operator has seen that it is off.
     async fn dead(&self, vm: &str, cn: &str, really: bool) -> anyhow::Result<String> {
         let signs = self.services.migrations.signs(vm).await?;
         let sign = std::iter::once(signs.source).chain(signs.target).find(|sign| sign.cn == cn);
@@ -383,7 +383,7 @@ impl Act<'_> {
         }
     }
 
-    /// Returns what it takes, as a sentence. What stands against it is an error: there is nothing to ask.
+    /// Returns what it takes, as a sentence. An obstacle is an error: there is nothing to ask.
     async fn estimate(&self, vm: &str, cn: Option<&str>, what: &str) -> Result<String, Error> {
         match self.services.migrations.estimate(vm, cn).await {
             Ok(estimate) => Ok(takes(what, &estimate)),
@@ -417,7 +417,7 @@ impl Act<'_> {
     }
 }
 
-/// An abort has said what it could not do.
+/// An abort has reported what it could not do.
 fn has_failed_to_abort(migration: &Migration) -> bool {
     (migration.phase.as_str(), migration.state.as_str()) == ("abort", "failed")
 }

@@ -23,7 +23,7 @@ pub(super) enum Stake {
     Data,
 }
 
-/// Returns true if there is somebody to ask, and it is not confirmed yet.
+/// Returns true if there is a terminal to ask at, and it is not confirmed yet.
 pub(super) fn is_asked(consent: Consent) -> bool {
     !consent.yes && is_answered()
 }

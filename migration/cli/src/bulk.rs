@@ -64,7 +64,7 @@ pub(super) async fn each(
 /// Returns true of a migration that takes the action, and is of the node or, without one, waits for a person.
 fn is_meant(one: &Migration, cn: Option<&str>, call: Call) -> bool {
     let raw = serde_json::to_value(one).unwrap_or_default();
-    // A record in a form that is not known here is nobody's to act on in bulk.
+    // A record in an unknown form is not acted on in bulk.
     let Ok(record) = Record::read(&raw) else { return false };
     let is_of = |cn: &str| {
         if call.action == Action::Rollback {
@@ -74,7 +74,7 @@ fn is_meant(one: &Migration, cn: Option<&str>, call: Call) -> bool {
             .iter()
             .any(|it| it.as_deref() == Some(cn))
     };
-    // What runs waits for nobody, and is what a pause is for.
+    // A running migration waits for no person, and is what a pause is for.
     let is_wanted = match cn {
         Some(cn) => is_of(cn),
         None => call.action == Action::Pause || waits(&record).is_some(),

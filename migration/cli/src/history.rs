@@ -71,7 +71,7 @@ pub(super) async fn list(
         since: asked.since.as_deref().map(|text| since(text, now())).transpose()?,
         limit: None,
     };
-    // A column that does not exist is refused before anybody is asked.
+    // A column that does not exist is refused before any request.
     table(&[], &Names::default(), layout, style.screen)?;
     let found = services.migrations.history(&query).await?;
     if layout.json && layout.columns.is_none() {
@@ -180,7 +180,7 @@ fn table(
     table.print(layout, screen)
 }
 
-/// Returns what is told of an entry: why it failed, what was set and what it was before, how many moved.
+/// Returns the details of an entry: why it failed, what was set and what it was before, how many moved.
 fn told(one: &Ended) -> Option<String> {
     if let Some(error) = &one.error {
         return Some(error.clone());

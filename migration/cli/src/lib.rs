@@ -98,7 +98,7 @@ fn failed(error: anyhow::Error) -> ExitCode {
     }
 }
 
-/// Returns what the service said; of wrong parameters, which.
+/// Returns the service's answer; of wrong parameters, which.
 fn refused(refusal: &sdc_clients::Error) -> String {
     let text = |it: &serde_json::Value, key: &str| it[key].as_str().map(str::to_owned);
     let faults = refusal.errors().iter().filter_map(|it| {
@@ -117,7 +117,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         return Ok(cli::print(NAME, &asked.text::<Cli>().context("the manual pages")?));
     }
     if let Verb::Trust { proof, mut verb } = verb {
-        // A name is looked up where CNAPI is known; a uuid needs nobody.
+        // A name is looked up where CNAPI is known; a uuid needs no request.
         if let Some(node) = trust::node_of(&mut verb)
             && let Ok(services) = Services::find(reach)
             && services.cnapi().is_ok()
@@ -296,7 +296,7 @@ async fn list(
         Layout { columns: Some(columns), no_header: asked.no_header, ..Layout::default() };
     let text = match asked.layout().or_else(|| is_for_people.then_some(of_people)) {
         Some(layout) => {
-            // A column that does not exist is refused before anybody is asked for names.
+            // A column that does not exist is refused before names are requested.
             show::table(&[], &Names::default(), &layout, now(), style)?;
             let names = match show::asks_for_names(&layout) {
                 true => services.names(&migrations).await,

@@ -11,11 +11,11 @@ use sdc_clients::migrations::Migration;
 /// Characters of a uuid that stand for it where nothing was typed.
 const SHORT: usize = 8;
 
-/// Returns the command that goes on with a migration that waits for a person, and what it is about; of one whose step is
-/// tried again, the command that ends that. The VM is called as it was typed.
+/// Returns the command that goes on with a migration that waits for a person, and what it is about; of one whose step
+/// is tried again, the command that ends that. The VM is called as it was typed.
 pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String> {
     let raw = serde_json::to_value(migration).ok()?;
-    // A record in a form that is not known here says itself what it is.
+    // A record in an unknown form is shown as it is.
     let record = Record::read(&raw).ok()?;
     let vm = typed.filter(|it| is_word(it)).or(migration.vm_uuid.get(..SHORT))?;
     match waits(&record) {
@@ -30,7 +30,7 @@ pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String>
     }
 }
 
-/// Returns true if a shell takes this as one word, whatever it is.
+/// Returns true if a shell takes this as one word.
 fn is_word(typed: &str) -> bool {
     typed.chars().all(|it| it.is_ascii_alphanumeric() || "._-".contains(it))
         && !typed.starts_with('-')

@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! How an operator reaches what only operators may ask: the service's unix socket, where the service runs, or its port
-//! for those who have certificates, with one of his own.
+//! for clients with certificates, with one of its own.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -23,7 +23,7 @@ use super::args::NAME;
 /// Where the service is for operators.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
-    /// Its port for those who have certificates; none: its socket.
+    /// Its port for clients with certificates; none: its socket.
     pub url: Option<String>,
     /// Where the operator's key and certificate are.
     pub dir: PathBuf,
@@ -66,7 +66,7 @@ impl Way {
     }
 
     /// Asks to be let in as an operator with this token. Returns until when the certificate is valid.
-    /// Fails, too, until somebody has approved the key: the next command asks again.
+    /// Fails, too, until the key was approved: the next command asks again.
     pub(super) async fn join(&self, token: &str) -> anyhow::Result<String> {
         let token: Token = token.parse()?;
         let holder = Holder::new(Admits::Known);
@@ -79,7 +79,7 @@ impl Way {
     }
 }
 
-/// Writes a file that nobody else may read.
+/// Writes a file that only its owner may read.
 fn put(dir: &Path, file: &Path, text: &str) -> std::io::Result<()> {
     private_dir(dir)?;
     let _old = std::fs::remove_file(file);

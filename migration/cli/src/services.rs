@@ -43,7 +43,7 @@ const PLACES: [Place; 2] = [
 pub(super) struct Services {
     pub migrations: Migrations,
     pub vmapi: Vmapi,
-    /// Between two looks of an evacuation, and of who waits for a flag.
+    /// Between two polls of an evacuation, and of a command that waits for a flag.
     pub poll: Duration,
     cnapi: String,
     found: services::Services,
@@ -134,7 +134,7 @@ impl Services {
 
     /// Finds a node by its uuid, a beginning of it, or its host name. Where CNAPI is not known, or does not answer, a
     /// uuid is taken as it is.
-    /// Fails if there is no such node: the nearest name is told.
+    /// Fails if there is no such node; the error names the nearest one.
     pub(super) async fn node(&self, typed: &str) -> anyhow::Result<String> {
         if self.cnapi.is_empty() {
             return Ok(hosts::whole(typed)?);
@@ -156,7 +156,7 @@ impl Services {
 }
 
 impl Services {
-    /// Returns what VMAPI says of a VM that does not migrate.
+    /// Returns VMAPI's record of a VM that does not migrate.
     pub(super) async fn known(&self, vm: &str) -> Option<String> {
         let record = self.vmapi.record(vm).await.ok()?;
         let text = |key: &str| record.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -169,7 +169,7 @@ impl Services {
         Some(format!("{} does not migrate: it is {}{place}", visible(alias), visible(state)))
     }
 
-    /// Returns how people call the VMs of these migrations, and the nodes. What a service does not say has none.
+    /// Returns the names of the VMs of these migrations, and of the nodes. What a service does not report has none.
     pub(super) async fn names(&self, of: &[Migration]) -> Names {
         self.names_of(of.iter().map(|one| one.vm_uuid.clone()).collect()).await
     }

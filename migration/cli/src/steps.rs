@@ -27,11 +27,11 @@ pub(super) struct Steps {
     bytes: Option<Progress>,
     /// Attempts that failed, each above the step of this number.
     notes: Vec<(usize, String)>,
-    /// What was told last of the step that is tried again.
+    /// What was last printed of the step that is tried again.
     again: Option<(Option<Value>, Option<Value>)>,
 }
 
-/// Returns what a migration waits for, in words, where the service says it.
+/// Returns what a migration waits for, as a sentence, where the service reports it.
 pub(super) fn waits_for(migration: &Migration) -> Option<String> {
     migration.other.get("waits_for").and_then(Value::as_str).map(visible)
 }
@@ -48,7 +48,7 @@ impl Steps {
         // The times go on while the attempt is the same.
         let again = again.map(|it| (it.get("failed").cloned(), it.get("why").cloned()));
         if again.is_some() && again != self.again {
-            // How fast a stream was says nothing once it has failed.
+            // The rate of a stream means nothing once it has failed.
             self.bytes = None;
             let at = self.history.len().saturating_sub(1);
             if self.notes.len() < MOST_NOTES {

@@ -19,7 +19,7 @@ use super::steps::{Frame, Steps};
 /// How watching ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Watched {
-    /// The migration ended, or waits for somebody.
+    /// The migration ended, or waits for a person.
     Ended(Ending),
     /// Ctrl-C: it goes on.
     Left,

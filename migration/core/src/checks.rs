@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Everything that stands against a begin, told at once (RFD 34, R22–R24).
+//! All obstacles to a begin, reported at once (RFD 34, R22–R24).
 
 pub mod object; // what of a VM does not move
 
@@ -26,7 +26,7 @@ pub struct Known {
     pub is_nat: bool,
     /// Devices passed through to the VM, as VMAPI has them.
     pub pci_devices: usize,
-    /// The VM's object as its node shows it; none: nobody was asked, or nobody answers.
+    /// The VM's object as its node shows it; none: its agent was not asked, or does not answer.
     pub object: Option<Map<String, Value>>,
     /// The MACs of NICs that have no network or no address in NAPI.
     pub odd_nics: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Known {
 pub struct Node {
     /// The version that migration-agent speaks; none: there is no agent, or it does not answer.
     pub agent_version: Option<u32>,
-    /// Somebody answers who does not prove to be the node's agent: of another version, revoked, expired.
+    /// The peer is not authenticated as the node's agent: another version, or a revoked or expired certificate.
     pub is_unproved: bool,
     /// The kind of CPU: vendor, and what guests see of it.
     pub cpu: Option<String>,
@@ -55,11 +55,11 @@ pub struct Node {
     pub clock_ms: Option<i64>,
     /// The pool has `extensible_dataset`, which resuming needs.
     pub can_resume: bool,
-    /// The pool of its VMs; none: the agent does not say.
+    /// The pool of its VMs; none: the agent does not report it.
     pub pool: Option<String>,
     /// The VM has a limit of filesystems or snapshots, and the pool has no such limits.
     pub lacks_limits: bool,
-    /// The pool is encrypted, as far as the agent says.
+    /// The pool is encrypted, as far as the agent reports.
     pub encrypted: Option<bool>,
     /// Free space in the pool, in bytes.
     pub free_bytes: Option<u64>,
@@ -72,7 +72,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Its agent answers. What only the agent tells is not known otherwise, which needs no words of its own.
+    /// Its agent answers. Without it, what only the agent reports is unknown, which needs no finding of its own.
     fn answers(&self) -> bool {
         self.agent_version.is_some()
     }
@@ -81,7 +81,7 @@ impl Node {
 /// How much clocks may differ.
 const MOST_CLOCK_MS: i64 = 60_000;
 
-/// What stands against a begin.
+/// An obstacle to a begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     /// The deployed service's reply for a VM that is not provisioned.
@@ -107,10 +107,10 @@ pub enum Obstacle {
         "The {end}'s node keeps its instances in the pool {pool}, and the instance is in {own}"
     )]
     Pool { end: End, pool: String, own: String },
-    /// Nobody there sends or receives.
+    /// No agent there sends or receives.
     #[error("migration-agent does not answer on the {0}'s node")]
     NoAgent(End),
-    /// Somebody is there whom nobody may believe.
+    /// The peer there is not authenticated.
     #[error(
         "What answers on the {0}'s node does not prove to be its migration-agent: it is of another version, or its certificate is not valid"
     )]
@@ -173,7 +173,7 @@ pub enum Obstacle {
     SameNode,
 }
 
-/// What a begin is done in spite of; the operator is told.
+/// A warning: begin goes on, and the operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
     /// It is copied from the source's node.
@@ -212,7 +212,7 @@ impl Obstacle {
         }
     }
 
-    /// Returns true if it passes by itself: who is refused for nothing else may ask again.
+    /// Returns true if it passes by itself: a caller that is refused for nothing else may ask again.
     pub fn passes(&self) -> bool {
         matches!(self, Obstacle::NoAgent(_))
     }
@@ -227,7 +227,7 @@ impl Obstacle {
     }
 }
 
-/// Returns everything that stands against a begin at `now`.
+/// Returns all obstacles to a begin at `now`.
 pub fn check(known: &Known, is_same_node: bool, now: Time) -> Findings {
     let mut found = Findings::default();
     of_vm(known, &mut found);
@@ -256,7 +256,7 @@ pub fn check(known: &Known, is_same_node: bool, now: Time) -> Findings {
     found
 }
 
-/// Returns everything that stands against this target, which needs room for `used` bytes.
+/// Returns all obstacles to this target, which needs room for `used` bytes.
 pub fn between(source: &Node, target: &Node, used: u64, now: Time) -> Vec<Obstacle> {
     let mut found = Findings::default();
     of_node(End::Target, target, now, &mut found);

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Whether a node may be taken for dead by an operator's word: what CNAPI and its agent have last given of it.
+//! Whether an operator may declare a node dead: the last signs of life that CNAPI and its agent gave.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use uuid::Uuid;
 
 use crate::time::Time;
 
-/// A heartbeat of both nodes that is older than this tells that the clocks are apart, or that CNAPI hears nobody.
+/// Heartbeats of both nodes older than this mean that the clocks differ, or that CNAPI receives none.
 const APART_MS: i64 = 60_000;
 
-/// What CNAPI says of a node's heartbeats.
+/// CNAPI's answer about a node's heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
     /// The last one.
@@ -28,7 +28,7 @@ pub enum Heartbeat {
 }
 
 impl Heartbeat {
-    /// Reads `last_heartbeat` of CNAPI's record. Of a node that it has only heard the sysinfo of it may say 1970.
+    /// Reads `last_heartbeat` of CNAPI's record. For a node that has only sent its sysinfo, CNAPI may answer 1970.
     pub fn read(text: Option<&str>) -> Heartbeat {
         match text.and_then(Time::parse) {
             Some(at) if at.millis() > 0 => Heartbeat::At(at),
@@ -37,19 +37,19 @@ impl Heartbeat {
     }
 }
 
-/// What an agent said.
+/// A kind of request or answer of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contact {
-    /// What is true of a copy.
+    /// The state of a copy.
     Copy,
-    /// That it cannot tell or do what it was asked.
+    /// An error: it could not do or report what it was asked.
     Error,
     /// It asked whether its copies were replaced.
     Question,
 }
 
-/// What an agent said last.
+/// An agent's last request or answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastContact {
     pub at: Time,
@@ -60,19 +60,19 @@ pub struct LastContact {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signs {
     pub cn: Uuid,
-    /// Its agent has answered just now, whatever it has said.
+    /// Its agent has answered just now, be it with an error.
     pub answers: bool,
     pub heartbeat: Heartbeat,
     /// The last heartbeat of the migration's other node: how far CNAPI's own time has come.
     pub others: Option<Time>,
-    /// What its agent said last; none where the store does not know.
+    /// Its agent's last contact; none where the store has none.
     pub said: Option<LastContact>,
 }
 
 /// Why a node is not taken for dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alive {
-    /// It answers: no word makes it dead.
+    /// It answers: no confirmation makes it dead.
     Answers(Uuid),
     /// It may be alive. A person may know better.
     MayBe { signs: String, dead_after: u32 },

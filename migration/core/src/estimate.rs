@@ -114,7 +114,7 @@ mod tests {
             ("idle", idle, (120, 20, 10 * GB)),
             // 100 s, then 1 GB in 10 s, then 100 MB in 1 s, then 10 MB with the VM stopped.
             ("writes", Basis { write_rate: 10 * MB, ..idle }, (132, 21, 11_110 * MB)),
-            // Two of three are left; the last increment said how fast it writes.
+            // Two of three are left; the last increment shows how fast it writes.
             (
                 "while one runs",
                 Basis { bytes: GB, syncs: 1, write_rate: 10 * MB, ..idle },

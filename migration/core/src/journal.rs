@@ -47,7 +47,7 @@ pub struct Power {
     pub autoboot: bool,
 }
 
-/// The word of an operator that something is so: who said it, and when.
+/// An operator's confirmation: who gave it, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirmation {
     pub by: Uuid,
@@ -58,7 +58,7 @@ pub struct Confirmation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Journal {
-    /// Raised and stored before each round of observing and acting. A node that has heard of a round
+    /// Raised and stored before each round of observing and acting. A node that has received a round
     /// refuses the orders of earlier ones, so that an order that was late in the network does nothing.
     pub revision: u64,
     /// Power and autoboot of the VM before the running operation, until they are restored.
@@ -67,7 +67,7 @@ pub struct Journal {
     /// The number of the snapshot that the running operation takes and sends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sending: Option<u32>,
-    /// How often somebody else took the name of that snapshot first.
+    /// How often that snapshot's name was taken already.
     #[serde(skip_serializing_if = "is_none_lost")]
     pub names_lost: u32,
     /// Bytes of the last syncs, oldest first; as many as the rule of another sync looks at.
@@ -94,17 +94,17 @@ pub struct Journal {
     /// A finalize deletes, or is about to delete, the source.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub source_goes: bool,
-    /// The operator says that the source's node is dead and stays so (`switch --source-dead`).
+    /// The operator confirmed that the source's node is dead and stays so (`switch --source-dead`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_dead: Option<Confirmation>,
-    /// The operator says that the target's node is dead and stays so (`--target-dead`).
+    /// The operator confirmed that the target's node is dead and stays so (`--target-dead`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_dead: Option<Confirmation>,
     /// When a node that was declared dead came back with a copy that was replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub returned: Option<Time>,
-    /// Since when it is known that an agent has heard a later revision: the store was restored, and what the record
-    /// says was true once. Nothing is done until an operator adopts what the agents have.
+    /// Since when it is known that an agent received a later revision: the store was restored, and what the record
+    /// has was true once. Nothing is done until an operator adopts what the agents have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub older: Option<Time>,
     /// Since when neither copy was seen shown.
@@ -136,7 +136,7 @@ pub struct Journal {
     /// All addresses of the VM are reserved; `reserved_nics` has those that this migration reserves.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reserved: bool,
-    /// Until this time an address may still be reserved by a request of which nobody heard the outcome.
+    /// Until this time an address may still be reserved by a request whose outcome is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserves_until: Option<Time>,
     /// CNAPI's ticket for the target's sizes on its node, until VMAPI has the VM there or the target goes.
@@ -160,7 +160,7 @@ pub struct Journal {
     /// Since when the operation that runs has kept a VM down that ran. Only people read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<Down>,
-    /// Bytes that streams carried since the last operation that the history has. Only people read it.
+    /// Bytes that streams sent since the last operation in the history. Only people read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<u64>,
     /// A step does not succeed and is tried again. Only people read it.
@@ -168,7 +168,7 @@ pub struct Journal {
     pub again: Option<Again>,
 }
 
-/// Who asked for an operation, as far as the request said it.
+/// Who asked for an operation, as far as the request names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asker {
     /// The account or the person.
@@ -184,7 +184,7 @@ pub struct Asker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Remedy {
-    /// The copy on the target is of no use: abort, then begin.
+    /// The copy on the target is unusable: abort, then begin.
     Anew,
     /// One copy is left: rescue.
     Rescue,
@@ -277,7 +277,7 @@ impl Journal {
         other_is_shown && self.is_dead(end)
     }
 
-    /// Returns true if the operator has said that this node is dead.
+    /// Returns true if the operator confirmed that this node is dead.
     pub fn is_dead(&self, end: End) -> bool {
         match end {
             End::Source => self.source_dead.is_some(),

@@ -8,8 +8,8 @@ use crate::journal::Remedy;
 use crate::record::{Phase, Record, State, is_over};
 use crate::time::Time;
 
-/// What lasts longer than this is told: a migration that runs, is paused, is not finalized, has no copy shown, or whose
-/// step is tried again.
+/// A state that lasts longer than this raises an alarm: a migration that runs, is paused, is not finalized, has no
+/// copy shown, or whose step is tried again.
 const RUNNING_MS: i64 = DAY_MS;
 const PAUSED_MS: i64 = 3 * DAY_MS;
 const UNFINISHED_MS: i64 = 7 * DAY_MS;

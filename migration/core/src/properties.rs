@@ -11,10 +11,10 @@
 /// How the node treats what is in a dataset: carried where the dataset is the node's, never where it is zoned, since a
 /// tenant sets them there and they would be the node's own if the dataset were not zoned for a moment.
 const OF_NODE: [&str; 4] = ["canmount", "devices", "exec", "setuid"];
-/// Where a dataset is mounted and shared is for each node to say.
+/// Each node decides where a dataset is mounted and shared.
 pub const PLACES: [&str; 3] = ["mountpoint", "sharenfs", "sharesmb"];
 
-/// What is carried of every dataset. Their values are words and numbers of `zfs`.
+/// Copied of every dataset. Their values are keywords and numbers of `zfs`.
 const CARRIED: [&str; 25] = [
     "aclinherit",
     "aclmode",
@@ -43,7 +43,7 @@ const CARRIED: [&str; 25] = [
     "xattr",
 ];
 
-/// Other properties whose values are words, numbers and names of `zfs`, never a text of people.
+/// Other properties whose values are keywords, numbers and names of `zfs`, never free text.
 const WORDS: [&str; 16] = [
     "available",
     "creation",
@@ -74,7 +74,7 @@ pub fn is_user(name: &str) -> bool {
     name.contains(':') && name.chars().all(fine)
 }
 
-/// Returns true if a value can be carried: it is one line that reads the same everywhere.
+/// Returns true if a value can be copied: it is one line that reads the same everywhere.
 pub fn is_plain(value: &str) -> bool {
     !value.chars().any(|c| c.is_control() || c == '\u{2028}' || c == '\u{2029}' || c == '\u{fffd}')
 }
@@ -82,7 +82,7 @@ pub fn is_plain(value: &str) -> bool {
 /// Whether a property that is set on a dataset goes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
-    /// It does, and its value is a word or a number.
+    /// It is copied, and its value is a keyword or a number.
     Word,
     /// It does, if its value is plain: people wrote it.
     Text,
@@ -124,7 +124,7 @@ pub fn in_lines<'a>(printed: &'a [u8], names: &[String]) -> Option<Vec<&'a [u8]>
     lines.iter().zip(names).map(value).collect()
 }
 
-/// Returns the value if it can be carried.
+/// Returns the value if it can be copied.
 pub fn plain(value: &[u8]) -> Option<String> {
     std::str::from_utf8(value).ok().filter(|text| is_plain(text)).map(str::to_owned)
 }
@@ -141,7 +141,7 @@ mod tests {
         rows.collect::<String>().into_bytes()
     }
 
-    /// A text as a tenant would write it who wants to be read as rows.
+    /// A text of a tenant who wants it to be read as rows.
     fn text() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             Just("\n".to_owned()),

@@ -88,7 +88,7 @@ pub enum Due {
     /// The sync that ends shortly before the switch.
     Sync,
     Switch,
-    /// It is too late: it does not start by itself, and a person is told.
+    /// It is too late: it does not start by itself, and an alarm says so.
     Late,
 }
 
@@ -113,8 +113,8 @@ pub fn due(record: &Record, sync_ms: i64, leeway_ms: i64, now: Time) -> Option<D
     Some(if is_fresh { Due::Wait(time) } else { Due::Sync })
 }
 
-/// Returns true if somebody runs timers: a schedule that nobody follows is refused, not stored.
-/// `seen` is when the holder of the lease was last heard of, `lease_ms` how long that counts.
+/// Returns true if an instance runs timers: a schedule that none follows is refused, not stored.
+/// `seen` is the last heartbeat of the lease's holder, `lease_ms` how long that counts.
 pub fn is_followed(seen: Option<Time>, lease_ms: i64, now: Time) -> bool {
     seen.is_some_and(|seen| now.since(seen).abs() <= lease_ms)
 }

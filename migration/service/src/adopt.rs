@@ -39,7 +39,7 @@ pub enum Unclear {
     Vmapi,
 }
 
-/// What the record is to say.
+/// The record's new content.
 #[derive(Clone, Debug, PartialEq)]
 struct Adopted {
     phase: Phase,
@@ -57,13 +57,14 @@ const NO_COPY: Option<&str> = Some("adopted without a copy: abort it, then begin
 enum Known {
     /// Its agent does not have the migration open, or does not answer.
     Silent,
-    /// Its agent keeps it stopped and hidden until the service says whether it was replaced.
+    /// Its agent keeps it stopped and hidden until the service answers whether it was replaced.
     Waits,
     Node(Node),
 }
 
-/// Returns where a migration is by what its nodes show. `word` is of who adopts it: a node that does not answer, or whose
-/// copy waits, where the other copy is in use, is dead by it. `is_reserved`: an address is, as it is during a switch.
+/// Returns where a migration is by what its nodes show. `word` is of who adopts it: a node that does not answer, or
+/// whose copy waits, where the other copy is in use, is dead by it. `is_reserved`: an address is, as it is during a
+/// switch.
 fn judge(
     source: &Known,
     target: &Known,
@@ -79,7 +80,7 @@ fn judge(
     };
     let is_silent = |known: &Known| *known == Known::Silent;
     let is_shown = |copy: &Option<Copy>| copy.as_ref().is_some_and(|copy| !copy.hidden);
-    // The agent shows a copy that waits again when it hears that it was not replaced.
+    // The agent shows a copy that waits again when the service answers that it was not replaced.
     let to = copy(target, vmapi == Some(End::Target));
     let is_in_use = |other: &Option<Copy>| vmapi == Some(End::Source) && !is_shown(other);
     let from = copy(source, is_in_use(&to));
@@ -98,7 +99,7 @@ fn judge(
         source_dead: dead(source),
         ..Journal::default()
     };
-    // What the source did before the switch is not known where its agent does not say it: the VM runs again.
+    // What the source did before the switch is unknown unless its agent reports it: the VM runs again.
     let power = source_had.or(Some(Power { running: true, autoboot: true }));
     let midway = || {
         let is_up = to.as_ref().is_some_and(|copy| copy.running);
@@ -211,7 +212,7 @@ impl Service {
         let had = [End::Source, End::Target].map(|end| of(end).and_then(|(_, it)| it.power));
         let judged = judge(&source_known, &target_known, (vmapi, !reserved.is_empty()), had, &word);
         let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
-        // A node of which nothing is heard is dead by this word alone; one that answers has no such migration, or waits.
+        // A silent node is dead by this confirmation alone; one that answers has no such migration, or waits.
         for (cn, beside, known, word) in [
             (from, to, &source_known, &adopted.journal.source_dead),
             (to, from, &target_known, &adopted.journal.target_dead),
@@ -230,7 +231,7 @@ impl Service {
         let heard = heard.chain(asked_with.map(|it| it.row.revision));
         let revision = heard.max().unwrap_or(0).max(record.journal.revision) + 1;
         let is_reserved = record.journal.reserved;
-        // Which of them the migration reserved nobody knows any more; late requests may still reserve some.
+        // Which of them the migration reserved is unknown; late requests may still reserve some.
         let more = reserved.into_iter().filter(|it| !record.reserved_nics.contains(it));
         let more: Vec<_> = more.collect();
         record.reserved_nics.extend(more);
@@ -279,7 +280,7 @@ impl Service {
         Ok(record)
     }
 
-    /// Returns what is known of a copy, asked with the revision that its agent has heard.
+    /// Returns what is known of a copy, asked with the revision that its agent received.
     async fn look(&self, cn: Uuid, open: &Open) -> Result<Known, Refused> {
         let Open { migration, vm, end, revision, .. } = *open;
         let about = About { migration, revision, vm, end };

@@ -24,13 +24,13 @@ use migration_core::protocol::{Datasets, Doing, Node, Observe, Observed, Open, O
 /// How long an answer may take besides the wait that an order asks for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a node may take to say that it is not dead.
+/// How long a node may take to show that it is not dead.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 
 /// No record has a higher revision: it counts what was done to one migration.
 const HIGHEST: u64 = 1 << 53;
 
-/// Returns true if there is a machine that has answered, whatever it has said.
+/// Returns true if a machine has answered, be it with an error.
 pub fn is_answer(error: &Error) -> bool {
     error.status().is_some() || trust::has_answered(error)
 }
@@ -62,7 +62,7 @@ impl Agents {
         !answer.is_err_and(|error| !is_answer(&error))
     }
 
-    /// Asks what is true of a copy.
+    /// Asks for the state of a copy.
     /// Fails also where the agent answers with another VM's object: it would be put into VMAPI.
     pub async fn observe(&self, cn: Uuid, asked: &Observe) -> Result<Observed, Error> {
         let observed: Observed =
@@ -74,15 +74,14 @@ impl Agents {
         Ok(observed)
     }
 
-    /// Gives an order, and waits for its end as long as it says.
+    /// Sends an order, and waits for its end as long as it asks.
     pub async fn order(&self, cn: Uuid, order: &Order) -> Result<Doing, Error> {
         let within = PATIENCE + Duration::from_millis(order.wait_ms);
         self.post(cn, "orders", order, within, "how an order goes").await
     }
 
-    /// Asks which migrations are open on a node, if it gives a sign of life. One with a revision that no record ever has
-    /// is none: the record that is made of it could not count on.
-    /// Fails if the agent does not answer.
+    /// Asks which migrations are open on a node, if it gives a sign of life. One with a revision that no record ever
+    /// has is none: the record that is made of it could not count on. Fails if the agent does not answer.
     pub async fn open(&self, cn: Uuid) -> Result<Vec<Open>, Error> {
         let call = Call::get(&["migrations"]).timeout(SIGN_OF_LIFE);
         let open = self.0.execute(cn, call).await?.json("the migrations that are open");

@@ -5,7 +5,7 @@
 //! What is known before a begin, and the record that it makes.
 //!
 //! A migration that fails after hours of syncs costs more than a question before it. So both nodes and all services
-//! are asked first, and what stands against a begin is told at once and whole, not one obstacle after the other.
+//! are asked first, and all obstacles to a begin are reported at once, not one after the other.
 
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -80,7 +80,7 @@ impl Service {
         Ok(Vm { uuid, server: server.and_then(|text| text.parse().ok()), object })
     }
 
-    /// Returns all that stands against a begin.
+    /// Returns all obstacles to a begin.
     pub async fn check(
         &self,
         vm: &Vm,
@@ -229,7 +229,7 @@ fn has_limits(vm: &Map<String, Value>) -> bool {
     keys.iter().any(|key| vm.get(*key).is_some_and(Value::is_number))
 }
 
-/// What VMAPI's record says.
+/// VMAPI's record.
 fn known(vm: &Vm) -> Known {
     let nics = vm.list("nics").iter().filter(|nic| {
         let has = |name: &str| nic[name].as_str().is_some_and(|text| !text.is_empty());

@@ -2,10 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What agents say they have open of a VM that the store does not know, and whose word counts.
+//! The migrations that agents claim to have open and the store does not know, and which claims count.
 //!
-//! A node can say what it likes. Its word about a VM counts where somebody else puts the VM there: VMAPI, a record, the
-//! row of an end that was replaced, or the person who asks. The word of any other node is shown, and stops nobody.
+//! A node can claim what it likes. Its claim of a VM counts where another source places the VM there: VMAPI, a
+//! record, the row of an end that was replaced, or the person who asks. The claim of any other node is shown, and
+//! blocks nothing.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ use super::begin::Vm;
 use super::refused::Refused;
 use super::state::Service;
 
-/// What is open of a VM, by node, and the nodes whose word about it counts.
+/// What is open of a VM, by node, and the nodes whose claims count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Claims {
     open: Vec<(Uuid, Open)>,
@@ -28,7 +29,7 @@ pub struct Claims {
 
 impl Claims {
     /// Returns the one migration that is open: that of the record where there is one, or else that of the nodes whose
-    /// word counts, or else that of all.
+    /// claim counts, or else those of all.
     /// Fails if there is none, or more than one.
     pub fn migration(&self, record: Option<&Record>) -> Result<Uuid, Refused> {
         if let Some(record) = record {
@@ -54,7 +55,7 @@ impl Claims {
     }
 
     /// Returns the node that has an end of a migration open, if any has.
-    /// Fails if more than one node says so, unless one of them alone counts.
+    /// Fails if more than one node claims it, unless one of them alone counts.
     pub fn of(&self, migration: Uuid, end: End) -> Result<Option<(Uuid, &Open)>, Refused> {
         let all = self.open.iter().filter(|(_, it)| (it.migration, it.end) == (migration, end));
         let all: Vec<_> = all.map(|(cn, it)| (*cn, it)).collect();
@@ -76,7 +77,7 @@ impl Claims {
 }
 
 impl Service {
-    /// Returns the nodes whose word about a VM counts.
+    /// Returns the nodes whose claim of a VM counts.
     async fn counted(&self, vm: Uuid, server: Option<Uuid>) -> Result<BTreeSet<Uuid>, Refused> {
         let ends = self.records.ends.of_vm(vm).await?;
         Ok(ends.iter().map(|it| it.row.cn_uuid).chain(server).collect())
@@ -104,7 +105,7 @@ impl Service {
         Ok(Claims { open, counts })
     }
 
-    /// Refuses a command on a VM of which an agent whose word counts has a migration that the store does not know.
+    /// Refuses a command on a VM of which an agent whose claim counts has a migration that the store does not know.
     pub async fn is_no_stranger(&self, vm: &Vm) -> Result<(), Refused> {
         let strangers = self.records.strangers.of_vm(vm.uuid).await?;
         if strangers.is_empty() {
@@ -152,7 +153,7 @@ mod tests {
             (vec![(1, 5, one), (2, 5, two)], vec![1], Some(5)),
             (vec![(1, 5, one), (liar, 6, two)], vec![1], Some(5)),
             (vec![(1, 5, one), (liar, 6, two)], vec![1, liar], None),
-            // Where nobody else says anything its word is what there is.
+            // Where there is no other claim, this one counts.
             (vec![(liar, 6, two)], vec![1], Some(6)),
             (vec![(2, 5, two), (liar, 6, two)], vec![1], None),
             (vec![], vec![1], None),

@@ -41,7 +41,7 @@ pub enum Done {
     Estimate,
 }
 
-/// A service that runs the timers is heard of within this, in ms.
+/// The leader writes its heartbeat within this, in ms.
 const HEARD_MS: i64 = 60_000;
 
 /// How often a write is tried that loses against others.
@@ -216,7 +216,7 @@ impl Service {
         }
     }
 
-    /// Reads the time of a switch. One that nobody would follow is refused.
+    /// Reads the time of a switch. One that no instance would follow is refused.
     async fn time(&self, text: Option<&str>, now: Time) -> Result<Time, Failed> {
         let bad = |why: &str| Failed::Refused(Refused::parameter("scheduled_timestamp", why));
         let text = text.ok_or_else(|| bad("a time is needed"))?;
@@ -264,7 +264,7 @@ impl From<Error> for Failed {
     }
 }
 
-/// What an operation's entry in the history says when it begins.
+/// The history's entry of an operation when it begins.
 pub fn message(phase: Phase) -> &'static str {
     match phase {
         Phase::Begin => "creating the target",
@@ -276,7 +276,7 @@ pub fn message(phase: Phase) -> &'static str {
 }
 
 /// Begins an operation, or lets it wait for its turn. What undoes, goes on with a switch that has begun, or
-/// is done by an operator's word does not wait.
+/// an operator confirmed does not wait.
 fn begin_phase(record: &mut Record, phase: Phase, words: Words, job: Uuid, by: Uuid, now: Time) {
     let has_begun = record.journal.power.is_some() || record.journal.target_shown;
     let is_urgent = has_begun || words.is_any() || matches!(phase, Phase::Abort | Phase::Rollback);

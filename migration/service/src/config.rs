@@ -19,7 +19,7 @@ use super::peers::Addresses;
 /// The port that clients know, and that of the pages.
 const PORT: u16 = 5315;
 const STATUS_PORT: u16 = 5318;
-/// Where agents and volapi prove who they are.
+/// The port for agents and volapi, with mutual TLS.
 const TRUST_PORT: u16 = 5320;
 /// The agents' port.
 const AGENTS_PORT: u16 = 5314;
@@ -48,7 +48,7 @@ pub struct Config {
     pub metrics_listen: Option<SocketAddr>,
     /// The other services.
     pub addresses: Addresses,
-    /// Where agents and volapi reach it, and prove who they are.
+    /// The port where agents and volapi reach it, with mutual TLS.
     pub trust_listen: SocketAddr,
     /// Where operators let them in: a unix socket.
     pub control_socket: PathBuf,

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the agent of each node said last, and when: all services know it, also after their start.
+//! The last contact with the agent of each node: all instances know it, also after their start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,10 +16,10 @@ use uuid::Uuid;
 /// One row for each node that ever had a migration.
 const HEARD: Schema = Schema { bucket: "migration_heard", version: 1, fields: &[], lists: &[] };
 
-/// What is said within so many ms of the row is not written: a round asks many times.
+/// A contact within so many ms of the row is not written: a round asks many times.
 const FRESH_MS: i64 = 30_000;
 
-/// The last words.
+/// The last contacts.
 #[derive(Clone, Debug)]
 pub struct Contacts {
     bucket: Bucket<LastContact>,
@@ -39,7 +39,8 @@ impl Contacts {
         })
     }
 
-    /// Returns what the agent of a node said last. A clock that was put forward since makes no word older than it is.
+    /// Returns the last contact with a node's agent. A clock that was put forward since makes no contact older than
+    /// it is.
     pub async fn last(&self, cn: Uuid, now: Time) -> Result<Option<LastContact>, Error> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(&cn).copied();
         let passed = written.map(|(_, at)| i64::try_from(at.elapsed().as_millis()).unwrap_or(0));
@@ -54,7 +55,7 @@ impl Contacts {
         }
     }
 
-    /// What the agent of a node has open was compared with the store: what it has heard later is known.
+    /// Notes that what a node's agent has open was compared with the store: what it receives later is known.
     pub fn compared(&self, cn: Uuid) {
         self.compared.lock().unwrap_or_else(PoisonError::into_inner).insert(cn);
     }
@@ -64,7 +65,7 @@ impl Contacts {
         self.compared.lock().unwrap_or_else(PoisonError::into_inner).contains(&cn)
     }
 
-    /// Keeps that the agent of a node has said something. Where that cannot be written the next word is.
+    /// Records a contact with a node's agent. If that cannot be written, the next contact is.
     pub async fn note(&self, cn: Uuid, what: Contact, at: Time) {
         {
             let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);

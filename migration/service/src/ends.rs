@@ -43,9 +43,9 @@ pub struct Replaced {
 pub enum Sight {
     /// The node gives no sign of life.
     Silent,
-    /// Its agent cannot say what is true of the copy.
+    /// Its agent cannot report the state of the copy.
     Unwell,
-    /// Its agent has heard a later revision than the store has.
+    /// Its agent received a later revision than the store has.
     Ahead,
     /// It is stopped and hidden, and does not boot with its node.
     Off,
@@ -176,7 +176,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Keeps a row that no record says, as the other copy's agent tells it; it may be there.
+    /// Stores a row that comes from the other copy's agent and no record; it may be there.
     pub async fn keep(&self, row: &Replaced) -> Result<(), Error> {
         match self.1.put(&row.key(), Expect::Absent, row).await {
             Err(Error::EtagConflict { .. }) => Ok(()),
@@ -184,7 +184,7 @@ impl Ends {
         }
     }
 
-    /// Writes a row that was changed, if nobody else has changed it since it was read.
+    /// Writes a row that was changed, unless it was changed since it was read.
     pub async fn write(&self, kept: &mut StoredEnd, fence: Option<&Fence>) -> Result<(), Error> {
         let mut batch = Batch::new();
         if let Some(fence) = fence {
@@ -220,7 +220,7 @@ fn in_use(record: &Record) -> Option<End> {
     }
 }
 
-/// Returns all rows of a query. One that is not read is a copy that nobody watches: that is an error.
+/// Returns all rows of a query. One that cannot be read is a copy that is not watched: that is an error.
 pub async fn rows<T>(bucket: &Bucket<T>, query: Query) -> Result<Vec<Versioned<T>>, Error>
 where
     T: Serialize + DeserializeOwned,

@@ -4,7 +4,7 @@
 
 //! The history: what has ended, in a bucket of its own that no round reads.
 //!
-//! An entry is written in the batch that ends what it is about, so that there is one of each end, whoever dies. It
+//! An entry is written in the batch that ends what it is about, so that there is one of each end after any crash. It
 //! goes when it is older than `history_keep`, and where one VM, or all that is no VM's, has 500 of them.
 
 use std::time::Duration;
@@ -37,7 +37,7 @@ const MOST_TEXT: usize = 2000;
 /// So many entries are removed at once.
 const PRUNED: usize = 100;
 
-/// How long an entry is kept unless the configuration says otherwise.
+/// How long an entry is kept by default.
 pub const KEEP: Duration = Duration::from_secs(400 * 86_400);
 
 /// The entries.
@@ -151,7 +151,7 @@ pub fn running(record: &Record) -> &'static str {
     }
 }
 
-/// Returns the entry of an operation that has ended, and takes what it tells out of the record.
+/// Returns the entry of an operation that has ended, and removes its details from the record.
 pub fn of(record: &mut Record, (what, outcome): (&str, &str), now: Time) -> Ended {
     let asker = record.journal.asker.take();
     let is_rollback = what == Phase::Rollback.name();

@@ -34,14 +34,14 @@ pub enum Taken {
 pub struct Mode {
     /// Nothing is written.
     pub is_dry: bool,
-    /// Records of running migrations are taken over too: nobody works on them at their old place any more.
+    /// Records of running migrations are taken over too: no service works on them at their old place any more.
     pub with_running: bool,
 }
 
 /// Reads the records from the VMAPI at `from`, whose VMs have the owners, and keeps those that are new. Returns the
 /// VM of each with what became of it: one that is refused stops no other.
 ///
-/// A running migration stays where it is, unless `mode` says otherwise: two services that work on one migration
+/// A running migration stays where it is, unless `mode` differs: two services that work on one migration
 /// could boot both copies of its VM.
 pub async fn import(
     records: &Records,

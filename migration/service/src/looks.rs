@@ -13,7 +13,7 @@ use sdc_clients::Error;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-/// How long an agent may take to say what its node is.
+/// How long an agent may take to report its node.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a look counts, also at an agent that does not answer.
 const FRESH: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ const FRESH: Duration = Duration::from_secs(10);
 pub enum Look {
     /// What the node is.
     Seen(Box<Node>),
-    /// The agent does not answer, or somebody does who does not prove to be it.
+    /// The agent does not answer, or the peer is not authenticated as it.
     Silent {
         /// Somebody does.
         is_unproved: bool,
@@ -31,7 +31,7 @@ pub enum Look {
 }
 
 impl Look {
-    /// Returns what an answer says.
+    /// Returns the content of an answer.
     pub fn of(answer: Result<Node, Error>) -> Look {
         match answer {
             Ok(node) => Look::Seen(Box::new(node)),
@@ -50,12 +50,13 @@ impl Look {
 
 type Place = Arc<tokio::sync::Mutex<Option<(Instant, Look)>>>;
 
-/// The last looks; there are none of nodes that nobody asks about.
+/// The last reports; there are none of nodes that were not asked for.
 #[derive(Debug, Default)]
 pub struct Looks(Mutex<BTreeMap<Uuid, Place>>);
 
 impl Looks {
-    /// Returns a look that is fresh; `ask` is polled where there is none. Who comes meanwhile waits for the same answer.
+    /// Returns a look that is fresh; `ask` is polled where there is none. Who comes meanwhile waits for the same
+    /// answer.
     pub async fn at(&self, cn: Uuid, ask: impl Future<Output = Result<Node, Error>>) -> Look {
         let is_fresh = |last: &Option<(Instant, Look)>| {
             last.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH)

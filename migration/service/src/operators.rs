@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What operators do with who is let in, and with migrations that the store lost: at the unix socket, which only the
+//! The operators' routes for enrolment, and for migrations that the store lost: at the unix socket, which only the
 //! service's user and root may connect to, or at the port of agents, under an operator's certificate.
 
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -25,14 +25,14 @@ use super::state::Service;
 
 /// A request is short.
 const LONGEST: usize = 64 << 10;
-/// Agents that are asked at once who they are.
+/// Agents whose identity is checked at once.
 const AT_ONCE: usize = 16;
 /// So many nodes are named in a refusal.
 const NAMED: usize = 20;
 
 type Routes = State<(Service, Enrolment)>;
 
-/// Returns the routes for whoever has got in.
+/// Returns the routes of the unix socket.
 fn routes(service: Service, enrolment: Enrolment) -> Router {
     Router::new()
         .route("/trust/revoke", post(revoke))
@@ -48,7 +48,7 @@ pub fn at_socket(service: Service, enrolment: Enrolment) -> Router {
     with_ping(routes(service, enrolment))
 }
 
-/// Returns the same for those who prove that they are operators.
+/// Returns the same for clients with an operator's certificate.
 pub fn proved(service: Service, enrolment: Enrolment) -> Router {
     routes(service, enrolment).layer(from_fn(check))
 }
@@ -67,7 +67,7 @@ async fn check(request: Request, next: Next) -> Response<Body> {
     refuse(StatusCode::FORBIDDEN, "NotAuthorized", &why)
 }
 
-/// Revokes keys. What the node has said of migrations that the store does not know counts no more.
+/// Revokes keys. The node's claims of migrations that the store does not know no longer count.
 async fn revoke(State((service, enrolment)): Routes, asked: Asked<Whom>) -> Response<Body> {
     let Json(Whom { who, key }) = match asked {
         Ok(asked) => asked,
@@ -91,12 +91,12 @@ struct Requirement {
     /// It is required no more.
     #[serde(default)]
     off: bool,
-    /// Also where some have not proved who they are.
+    /// Even if some are not authenticated.
     #[serde(default)]
     without: bool,
 }
 
-/// Has every agent be one that has proved who it is.
+/// Requires every agent to be authenticated.
 async fn require(State((service, enrolment)): Routes, asked: Asked<Requirement>) -> Response<Body> {
     let Json(Requirement { off, without }) = match asked {
         Ok(asked) => asked,
@@ -117,7 +117,7 @@ async fn require(State((service, enrolment)): Routes, asked: Asked<Requirement>)
     answer::<Value>(done.await)
 }
 
-/// Returns the nodes where somebody answers at the agent's port and does not prove that it is the agent: it is of the
+/// Returns the nodes where the peer at the agent's port is not authenticated as the agent: it is of the
 /// version before, or its certificate has expired or was revoked.
 async fn unproved(service: &Service) -> Result<Vec<Uuid>, Refused> {
     let listed = service.peers.cnapi.list_servers(&ServerQuery::default()).await?;

@@ -129,7 +129,7 @@ fn alarms(record: &Record, now: Time) -> Vec<(Why, String)> {
     told.collect()
 }
 
-/// Returns what is told of a state: whose it is, what it means, the details, the command.
+/// Returns the row of a state: whose it is, what it means, the details, the command.
 fn sentence(record: &Record, why: Why, now: Time) -> String {
     let journal = &record.journal;
     let (vm, days, held) = (record.vm_uuid, age(record, now) / DAY_MS, held(journal.held_bytes));

@@ -33,7 +33,7 @@ impl Params {
         Params { through, ..self }
     }
 
-    /// Reads the uuid in a path, a body and a query. A list as the body takes the place of what the path says.
+    /// Reads the uuid in a path, a body and a query. A list as the body takes the place of the path.
     /// Refuses with 400 for a body that is announced as JSON and is none, 409 for one that is neither object nor
     /// list, 415 for one that is encoded or in parts.
     pub fn of(
@@ -89,7 +89,7 @@ impl Params {
     }
 }
 
-/// What a body says.
+/// The content of a body.
 enum Content {
     Fields(Map<String, Value>),
     List,

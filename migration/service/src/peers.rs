@@ -36,7 +36,7 @@ pub struct Addresses {
     pub papi: String,
 }
 
-/// Clients of the services. Each request is sent once: who repeats it knows why.
+/// Clients of the services. Each request is sent once: the caller decides whether to repeat it.
 #[derive(Clone, Debug)]
 pub struct Peers {
     /// The VMAPI behind this service.
@@ -149,7 +149,7 @@ impl Peers {
         Ok(reserved)
     }
 
-    /// Gives back the tickets of a node that this migration holds, whoever took them. One that cannot be given back
+    /// Releases the tickets of a node that this migration holds, whichever run took them. One that cannot be released
     /// stays until it expires.
     pub async fn release_left(&self, cn: Uuid, migration: Uuid) {
         let is_left = |it: &&Ticket| {

@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The node for the copy of a VM. CNAPI chooses by memory, NIC tags and affinity; it knows nothing of agents, CPUs,
-//! clocks and pools. So its choice is looked at as a node that an operator names is, and where something stands
+//! clocks and pools. So its choice is checked as a node that an operator names is, and where an obstacle stands
 //! against it CNAPI chooses among the others.
 
 use sdc_clients::cnapi::{Affinity, BadAffinity, Placement, ServerQuery};
@@ -16,7 +16,7 @@ use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::{self, Obstacle};
 
-/// How many nodes are looked at for one VM.
+/// How many nodes are checked for one VM.
 const LOOKS: usize = 8;
 
 /// Why there is no node.
@@ -25,7 +25,7 @@ pub enum Unplaced {
     /// The source's is the only one.
     #[error("there is no other compute node")]
     NoNode,
-    /// What CNAPI says, and what stands against each node that it chose.
+    /// CNAPI's answer, and the obstacles of each node that it chose.
     #[error("{why}")]
     NoneFits {
         why: String,
@@ -91,7 +91,7 @@ impl Service {
         }
     }
 
-    /// Has CNAPI choose a node other than the VM's, against which nothing stands.
+    /// Has CNAPI choose a node other than the VM's, without obstacles.
     pub async fn choose(&self, vm: &Vm, affinity: &[String], asks: Asks) -> Result<Uuid, Unplaced> {
         let mut placement = self.placement(vm, affinity).await?;
         let here = vm.server.ok_or(Unplaced::NoSource)?;

@@ -59,7 +59,7 @@ const PAST: Schema = Schema { bucket: "migration_past", version: 1, fields: &[],
 /// The latest event of bytes of each VM, so that every service has it for its watchers.
 const EVENTS: Schema = Schema { bucket: "migration_events", version: 1, fields: &[], lists: &[] };
 
-/// When the service that does the rounds was last heard of.
+/// The last heartbeat of the leader.
 const LEADER: Schema = Schema { bucket: "migration_leader", version: 1, fields: &[], lists: &[] };
 /// The one key of that bucket.
 const SEEN: &str = "seen";
@@ -170,7 +170,7 @@ impl Records {
         Ok(records.next().and_then(Result::ok))
     }
 
-    /// Returns true if somebody else has changed the record, or removed it.
+    /// Returns true if the record was changed or removed since it was read.
     pub async fn is_changed(&self, kept: &Stored) -> Result<bool, Error> {
         match self.records.get(&kept.record.id.to_string()).await {
             Ok(found) => Ok(found.etag != kept.etag),
@@ -241,7 +241,7 @@ impl Records {
         }
     }
 
-    /// Writes a record that was changed, if nobody else has changed it since it was read, and if the lease
+    /// Writes a record that was changed, unless it was changed since it was read, and if the lease
     /// is held under `fence` where one is given.
     pub async fn write(&self, kept: &mut Stored, fence: Option<&Fence>) -> Result<(), Error> {
         let mut batch = Batch::new();
@@ -280,7 +280,7 @@ impl Records {
         Ok(())
     }
 
-    /// Removes a record, if nobody has changed it since it was read. Its operations are remembered until
+    /// Removes a record, unless it was changed since it was read. Its operations are remembered until
     /// another record of the VM goes, and its replaced ends for as long as something may be left of them.
     pub async fn remove(
         &self,
@@ -332,7 +332,7 @@ impl Records {
         Ok(())
     }
 
-    /// Returns when the service that does the rounds was last heard of.
+    /// Returns the last heartbeat of the leader.
     pub async fn seen(&self) -> Result<Option<Time>, Error> {
         match self.leader.get(SEEN).await {
             Ok(found) => Ok(serde_json::from_value(found.value["at"].clone()).ok()),

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The last signs of life of a node, before somebody's word that it is dead is taken.
+//! The last signs of life of a node, checked before an operator's confirmation that it is dead is accepted.
 
 use migration_core::dead::{Heartbeat, Signs};
 use migration_core::record::Record;
@@ -15,7 +15,7 @@ use super::refused::Refused;
 use super::state::Service;
 
 impl Service {
-    /// Asks for the signs of a node: its agent and CNAPI now, the store for what was heard before.
+    /// Asks for the signs of a node: its agent and CNAPI now, the store for its last contact.
     /// `beside` is the other node of the migration.
     pub async fn signs(&self, cn: Uuid, beside: Option<Uuid>) -> Result<Signs, Refused> {
         let (answers, (others, heartbeat), said) = join!(
@@ -49,7 +49,7 @@ impl Service {
         }
     }
 
-    /// Takes an operator's word that a node is dead, unless it is not known to be.
+    /// Accepts an operator's confirmation that a node is dead, unless it may be alive.
     /// Refuses with 412 if it answers, or may be alive and the operator has not seen that it is off.
     pub async fn take_for_dead(
         &self,
@@ -65,7 +65,7 @@ impl Service {
         Ok(())
     }
 
-    /// Checks the words of a command: each names the node of its end, which may be taken for dead.
+    /// Checks the confirmations of a command: each names the node of its end, which may be declared dead.
     /// Refuses with 409 for another node, 412 as [`Service::take_for_dead`].
     pub async fn take(&self, record: &Record, words: Words) -> Result<(), Refused> {
         let (source, target) = (Some(record.source_server_uuid), record.target_server_uuid);

@@ -27,7 +27,7 @@ use super::settings;
 pub struct Service {
     pub records: Records,
     pub settings: settings::SettingsStore,
-    /// What each agent said last.
+    /// The last contact with each agent.
     pub contacts: Contacts,
     /// The evacuations that are under way.
     pub evacuations: Evacuations,

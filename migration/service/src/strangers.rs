@@ -26,12 +26,12 @@ pub struct Stranger {
     pub vm_uuid: Uuid,
     /// The node.
     pub cn_uuid: Uuid,
-    /// When the agent was first heard to have it.
+    /// When the agent first claimed it.
     pub heard: Time,
 }
 
 impl Stranger {
-    /// What one node says does not stand in the way of what another says.
+    /// The claim of one node does not block another's.
     fn key(&self) -> String {
         format!("{}-{}-{}", self.migration, self.end, self.cn_uuid)
     }
@@ -72,7 +72,7 @@ impl Strangers {
         }
     }
 
-    /// Forgets those of a node: its word does not count any more.
+    /// Forgets those of a node: its claims no longer count.
     pub async fn forget_of(&self, cn: Uuid) -> Result<(), Error> {
         for stranger in self.all().await?.iter().filter(|it| it.cn_uuid == cn) {
             self.forget(stranger).await?;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Who asks, and through which program, as the header `user-agent` says it: `sdc-migrate/1.0.0 (root)`. Only people
+//! Who asks, and through which program, from the header `user-agent`: `sdc-migrate/1.0.0 (root)`. Only people
 //! read it: what a caller may do is decided elsewhere.
 
 use http::HeaderMap;
@@ -14,7 +14,7 @@ use migration_core::time::Time;
 /// So much of each is kept.
 const MOST: usize = 128;
 
-/// What a request says of its sender.
+/// What a request reveals of its sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Through {
     pub by: Option<String>,

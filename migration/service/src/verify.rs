@@ -13,7 +13,7 @@ use super::state::Service;
 use migration_core::protocol::Datasets;
 use migration_core::record::Record;
 
-/// Asks both agents, and compares what they say.
+/// Asks both agents, and compares their answers.
 pub async fn verify(service: &Service, record: &Record) -> Result<Value, Error> {
     let vm = record.vm_uuid;
     let source = service.agents.datasets(record.source_server_uuid, vm).await?;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Values of parameters, and what is said of bad ones: in the words of the deployed service.
+//! Values of parameters, and the errors for bad ones: in the words of the deployed service.
 
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ impl Causes {
         self.0.push(Cause::Parameter(text.into()));
     }
 
-    /// Adds what the check says.
+    /// Adds the check's error.
     pub(super) fn check(&mut self, checked: Result<(), String>) {
         if let Err(text) = checked {
             self.add(text);

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What only RFD 26 lets creates and updates say. These parameters are taken out and checked here; the rest is
+//! The parameters that only RFD 26 gives creates and updates. They are taken out and checked here; the rest is
 //! the deployed service's.
 
 use std::net::Ipv4Addr;

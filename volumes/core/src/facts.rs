@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a VM's record in VMAPI says that matters to volumes.
+//! The parts of a VM's record in VMAPI that matter to volumes.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +14,7 @@ pub enum VmState {
     Stopped,
     Failed,
     Destroyed,
-    /// Any other: it says nothing.
+    /// Any other: it means nothing here.
     Other,
 }
 
@@ -24,7 +24,7 @@ pub enum Fact {
     Vm(Box<Vm>),
     /// VMAPI has no record of it.
     Gone,
-    /// Its record says nothing: VMAPI keeps neither brand nor owner while a migration moves the VM, and a
+    /// Its record has nothing: VMAPI keeps neither brand nor owner while a migration moves the VM, and a
     /// hidden copy is not the VM.
     Nothing,
 }
@@ -33,7 +33,7 @@ pub enum Fact {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vm {
     pub owner_uuid: String,
-    /// Its node; none where VMAPI does not say.
+    /// Its node; none if VMAPI does not report it.
     pub server_uuid: Option<String>,
     pub state: VmState,
     /// Its tags, which a storage VM has from the labels of its volume.
@@ -42,7 +42,7 @@ pub struct Vm {
     pub nics: Vec<Nic>,
     /// Where clients mount what it exports: `IP:PATH`; none without a NIC.
     pub exported: Option<String>,
-    /// The names of the volumes that it needs; none where its metadata does not say.
+    /// The names of the volumes that it needs; none if its metadata does not name them.
     pub needs: Option<Vec<String>>,
 }
 

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the job behind a reservation says: the VM may still come, or it will not.
+//! The job behind a reservation: the VM may still come, or it will not.
 
 use std::time::Duration;
 

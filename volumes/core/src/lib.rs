@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What is known of volumes without asking anybody: records, rules, the state machine, the reducer. No I/O, no
+//! What is known of volumes without any request: records, rules, the state machine, the reducer. No I/O, no
 //! clock; time and chance are handed in.
 //!
 //! The modules below are in layer order: each uses only modules listed below it.

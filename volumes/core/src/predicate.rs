@@ -116,7 +116,7 @@ impl Field {
 }
 
 impl Predicate {
-    /// Reads the value of the parameter; none where it says nothing.
+    /// Reads the value of the parameter; none where it is empty.
     pub fn read(value: &Value, fields: Fields) -> Result<Option<Predicate>, Cause> {
         let text = string(Some(value));
         if text.is_empty() {
@@ -230,7 +230,7 @@ fn tag_of(value: Option<&Value>) -> Result<(&str, &str), String> {
     parts.filter(|(key, _)| !key.is_empty()).ok_or_else(bad)
 }
 
-/// Checks the form of a whole predicate, before any field or type is looked at. `{}` is always true.
+/// Checks the form of a whole predicate, before any field or type. `{}` is always true.
 fn form(value: &Value, level: usize) -> Result<(), String> {
     let shown = inspect(value);
     let wrong = |what: String| format!("predicate {shown}: {what}");

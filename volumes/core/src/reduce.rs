@@ -29,7 +29,7 @@ pub enum Change {
 pub struct Judged {
     /// The VM has been stopped for longer than a reboot takes.
     pub patience_over: bool,
-    /// What the jobs of its reservations say, where they were asked.
+    /// The states of its reservations' jobs, where they were asked.
     pub jobs: Option<Verdict>,
     /// The networks of a volume follow the NICs of its storage VM: only where they can be changed.
     pub follows_nics: bool,
@@ -148,7 +148,7 @@ fn ended(known: &Fact, is_reserving: bool, judged: Judged) -> bool {
             VmState::Provisioning => judged.jobs == Some(Verdict::Stuck),
             _ => false,
         },
-        // A VM of which VMAPI does not know yet has a reservation, and its job says whether it comes.
+        // A VM that VMAPI does not know yet has a reservation, and its job shows whether it comes.
         Fact::Gone if is_reserving => judged.jobs.is_some_and(|verdict| verdict > Verdict::Leave),
         Fact::Gone => true,
         Fact::Nothing => false,

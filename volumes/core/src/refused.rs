@@ -98,13 +98,13 @@ pub enum Refused {
     LastNetwork(String),
     /// Another change of the volume's networks is under way.
     NetworksChanging(String),
-    /// NAPI did not answer for some networks: what it said, one by one.
+    /// NAPI did not answer for some networks: its errors, one by one.
     Napi(Vec<String>),
     /// A step of the creation did not succeed.
     Failed(Step),
     /// The ticket of a create or a rename is not active.
     TicketNotActive,
-    /// The ticket of a delete was not to be had; what CNAPI said.
+    /// The ticket of a delete was not to be had; CNAPI's error.
     DeleteTicket(String),
     /// The ticket of a delete is not active but this.
     DeleteTicketStatus(String),
@@ -119,7 +119,7 @@ pub enum Refused {
     },
     /// The storage is away, or it is not known whether a write happened.
     StorageAway,
-    /// The record cannot be stored: what the store said.
+    /// The record cannot be stored: the store's error.
     Storage(String),
 }
 

@@ -29,7 +29,7 @@ pub struct Create {
     pub extra: CreateExtra,
 }
 
-/// What only RFD 26 lets `POST /volumes` say.
+/// The parameters that only RFD 26 gives `POST /volumes`.
 #[derive(Clone, Debug, Default)]
 pub struct CreateExtra {
     /// The uuid or the name of a volume package.

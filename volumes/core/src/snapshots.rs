@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 //! What becomes of a volume's snapshots (RFD 26 §Snapshots), and what is asked about them. A request only writes down
-//! what is to be; [`due`] says what is still to be done, also to a process that finds it later. What was done is
+//! the goal; [`due`] returns what is still to be done, also to a process that finds it later. What was done is
 //! written under the condition that it was still due.
 
 use serde_json::Value;

@@ -336,7 +336,7 @@ impl Volume {
         shown
     }
 
-    /// The same of a volume that nobody needs any more: a list has many.
+    /// The same of a volume that no VM needs any more: a list has many.
     pub fn into_shown(mut self) -> Value {
         let snapshots = self.snapshots();
         show_time(&mut self.fields);

@@ -61,7 +61,7 @@ pub struct Own {
     pub services: Addresses,
     /// The migration-agents of the nodes.
     pub agents: Agents,
-    /// What the service is told.
+    /// The service's parameters.
     pub settings: Settings,
     /// The pause between two calls of each storage VM's NFS server; zero: none are called.
     pub probe_every: Duration,
@@ -138,7 +138,7 @@ fn image(f: &mut Fields, key: &str, usual: &str) -> String {
     f.required(key, lower_uuid)
 }
 
-/// Below an hour somebody could still be looking at what failed.
+/// Below an hour an operator could still be reading what failed.
 fn failed_keep(f: &mut Fields) -> Option<Duration> {
     f.get("failed_keep")?;
     Some(f.span("failed_keep", DAY, DAY / 24..=DAY * 3650))

@@ -25,7 +25,7 @@ const LAST: u32 = 1 << 31;
 /// Why a server does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// No connection: nobody is there, or there is no way to it.
+    /// No connection: nothing listens there, or there is no route to it.
     #[error("no connection: {0}")]
     Connect(#[source] io::Error),
     /// The connection ended before the reply did.
@@ -61,7 +61,7 @@ fn call(xid: u32, version: u32) -> Vec<u8> {
     const NULL: u32 = 0;
     const NO_ONE: [u32; 2] = [0, 0];
     let words = [xid, CALL, RPC, PROGRAM, version, NULL];
-    // Who calls, and the proof of it: nobody.
+    // The caller and its proof: AUTH_NONE.
     let words = words.into_iter().chain(NO_ONE).chain(NO_ONE);
     let body: Vec<u8> = words.flat_map(u32::to_be_bytes).collect();
     let mark = LAST | u32::try_from(body.len()).unwrap_or_default();
@@ -88,7 +88,7 @@ async fn reply(connection: &mut TcpStream) -> Result<Vec<u8>, Fault> {
     Err(Fault::Garbage("it never ends"))
 }
 
-/// What a reply says.
+/// The content of a reply.
 #[derive(Debug, PartialEq, Eq)]
 enum Served {
     Yes,

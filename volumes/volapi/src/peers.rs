@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! What is asked of the other services of the data centre. Each request is sent once: what did not succeed is
-//! told to the client, or tried again by a later pass.
+//! returned to the client, or tried again by a later pass.
 
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
@@ -51,7 +51,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns the place of a VM; none where VMAPI does not say.
+    /// Returns the place of a VM; none if VMAPI does not report it.
     pub fn of(node: Option<&str>, vm: &str) -> Option<Place> {
         Some(Place { node: node?.parse().ok()?, vm: vm.parse().ok()? })
     }
@@ -123,7 +123,7 @@ impl Peers {
     /// Returns a network; none if NAPI does not have it.
     async fn network(&self, uuid: &str) -> Result<Option<Map<String, Value>>, Error> {
         match Napi::new(self.napi.clone()).get_network(uuid).await {
-            // Another 404 does not say that the network is not there.
+            // Another 404 does not mean that the network is not there.
             Err(error) if error.code() == Some("ResourceNotFound") => Ok(None),
             reply => Ok(Some(reply?.value)),
         }
@@ -301,7 +301,7 @@ impl Peers {
     }
 
     /// Refuses networks that are not fabric networks of this owner.
-    /// Names those that fail, or what NAPI said where it does not answer for some.
+    /// Names those that fail, or NAPI's error where it does not answer for some.
     pub async fn require_networks(&self, owner: &str, uuids: &[String]) -> Result<(), Refused> {
         let asked = join_all(uuids.iter().map(|uuid| self.network(uuid))).await;
         let (mut missing, mut foreign, mut non_fabric) = (Vec::new(), Vec::new(), Vec::new());
@@ -340,7 +340,7 @@ fn uuids(names: impl Iterator<Item = String>) -> Vec<String> {
     names.filter_map(|name| name.strip_prefix(PREFIX).map(str::to_owned)).collect()
 }
 
-/// Returns true if a service said no for good: asking again would not help.
+/// Returns true if a service refused for good: a retry cannot succeed.
 pub fn is_refusal(error: &Error) -> bool {
     matches!(error.status(), Some(409 | 412 | 422 | 507))
 }
@@ -350,7 +350,7 @@ fn ends(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap_or_default()
 }
 
-/// Returns what a service said, with the name of its error as the deployed clients print it.
+/// Returns a service's error, with its name as the deployed clients print it.
 pub fn named(error: &Error) -> String {
     match error.code() {
         Some(code) if code.ends_with("Error") => format!("{code}: {}", error.message()),

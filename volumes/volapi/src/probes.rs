@@ -6,7 +6,7 @@
 //! failed twice in a row is silent.
 //!
 //! Storage VMs are on their owners' networks, to which there may be no way from here: a call that never came
-//! through says nothing of a storage VM, unless it, or another one on one of its networks, has answered once.
+//! through proves nothing about a storage VM, unless it, or another one on one of its networks, has answered once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;

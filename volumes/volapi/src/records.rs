@@ -89,9 +89,9 @@ pub struct NetworkChange {
     pub vm_uuid: String,
     /// When it began, in seconds since 1970.
     pub began: i64,
-    /// VMAPI is asked, or was: from here on the storage VM's NICs say whether it happened.
+    /// VMAPI is asked, or was: from here on the storage VM's NICs show whether it happened.
     pub asked: bool,
-    /// VMAPI's job, once it said which.
+    /// VMAPI's job, once it is known.
     pub job_uuid: Option<String>,
 }
 
@@ -292,7 +292,7 @@ pub async fn all<T: Serialize + DeserializeOwned>(
     }
 }
 
-/// Returns what a request is told of a failure of the storage.
+/// Returns the answer to a request that met a failure of the store.
 pub fn of_storage(error: store::Error) -> Refused {
     if error.is_away() {
         tracing::warn!(%error, "the store is not available");

@@ -29,20 +29,20 @@ const LONG: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(2);
 const TRIES: u32 = 5;
 
-/// What is heard of VMAPI's records.
+/// The news of VMAPI's records.
 #[derive(Debug)]
 pub enum Heard {
-    /// These are all VMs that are neither destroyed nor failed; what changes now is told.
+    /// These are all VMs that are neither destroyed nor failed; changes follow from here.
     Listed(Vec<Map<String, Value>>),
     /// The record of this VM was written.
     Changed(String),
-    /// Nothing is told until the next listing.
+    /// No change arrives until the next listing.
     Lost(String),
 }
 
 /// Where facts about VMs come from.
 pub trait Feed: Send {
-    /// Returns what is heard next. Dropping the future loses nothing.
+    /// Returns the next news. Dropping the future loses nothing.
     fn next(&mut self) -> BoxFuture<'_, Heard>;
 }
 
@@ -76,7 +76,7 @@ impl State {
         self.has_lease.load(Ordering::Relaxed)
     }
 
-    /// Returns true if changes of VMs are heard of.
+    /// Returns true while the changefeed delivers changes of VMs.
     pub fn follows(&self) -> bool {
         self.follows.load(Ordering::Relaxed)
     }
@@ -125,7 +125,7 @@ pub struct Updater {
     pub service: Arc<Service>,
     /// What it is doing.
     pub state: Arc<State>,
-    /// How it hears of VMs.
+    /// The source of its news of VMs.
     pub listen: Listen,
 }
 
@@ -172,7 +172,7 @@ impl Updater {
         }
     }
 
-    /// Does what follows from what is heard, until something fails for good.
+    /// Acts on the news, until something fails for good.
     async fn listen_to(&self, feed: &mut dyn Feed, fence: &Fence) {
         loop {
             let heard = feed.next().await;

@@ -30,7 +30,7 @@ use crate::pages;
 use crate::run::{self, Agent, Setup};
 use crate::wire::Tls;
 
-/// The waits while vminfod does not say what the admin address is.
+/// The waits while vminfod does not report the admin address.
 const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(10) };
 /// Connections with requests at once, far more than may be in their handshakes, and requests per second.
 const CONNECTIONS: usize = 256;
@@ -108,7 +108,7 @@ struct Ways {
     transport: Arc<dyn Transport>,
 }
 
-/// Returns what the agent proves itself with, who keeps that, and how it speaks to those who prove themselves.
+/// Returns the agent's identity, what renews it, and the transport to authenticated peers.
 fn trusted(
     config: &Config,
     name: &str,
@@ -124,7 +124,7 @@ fn trusted(
     Ok((holder, keeper, Ways { agents, transport }))
 }
 
-/// Waits until vminfod says what the admin address is.
+/// Waits until vminfod reports the admin address.
 async fn admin_address(vminfod: &Vminfod) -> IpAddr {
     let mut retry = Retry::new(RETRY, RETRY.max, Jitter::from_entropy());
     loop {
@@ -160,7 +160,7 @@ pub(super) async fn boot(config: &Config) -> anyhow::Result<String> {
     let name = user_agent(Verb::NAME, env!("CARGO_PKG_VERSION"), Some(&cn));
     let (_, keeper, ways) = trusted(config, &name)?;
     if let Err(error) = keeper.load().await {
-        // The service cannot be asked then, and what nobody answers for waits.
+        // The service cannot be asked then, and a copy without an answer waits.
         tracing::error!(%error, "cannot use this agent's certificate");
     }
     let about = (config.service.as_str(), config.cn);

@@ -17,7 +17,7 @@ use migration_core::properties;
 
 /// How long a listing and a change may take (the deployed agent's limit).
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
-/// A change that is told "busy" is tried for about 3 s.
+/// A change that fails with "busy" is tried for about 3 s.
 const TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -187,7 +187,7 @@ impl Zfs {
         Ok(found)
     }
 
-    /// Returns the size of the stream of these arguments of `send`, in bytes; none where `zfs` cannot tell.
+    /// Returns the size of the stream of these arguments of `send`, in bytes; none where `zfs` cannot estimate it.
     pub async fn estimate(&self, send: &[String]) -> Result<Option<u64>, ZfsError> {
         if !self.can().await?.resume {
             return Ok(None);
@@ -197,22 +197,22 @@ impl Zfs {
         Ok(size.and_then(|rest| rest.trim().parse().ok()))
     }
 
-    /// Returns the GUID of the snapshot that a resume token stands for; none if `zfs` cannot go on with it. Whoever made
-    /// the token chose the snapshot: `zfs` sends whichever of the pool it names.
+    /// Returns the GUID of the snapshot that a resume token stands for; none if `zfs` cannot go on with it. Whoever
+    /// made the token chose the snapshot: `zfs` sends whichever of the pool it names.
     pub async fn token_guid(&self, token: &str) -> Option<u64> {
         let text = self.tried(&args(&["-t", token])).await.ok()?;
         let guid = text.lines().find_map(|line| line.trim().strip_prefix("toguid = 0x"))?;
         u64::from_str_radix(guid, 16).ok()
     }
 
-    /// Returns what `zfs send` says of a stream that it is not to send.
+    /// Returns what `zfs send` prints about a stream in a dry run.
     async fn tried(&self, send: &[String]) -> Result<String, ZfsError> {
         let mut words = args(&["send", "-n", "-P", "-v"]);
         words.extend(send.iter().cloned());
         self.read(words).await
     }
 
-    /// Runs a subcommand that changes something; again while it is told "busy".
+    /// Runs a subcommand that changes something; again while it fails with "busy".
     pub async fn change(&self, words: Vec<String>) -> Result<(), ZfsError> {
         let mut tries = 1;
         loop {

@@ -16,7 +16,7 @@ const SET: [&str; 2] = ["-s", "local,received"];
 /// What is set on datasets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Set {
-    /// What is carried.
+    /// The properties that are copied.
     pub carried: Properties,
     /// Dataset and name of what a stream with properties brings, and nothing else does.
     pub left: BTreeSet<(String, String)>,

@@ -13,7 +13,7 @@ use migration_core::sync_plan::{Row, Side, Token};
 /// What there is of a VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// For the plan of a sync. The GUID of a token is 0: only the sender can tell what it stands for.
+    /// For the plan of a sync. The GUID of a token is 0: only the sender can resolve it.
     pub side: Side,
     /// Bytes that each dataset refers to.
     pub referenced: BTreeMap<String, u64>,

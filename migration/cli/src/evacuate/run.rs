@@ -30,7 +30,7 @@ use crate::show::Style;
 
 /// Estimates at once: each asks the agents of two nodes.
 const AT_ONCE: usize = 8;
-/// Migrations at once where the service does not say.
+/// Migrations at once where the service does not report a limit.
 const UNSAID: usize = 1;
 /// A service or an agent that is away is waited for so long, for each VM.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -353,7 +353,7 @@ impl<'a> Evacuation<'a> {
         Ok(())
     }
 
-    /// Asks what each VM takes, or what stands against it, several at once: a node that does not answer holds up no
+    /// Asks what each VM takes, or its obstacles, several at once: a node that does not answer holds up no
     /// other one. Prints each as soon as it is known.
     async fn estimate(&mut self, prints: bool) -> anyhow::Result<()> {
         let (migrations, all) = (&self.services.migrations, self.vms.len());
@@ -405,12 +405,12 @@ impl<'a> Evacuation<'a> {
     }
 }
 
-/// Who was asked, or one whom he needs, does not answer now, or has not said what became of it.
+/// The service, or one that it needs, does not answer now, or the outcome is unknown.
 fn is_away(error: &Error) -> bool {
     error.status().is_none_or(|status| status >= 500)
 }
 
-/// A refusal is no failure where it only says that it is too late.
+/// A refusal is no failure if it was only too late.
 fn refused(error: Error) -> Result<(), Error> {
     if error.status().is_some_and(|status| status < 500) { Ok(()) } else { Err(error) }
 }

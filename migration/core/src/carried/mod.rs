@@ -42,7 +42,7 @@ pub fn settle_memory(brand: &str, limits: &mut Map<String, Value>) {
     }
 }
 
-/// The members of an object that `vmadm` takes: text, number, boolean. What else there is lies in the streams.
+/// The members of an object that `vmadm` takes: text, number, boolean. The streams have the rest.
 pub fn members(object: &Map<String, Value>, key: &str) -> Map<String, Value> {
     let all = object.get(key).and_then(Value::as_object).into_iter().flatten();
     let is_flat = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();

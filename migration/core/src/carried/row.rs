@@ -63,13 +63,13 @@ pub enum How {
     Later,
     /// A VM that has it is refused at begin.
     Refused,
-    /// Nothing carries it: begin warns.
+    /// It is not copied: begin warns.
     Warned,
     /// The node makes it.
     Made,
 }
 
-/// What `vmadm update` is told where the source lacks a key that the target has.
+/// What `vmadm update` gets for a key that the target has and the source lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unset {
     Null,

@@ -45,7 +45,7 @@ pub enum Stays {
     },
 }
 
-/// What comes to the target only if somebody sees to it.
+/// What reaches the target only if an operator sees to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Needs {
     /// vmadm does not set it.
@@ -66,7 +66,7 @@ pub enum Needs {
 /// What was found.
 type Found = (Vec<Stays>, Vec<Needs>);
 
-/// Returns what stands against moving this VM to any node, and what has to be seen to.
+/// Returns the obstacles to moving this VM to any node, and its warnings.
 pub fn check(vm: &Map<String, Value>) -> (Vec<Stays>, Vec<Needs>) {
     let unfit = made_of(vm).1.into_iter().map(Stays::Unfit);
     let mut found: Found = (unfit.collect(), Vec::new());

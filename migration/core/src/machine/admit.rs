@@ -105,7 +105,7 @@ fn switch(record: &Record, call: Call) -> Result<Admitted, Refusal> {
 }
 
 /// A failed switch that was not undone, or a rollback that has not shown the source: it goes on where it ended. The
-/// records of the deployed service do not tell, and are refused as recorded.
+/// records of the deployed service lack it, and are refused as recorded.
 fn has_begun_switch(record: &Record) -> bool {
     let journal = &record.journal;
     match (record.phase, record.state) {

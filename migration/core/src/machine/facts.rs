@@ -15,7 +15,7 @@ pub struct Facts {
     pub source: Seen,
     /// The target's node.
     pub target: Seen,
-    /// Where VMAPI says that the VM is; None: it did not say, or named a third server.
+    /// Where VMAPI places the VM; None: it did not answer, or named a third server.
     pub vmapi: Option<End>,
     /// This migration's reservations of addresses stand in NAPI.
     pub reserved: bool,
@@ -37,12 +37,12 @@ pub enum Settings {
     Remade,
 }
 
-/// What the agent of a node said.
+/// The answer of a node's agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// It did not answer.
     Silent,
-    /// It answered that it cannot say what is true: its agent lives, and so may the copy.
+    /// It answered that it cannot read the copy's state: its agent lives, and so may the copy.
     Unwell,
     /// It answered, after a reading that began after it was asked.
     Node(Node),

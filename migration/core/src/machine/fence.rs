@@ -20,7 +20,7 @@ pub struct MayShow(End);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MayMove(End);
 
-/// The copy may be deleted: it is stopped and hidden, and the other one is there, shown and in VMAPI; or nobody needs
+/// The copy may be deleted: it is stopped and hidden, and the other one is there, shown and in VMAPI; or no VM needs
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MayDelete(End);
@@ -28,7 +28,7 @@ pub struct MayDelete(End);
 /// Why something is not safe now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsafe {
-    /// Its agent did not answer, and nobody said that it is dead.
+    /// Its agent did not answer, and no operator confirmed that it is dead.
     #[error("migration-agent on the {0}'s node does not answer")]
     Unconfirmed(End),
     /// It runs or is shown.
@@ -99,8 +99,8 @@ impl MayDelete {
         if is_in_use { Ok(MayDelete(end)) } else { Err(Unsafe::NotInUse(other)) }
     }
 
-    /// Returns the permission for a copy that is the only one, for who knows that nothing is in it, or has a person's
-    /// word that it may be lost.
+    /// Returns the permission for a copy that is the only one, where nothing is in it, or a person
+    /// confirmed that it may be lost.
     pub fn check_last(end: End, facts: &Facts) -> Result<MayDelete, Unsafe> {
         match facts.copy(end) {
             Some(copy) if copy.is_off() && facts.is_lost(end.other()) => Ok(MayDelete(end)),

@@ -7,8 +7,8 @@
 //! An operation is done in rounds, each of which can be the last one that a service lives to do:
 //!
 //! 1. store the record with its revision raised (compare and swap: a service that lost its lease ends here),
-//! 2. observe both nodes, VMAPI and NAPI with that revision; a node that hears it refuses older orders,
-//! 3. [`next`] says what follows: a note for the journal, which is stored, or one order, or the end.
+//! 2. watch both nodes, VMAPI and NAPI with that revision; a node that receives it refuses older orders,
+//! 3. [`next`] returns what follows: a note for the journal, which is stored, or one order, or the end.
 //!
 //! Nothing is remembered between rounds but the record, so that any service can do the next one.
 

@@ -108,7 +108,7 @@ pub enum Wait {
     /// The agent does not answer.
     #[error("migration-agent on the {0}'s node does not answer")]
     Silent(End),
-    /// VMAPI does not say where the VM is.
+    /// VMAPI does not report where the VM is.
     #[error("VMAPI does not say where the VM is")]
     Vmapi,
     /// A step would not be safe.

@@ -24,7 +24,7 @@ pub enum After {
 
 /// Begins an operation, or continues one that failed: nothing of the last try but facts is relied on.
 ///
-/// A record of the deployed service does not say how far a switch came: the target may have run.
+/// A record of the deployed service does not show how far a switch came: the target may have run.
 pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: Time) {
     let is_late = matches!(record.phase, Phase::Switch | Phase::Rollback);
     if record.journal.revision == 0 && is_late {

@@ -23,7 +23,7 @@ pub struct Bytes {
     pub eta_ms: Option<u64>,
     /// The mean of the last two rates, in bytes per second.
     pub rate: u64,
-    /// Nothing moved for a minute: the event only says that the stream lives.
+    /// Nothing moved for a minute: the event only shows that the stream lives.
     pub is_keep_alive: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::journal::Again;
 use crate::record::{Entry, Phase, Record, State};
 use crate::time::Time;
 
-/// An event that says nothing new is sent again after this many ms.
+/// An unchanged event is sent again after this many ms.
 const AGAIN: i64 = 60_000;
 
 /// The latest event of bytes that a service has, and the phase that it belongs to.
@@ -81,7 +81,7 @@ impl Watch {
         let started = current.and_then(|entry| entry.started_timestamp);
         let again = record.journal.again.as_ref();
         let latest = latest.filter(|latest| started.is_some() && latest.of == started);
-        // What was sent before says nothing of a step that is tried again.
+        // What was sent before does not describe a step that is tried again.
         let latest = latest.filter(|_| again.is_none());
         if self.again.as_ref() != again {
             self.again = again.cloned();

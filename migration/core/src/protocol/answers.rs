@@ -15,7 +15,7 @@ use crate::journal::{End, Power};
 use crate::machine;
 use crate::sync_plan::Side;
 
-/// What is true of a copy.
+/// The state of a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     /// The facts that the state machine judges.
@@ -55,7 +55,7 @@ pub enum State {
     Failed {
         /// Why, for people.
         error: String,
-        /// It is of no use to order it again.
+        /// Permanent: ordering it again cannot succeed.
         fatal: bool,
     },
 }
@@ -80,7 +80,7 @@ pub struct Open {
     pub vm: Uuid,
     /// Which copy is here.
     pub end: End,
-    /// The highest revision of the record that the agent has heard.
+    /// The highest revision of the record that the agent received.
     pub revision: u64,
     /// What the VM did here before an order of this migration took it from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,10 +99,10 @@ pub struct Open {
 pub struct Replaced {
     /// The migrations in which copies on that node were replaced.
     pub replaced: Vec<Uuid>,
-    /// Which of the migrations that the agent has open the service knows or knew, with all that the agent has heard of
-    /// them. Of others it says nothing: its store is empty, or older than they are.
+    /// Which of the agent's open migrations the service knows or knew, at no lower revision than the agent received of
+    /// them. It does not answer for others: its store is empty, or older than they are.
     pub known: Vec<Uuid>,
-    /// Those of them that are over: the agent has not heard so.
+    /// Those of them that are over, which the agent does not know yet.
     #[serde(default)]
     pub over: Vec<Uuid>,
 }
@@ -164,7 +164,7 @@ pub struct Datasets {
 pub struct Failure {
     /// The reason, for people.
     pub error: String,
-    /// It is of no use to try it again.
+    /// Permanent: a retry cannot succeed.
     pub fatal: bool,
 }
 

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What migration-service and the migration-agents say to each other: JSON over HTTP on the admin network.
+//! The protocol of migration-service and the migration-agents: JSON over HTTP on the admin network.
 //!
 //! | request | body | answer |
 //! | --- | --- | --- |
@@ -20,18 +20,18 @@
 //! | `PUT /rate` | [`Rate`] | |
 //! | `/vms/UUID/snapshots` | | from the volumes service: [`sdc_clients::snapshots`] |
 //!
-//! All of it goes over TLS, and both ends prove who they are (the crate `trust`): an agent is ordered by
+//! All of it goes over mutual TLS (the crate `trust`): an agent executes orders of
 //! migration-service alone, by volapi as to snapshots, and takes offers only from the node that its order names; an
 //! answer is a node's own. An order, an observation and an offer carry the
-//! record's id and revision; an agent that has heard a higher revision of that record answers 409 `OldOrder`,
+//! record's id and revision; an agent that received a higher revision of that record answers 409 `OldOrder`,
 //! also after its restart; to anything but an observation and `Over` of a migration that is over, it answers 409
-//! `MigrationOver`; of a copy that waits for the service's word whether it was replaced, 409 `CopyWaits`.
+//! `MigrationOver`; for a copy that waits for the service's answer whether it was replaced, 409 `CopyWaits`.
 //!
 //! An agent asks the service for [`Replaced`] by `GET /agents/CN/replaced`, for its own node alone, before the zones of
 //! a node boot that has open migrations.
 //!
 //! An agent does one order of a migration at a time. The same order again joins the one that runs, and at the same
-//! revision is told how it ended; another one stops it first. An agent that receives does the same with its streams:
+//! revision returns how it ended; another one stops it first. An agent that receives does the same with its streams:
 //! an order other than the one that they belong to ends them.
 
 /// The code for a copy that waits.

@@ -25,7 +25,7 @@ pub struct About {
     pub end: End,
 }
 
-/// Asks for what is true of a copy now.
+/// Asks for the current state of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observe {
     /// The copy.
@@ -33,7 +33,7 @@ pub struct Observe {
     pub about: About,
 }
 
-/// Tells an agent to do something.
+/// An order to an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// The copy.
@@ -83,7 +83,7 @@ pub enum What {
         image: Uuid,
         to: Uuid,
     },
-    /// Receive what the agent of this node offers, and nobody else. Given before `Send` and `SendImage`; it ends with
+    /// Receive what the agent of this node alone offers. Given before `Send` and `SendImage`; it ends with
     /// another order.
     Receive {
         from: Uuid,

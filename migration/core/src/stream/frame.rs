@@ -5,7 +5,7 @@
 //! The format. Pure.
 //!
 //! Numbers are big-endian. The connection proves that nothing was changed, repeated or left out on the way; what the
-//! frames add is the end: a stream is whole only if its last frame has come and says as much as has come.
+//! frames add is the end: a stream is whole only if its last frame has come, with the total that has come.
 
 use super::refused::Refused;
 
@@ -40,7 +40,7 @@ pub(super) fn id_of(opening: &[u8; OPENING]) -> Result<[u8; ID], Refused> {
     rest.try_into().map_err(|_| Refused::Opening)
 }
 
-/// The target's word that it took this many frames and bytes.
+/// The target's receipt for this many frames and bytes.
 pub(super) fn receipt(frames: u64, bytes: u64) -> [u8; TOTALS] {
     let mut totals = [0; TOTALS];
     totals[..8].copy_from_slice(&frames.to_be_bytes());

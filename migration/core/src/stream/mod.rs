@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! A dataset's bytes from one agent to another: one connection for each stream of `zfs send`, which the caller makes
-//! and whose ends have proved who they are.
+//! and whose ends are authenticated.
 //!
 //! The target's agent issues a one-time [`Token`] for what is to be received ([`Tokens`]), and answers the
 //! offer of the source's agent with it. It names the stream; only the agent that made the offer opens it.

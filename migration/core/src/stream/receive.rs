@@ -27,8 +27,8 @@ pub struct Incoming<C> {
     checker: Checker,
 }
 
-/// Reads the opening of a stream, and returns the stream and what its token was issued for. `is_for` says whether that
-/// is meant for whoever is at the other end of the connection.
+/// Reads the opening of a stream, and returns the stream and what its token was issued for. `is_for` returns whether
+/// that is meant for whoever is at the other end of the connection.
 /// Fails with [`StreamError::Refused`], [`StreamError::Connection`], and [`StreamError::Idle`] after 10 s.
 pub async fn accept<C: AsyncRead + AsyncWrite + Unpin, T>(
     mut connection: C,
@@ -51,9 +51,9 @@ pub async fn accept<C: AsyncRead + AsyncWrite + Unpin, T>(
 }
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Incoming<C> {
-    /// Feeds the stream to `sink` and closes it, awaits `taken`, which says whether the receiver took everything and
-    /// has a deadline of its own, and tells the source. Returns the bytes. After an error nothing more is fed, and the
-    /// last piece never was: the caller ends the receiver.
+    /// Feeds the stream to `sink` and closes it, awaits `taken`, which resolves to whether the receiver took
+    /// everything and has a deadline of its own, and reports to the source. Returns the bytes. After an error nothing
+    /// more is fed, and the last piece never was: the caller ends the receiver.
     /// Fails with [`StreamError::Refused`], [`StreamError::Connection`], [`StreamError::Sink`], and
     /// [`StreamError::Idle`] where nothing came, or was taken, for 5 minutes.
     pub async fn feed(

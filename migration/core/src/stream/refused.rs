@@ -54,7 +54,7 @@ pub enum Refused {
     /// The last frame's numbers are not those of what came.
     #[error("the last frame counts {said} bytes, {came} arrived")]
     Total {
-        /// The bytes that the last frame says.
+        /// The total that the last frame has.
         said: u64,
         /// The bytes that came.
         came: u64,

@@ -20,7 +20,7 @@ use super::token::Token;
 /// The target's receiver may take this long for what it was sent, and after the end for its last work.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// Sends all bytes of `source`, and returns how many the target has taken. `ended` says whether the source
+/// Sends all bytes of `source`, and returns how many the target has taken. `ended` resolves to whether the source
 /// ended well: it is awaited at the end of the bytes, before the target can learn that they are all.
 /// Fails with [`StreamError::Source`], [`StreamError::Connection`], [`StreamError::Idle`] where the target took or
 /// said nothing for 5 minutes, and [`Refused::Receipt`].

@@ -36,10 +36,10 @@ pub enum Unfit {
 /// What vmadm refuses in a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskFault {
-    /// Neither an image nor a size says how large it is.
+    /// Neither an image nor a size gives its size.
     #[error("has neither an image nor a size")]
     NoSize,
-    /// Neither the disk nor the VM's disk_driver says it.
+    /// Neither the disk nor the VM's disk_driver names it.
     #[error("has no model")]
     NoModel,
     /// The brand does not have it.
@@ -74,7 +74,7 @@ pub enum NicFault {
     /// Needed by a guest with its own kernel, where the VM has no nic_driver.
     #[error("has no model")]
     NoModel,
-    /// An address says how long its prefix is.
+    /// An address has the length of its prefix.
     #[error("has an address without netmask")]
     NoNetmask,
     /// Two NICs have the MAC.

@@ -66,7 +66,7 @@ impl Place {
         }
     }
 
-    /// Replaces these by those. Where somebody else has replaced them, nothing is written.
+    /// Replaces these by those. After a concurrent replacement nothing is written.
     /// Fails with `Lost`, also where they are not as `before` any more.
     pub async fn replace(&self, before: &Authorities, after: &Authorities) -> Result<(), Lost> {
         match self {

@@ -21,9 +21,9 @@ use crate::refused::Refused;
 const MEMBERS: Schema = Schema { bucket: "trust_members", version: 1, fields: &[], lists: &[] };
 const REQUIRED: Schema = Schema { bucket: "trust_required", version: 1, fields: &[], lists: &[] };
 const TOKENS: Schema = Schema { bucket: "trust_tokens", version: 1, fields: &[], lists: &[] };
-/// Between two looks at what other instances, or people, have changed.
+/// Between two readings of what other instances, or people, have changed.
 const LOOKS: Duration = Duration::from_secs(10);
-/// A member's row is written at most so often only to say that it was heard.
+/// A member's row is written at most so often only for its last contact.
 const SEEN: i64 = 600;
 /// Keys of one program that wait at once.
 const WAITING: usize = 4;
@@ -53,7 +53,7 @@ pub(super) struct TokenRow {
     pub used: Option<String>,
 }
 
-/// What is known of the authorities and the members, as it was looked at last.
+/// The authorities and the members, as they were read last.
 #[derive(Debug, Default)]
 struct Seen {
     authorities: Vec<Authority>,
@@ -73,7 +73,7 @@ pub struct Enrolment {
     pub(super) tokens: Bucket<TokenRow>,
     pub(super) required: Bucket<Required>,
     cnapi: Cnapi,
-    /// What the service itself proves who it is with.
+    /// The service's own identity.
     pub(super) holder: Arc<Holder>,
     seen: Arc<Mutex<Seen>>,
 }
@@ -87,7 +87,7 @@ pub(super) fn broken(why: impl std::fmt::Display) -> Refused {
 }
 
 impl Enrolment {
-    /// Opens the buckets, and looks at what is there.
+    /// Opens the buckets, and reads them.
     pub async fn open(
         store: &Store,
         place: Place,
@@ -136,7 +136,7 @@ impl Enrolment {
         Ok(self.rows().await?.into_iter().map(|row| row.value).collect())
     }
 
-    /// Looks at what is there, and uses it: what is revoked, who signs, the service's own certificate.
+    /// Reads the buckets, and applies them: revocations, the signing authority, the service's own certificate.
     pub async fn look(&self) -> Result<(), Refused> {
         let now = self.holder.now();
         let authorities = self.place.read().await.map_err(broken)?.all;
@@ -169,7 +169,7 @@ impl Enrolment {
         Ok(())
     }
 
-    /// Returns who signs, and what all have to know.
+    /// Returns the signing authority, and what all members have to know.
     pub(super) fn signing(&self) -> Result<(Authority, String, Known), Refused> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let at = seen.signer.ok_or_else(|| {
@@ -179,7 +179,7 @@ impl Enrolment {
         Ok((seen.authorities[at].clone(), seen.names[at].clone(), seen.known.clone()))
     }
 
-    /// Lets somebody in who has a token, or has a person asked.
+    /// Enrols a client with a token, or records it as a candidate that waits for a person.
     pub async fn join(&self, join: &Join) -> Result<Joined, Refused> {
         let (now, key) = (self.holder.now(), key_of(&join.request));
         let key = key.map_err(|why| Refused::parameter("request", &why.to_string()))?;
@@ -303,7 +303,7 @@ impl Enrolment {
         Ok((made, known))
     }
 
-    /// Says what is new to somebody who is in, and renews his certificate.
+    /// Returns what is new to a member, and renews its certificate.
     pub async fn state(&self, identity: Identity, asks: &Asks) -> Result<State, Refused> {
         if identity == Identity::Service {
             return Err(refused("NotAuthorized", "a service renews its own certificate itself"));

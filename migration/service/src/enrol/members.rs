@@ -2,13 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Who was let in, who asks to be, and which authority signs for them. Pure.
+//! Members, candidates, and which authority signs for them. Pure.
 
 use serde::{Deserialize, Serialize};
 use trust::{About, Identity, Revoked};
 use uuid::Uuid;
 
-/// How somebody stands who has asked to be let in.
+/// The state of a member or candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
@@ -27,7 +27,7 @@ pub struct Issued {
     pub issuer: String,
     /// In seconds since 1970.
     pub until: i64,
-    /// The certificate itself, of the newest alone: who has lost the answer gets it again.
+    /// The certificate itself, of the newest alone: a member that lost the answer gets it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pem: Option<String>,
 }
@@ -48,10 +48,10 @@ pub struct Member {
     /// Its certificates that have not expired, the newest last.
     #[serde(default)]
     pub certificates: Vec<Issued>,
-    /// The authorities that it knows, as it has said last.
+    /// The authorities that it knows, as it reported last.
     #[serde(default)]
     pub knows: Vec<String>,
-    /// When it asked first, was heard last, and was revoked, in seconds since 1970.
+    /// Its first request, last contact and revocation, in seconds since 1970.
     pub since: i64,
     pub seen: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Somebody who asks for the first time.
+    /// Returns a candidate that asks for the first time.
     pub fn new(identity: Identity, key: &str, token: &str, now: i64) -> Member {
         Member {
             name: identity.name(),
@@ -115,7 +115,7 @@ impl Member {
     }
 }
 
-/// Since when every agent has to be one that has proved who it is.
+/// Since when every agent has to be authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Required {
     /// In seconds since 1970.
@@ -132,8 +132,8 @@ pub fn revoked(members: &[Member], issuer: &str, now: i64) -> Vec<Revoked> {
     all.collect()
 }
 
-/// Returns which of these authorities signs, the oldest first: the newest that every member knows who is in. Another one
-/// would make certificates that somebody refuses.
+/// Returns which of these authorities signs, the oldest first: the newest that every member knows. Another one
+/// would make certificates that a member refuses.
 pub fn signer(authorities: &[String], members: &[Member], now: i64) -> Option<usize> {
     let known = |name: &String| programs(members, now).all(|member| member.knows.contains(name));
     let newest = authorities.iter().rposition(known);
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(signer(&names, &[is_in(&["old"])], 1), Some(0));
         assert_eq!(signer(&names, &[is_in(&["old", "new"]), is_in(&["old"])], 1), Some(0));
         assert_eq!(signer(&names, &[is_in(&["old", "new"])], 1), Some(1));
-        // Who has said nothing of either yet keeps the old one; who is out, or has expired, keeps nothing.
+        // A member that reported neither yet keeps the old one; one that is revoked or expired keeps none.
         assert_eq!(signer(&names, &[is_in(&[])], 1), Some(0));
         for out in [Standing::Waits, Standing::Revoked] {
             assert_eq!(signer(&names, &[member(1, out, "old", &["old"])], 1), Some(1));

@@ -34,7 +34,7 @@ pub fn agents(enrolment: Enrolment) -> Router {
         .with_state(enrolment)
 }
 
-/// Returns the routes for operators that need nothing but who is let in.
+/// Returns the routes for operators that need the enrolment alone.
 pub fn operators(enrolment: Enrolment) -> Router {
     Router::new()
         .route("/trust", get(async |State(it): Routes| answer(it.list().await)))

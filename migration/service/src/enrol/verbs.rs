@@ -14,7 +14,7 @@ use super::enrolment::{Enrolment, For, TokenRow, broken};
 use super::members::{Standing, behind};
 use crate::refused::Refused;
 
-/// How often a row is written that somebody else writes at the same time.
+/// How often a write is tried that meets a concurrent one.
 const TRIES: usize = 8;
 
 impl Enrolment {
@@ -59,7 +59,7 @@ impl Enrolment {
         Ok(())
     }
 
-    /// Returns the authorities, and who was let in or asks to be.
+    /// Returns the authorities, and the members and candidates.
     pub async fn list(&self) -> Result<Value, Refused> {
         self.look().await?;
         let authorities = self.place.read().await.map_err(broken)?.all;
@@ -148,7 +148,7 @@ impl Enrolment {
     }
 
     /// Begins a rotation, or ends the one that is under way. Both authorities are valid meanwhile.
-    /// Refuses with 409 with those who have not renewed yet, unless it is ended `without` them.
+    /// Refuses with 409 and the members that have not renewed yet, unless it is ended `without` them.
     pub async fn rotate(&self, without: bool) -> Result<Value, Refused> {
         let (before, now) = (self.place.read().await.map_err(broken)?, self.holder.now());
         let mut after = before.clone();
@@ -183,7 +183,7 @@ impl Enrolment {
     }
 }
 
-/// Reads who is meant: a node's uuid, or volapi.
+/// Reads the name of a member: a node's uuid, or volapi.
 pub fn identity(text: &str) -> Result<Identity, Refused> {
     match text {
         "volapi" => return Ok(Identity::Volapi),

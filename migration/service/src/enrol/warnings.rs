@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What people are told of who is let in.
+//! The warnings about enrolment that people read.
 
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use super::enrolment::Enrolment;
 use super::members::Standing;
 use crate::refused::Refused;
 
-/// So long before it ends a certificate that was not renewed is told.
+/// A certificate that was not renewed raises a warning so long before it ends.
 const WARNS: i64 = 14 * 86_400;
 
 impl Enrolment {

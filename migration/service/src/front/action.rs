@@ -55,7 +55,7 @@ const REMAKES: [&str; 2] = ["reprovision", "rollback_snapshot"];
 
 /// How long a deletion waits for the end of a migration.
 const ABORTED: Duration = Duration::from_secs(60);
-/// How long a caller waits for a finalize, and between two looks at it.
+/// How long a caller waits for a finalize, and between two readings of it.
 const FINALIZED: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -178,7 +178,7 @@ impl Front {
     }
 
     /// Refuses to delete a source whose copy is not whole. Where a node does not answer the rounds will wait. A call
-    /// that is refused anyway is not told that force would help.
+    /// that is refused anyway gets no hint that force would help.
     async fn verified(&self, vm: Uuid, call: Call) -> Result<(), Refused> {
         let Some(kept) = self.service.records.of_vm(vm).await? else { return Ok(()) };
         if kept.record.journal.source_goes || admit(Some(&kept.record), call).is_err() {

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `POST /migrations/UUID/adopt`, for operators alone: whoever may make a record says where a VM is.
+//! `POST /migrations/UUID/adopt`, for operators alone: a record decides where a VM is.
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
@@ -17,7 +17,7 @@ use crate::refused::Refused;
 use crate::state::Service;
 use crate::through::Through;
 
-/// Returns the route for operators, who have proved that they are.
+/// Returns the route for authenticated operators.
 pub fn routes(service: Service) -> Router {
     Router::new().route("/migrations/{uuid}/adopt", post(adopt)).with_state(service)
 }
@@ -37,7 +37,7 @@ async fn adopt(
     respond(adopted.await)
 }
 
-/// Answers whoever asks in front of VMAPI, where nobody proves anything.
+/// Answers a caller in front of VMAPI, where callers are not authenticated.
 pub fn elsewhere() -> Answer {
     let why =
         "sdc-migrate adopt asks at the service's unix socket, or with an operator's certificate";

@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `GET /agents/CN/replaced?open=ID.REVISION.OTHER,…`: what the agent of a node that comes back asks before anything else,
-//! and what one asks that hears nothing. The store may be lost, or older than what the other copy's agent has heard:
-//! nothing is said of a copy before that agent was heard, too.
+//! `GET /agents/CN/replaced?open=ID.REVISION.OTHER,…`: what the agent of a node that comes back asks before anything
+//! else, and what one asks that hears nothing. The store may be lost, or older than what the other copy's agent has
+//! heard: nothing is said of a copy before that agent was heard, too.
 
 use axum::extract::{Path, Query, State};
 use axum::routing::get;
@@ -90,7 +90,7 @@ async fn replaced(
     respond(answer.await)
 }
 
-/// What an agent has heard of a migration.
+/// A migration as its agent has it.
 struct OpenMigration {
     migration: Uuid,
     /// The highest revision.
@@ -107,9 +107,9 @@ fn open_migration(text: &str) -> Result<OpenMigration, Refused> {
     Ok(OpenMigration { migration, revision, other: words.next().map(uuid).transpose()? })
 }
 
-/// Compares the store with what the agent of the other copy has heard. One that was ordered to be used instead of the
-/// copy of the asking node has replaced it, whatever the store has lost; both nodes have to say that they are the two.
-/// Returns false where nobody knows what it has heard.
+/// Compares the store with what the agent of the other copy received. One that was ordered to be used instead of the
+/// copy of the asking node has replaced it, whatever the store has lost; both nodes have to name each other.
+/// Returns false where it is unknown what it received.
 async fn compared(service: &Service, cn: Uuid, heard: &OpenMigration) -> Result<bool, Refused> {
     let id = heard.migration;
     let record = service.records.get(id).await?.map(|kept| kept.record);
@@ -169,8 +169,8 @@ async fn over(service: &Service, known: &[Uuid], replaced: &[Uuid]) -> Result<Ve
     Ok(over)
 }
 
-/// Returns those that the service knows or knew. Of a record that is older than what the agent has heard it knows
-/// nothing, nor does it say anything of one that has other nodes.
+/// Returns those that the service knows or knew. Of a record that is older than what the agent received it knows
+/// nothing, nor does it answer about one that has other nodes.
 async fn known(service: &Service, cn: Uuid, open: &[OpenMigration]) -> Result<Vec<Uuid>, Refused> {
     let ids: Vec<Uuid> = open.iter().map(|it| it.migration).collect();
     let mut known = service.records.known(&ids).await?;

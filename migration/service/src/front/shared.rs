@@ -29,7 +29,7 @@ pub struct Front {
     pub names: Names,
 }
 
-/// The host names of nodes, as CNAPI said last: people read them, and nothing is decided by them.
+/// The host names of nodes, as CNAPI reported last: people read them, and nothing is decided by them.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Arc<Mutex<Option<(Instant, Hosts)>>>);
 

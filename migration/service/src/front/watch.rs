@@ -17,7 +17,7 @@ use crate::params::Params;
 use crate::state::Service;
 use migration_core::progress::Watch;
 
-/// Between two looks at the record.
+/// Between two readings of the record.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Front {

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The VM's addresses are reserved in NAPI while the VM moves: NAPI then gives them to nobody else.
+//! The VM's addresses are reserved in NAPI while the VM moves: NAPI then gives them to no other NIC.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use store::Fence;
 /// A request whose answer did not come is done after so many milliseconds, or never. NAPI's own tries took up to 13 s.
 const LATEST: i64 = 120_000;
 
-/// Reserves the addresses of the VM. What is reserved already is somebody else's, and stays. The record names an
+/// Reserves the addresses of the VM. What is reserved already was not reserved here, and stays. The record names an
 /// address before it is reserved, and until when that may happen.
 pub async fn reserve(
     service: &Service,

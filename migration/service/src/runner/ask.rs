@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! When a service begins to do the rounds it asks every agent which migrations are open: its store may be empty, or
-//! older than what the agents have heard.
+//! older than what the agents received.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -129,7 +129,7 @@ async fn again(service: &Service) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Writes into a record that an agent has heard a later revision: from now on nothing is done by it.
+/// Writes into a record that an agent received a later revision: from now on it is not acted on.
 pub async fn found_older(
     service: &Service,
     kept: &mut Stored,

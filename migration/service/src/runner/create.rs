@@ -21,7 +21,7 @@ use migration_core::journal::{Creation, End};
 use migration_core::protocol::What;
 use migration_core::target_payload::target_payload;
 
-/// CNAPI's task is looked at so often; an image may have to be fetched first.
+/// CNAPI's task is polled so often; an image may have to be fetched first.
 const LOOK: Duration = Duration::from_secs(5);
 /// An order whose answer was lost has begun to show by then, or was lost, too.
 const LOST_MS: i64 = 15 * 60_000;
@@ -116,7 +116,7 @@ pub async fn create(
     }
 }
 
-/// Looks how the creation goes that was ordered: by its task, or by the VM where nobody has heard of the task. Another
+/// Checks the creation that was ordered: by its task, or by the VM where the task is unknown. Another
 /// one is ordered only after this one has failed, or cannot come any more.
 async fn look(
     service: &Service,
@@ -140,7 +140,7 @@ async fn look(
         Some(task) if task.is_failed() => {
             Some(task.error().unwrap_or("the task failed").to_owned())
         }
-        // CNAPI that has died since tells of a task for ever that it goes on.
+        // CNAPI that has died since reports a task as running for ever.
         told => {
             let (target, vm) = (target.to_string(), kept.record.vm_uuid.to_string());
             let is_there = match cnapi.get_vm(&target, &vm, true).await {

@@ -77,7 +77,7 @@ impl Memory {
     }
 }
 
-/// Does the rounds of a record until it waits, is over, or somebody else holds the lease.
+/// Does the rounds of a record until it waits, is over, or another instance holds the lease.
 pub async fn drive(service: Service, fence: Fence, id: Uuid) {
     let mut drive = Drive { service: &service, fence: &fence, memory: Memory::default() };
     loop {
@@ -157,7 +157,7 @@ impl Drive<'_> {
         Ok(true)
     }
 
-    /// Carries out a step, and tells people how far it is.
+    /// Runs a step, and publishes its progress.
     async fn act(&mut self, kept: &mut Stored, step: &Step, seen: &Round) -> Result<bool, Failed> {
         let (service, fence) = (self.service, self.fence);
         if let Some(mark) = mark(kept.record.phase, step)
@@ -261,7 +261,7 @@ impl Drive<'_> {
         Ok(true)
     }
 
-    /// Keeps how far a stream is, for those who watch.
+    /// Stores the progress of a stream, for those who watch.
     async fn tell(&mut self, record: &Record, progress: Progress) -> Result<(), Failed> {
         self.memory.running = progress;
         let now = self.service.clock.now();
@@ -278,7 +278,7 @@ impl Drive<'_> {
     }
 }
 
-/// Waits. Returns true as soon as somebody has changed the record: a command does not wait for a step that does.
+/// Waits. Returns true as soon as the record was changed: a command does not wait for a step that does.
 async fn is_called(service: &Service, kept: &Stored, wait: Duration) -> bool {
     let until = Instant::now() + wait;
     while Instant::now() < until {

@@ -45,7 +45,7 @@ pub async fn end(
         kept.record.journal.held_bytes = held.or(kept.record.journal.held_bytes);
     }
     tracing::info!(vm = %kept.record.vm_uuid, id = %kept.record.id, ?ending, "an operation ended");
-    // Before the record is written: who dies between the two does it again.
+    // Before the record is written: after a crash between the two it is done again.
     tickets::give_back(service, kept).await;
     (kept.record.journal.creation, kept.record.journal.again) = (None, None);
     // VMAPI has the VM on the target, or there is no target.
@@ -130,7 +130,7 @@ fn is_last(ending: &Ending) -> bool {
     matches!(ending, Ending::Aborted | Ending::RolledBack { .. } | Ending::Finalized { .. })
 }
 
-/// Tells both agents to forget the migration. One that does not hear it keeps a few bytes. That of a node that was
+/// Orders both agents to forget the migration. One that does not receive it keeps a few bytes. That of a node that was
 /// declared dead is to find that its copy was replaced.
 async fn over(service: &Service, record: &Record, ending: &Ending) {
     let is_left = matches!(

@@ -21,11 +21,11 @@ use super::returned::watch;
 use super::timers::{Looks, look};
 use crate::state::Service;
 
-/// Between two looks at what the history has kept long enough.
+/// Between two removals of old history.
 const PRUNE: Duration = Duration::from_secs(3600);
 /// The lease's name.
 const NAME: &str = "migration-service";
-/// Between two looks at the records.
+/// Between two passes over the records.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a lease runs after it was renewed, unless another time is set.

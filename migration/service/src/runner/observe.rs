@@ -4,7 +4,7 @@
 
 //! The facts of a round: both agents and VMAPI are asked with the record's revision.
 //!
-//! Both nodes are asked with the record's revision. An agent that has heard a later one says so, which stops a service
+//! Both nodes are asked with the record's revision. An agent that received a later one refuses, which stops a service
 //! that was replaced and does not know it.
 
 use sdc_clients::Error;
@@ -26,11 +26,11 @@ use migration_core::record::{Phase, Record};
 pub struct Round {
     /// The facts that are judged.
     pub facts: Facts,
-    /// What the source's agent said.
+    /// The answer of the source's agent.
     pub source: Option<Observed>,
-    /// What the target's agent said.
+    /// The answer of the target's agent.
     pub target: Option<Observed>,
-    /// An agent has heard of a later round.
+    /// An agent received a later round.
     pub is_old: bool,
 }
 
@@ -58,7 +58,7 @@ pub fn node_of(record: &Record, end: End) -> Option<Uuid> {
     }
 }
 
-/// Returns true if the agent has heard of a later round than the one that asks.
+/// Returns true if the agent received a later round than the one that asks.
 pub fn is_old(error: &Error) -> bool {
     error.status() == Some(409) && error.code() == Some("OldOrder")
 }
@@ -98,7 +98,7 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     Round { facts, source: source_said, target: target_said, is_old: is_older }
 }
 
-/// Returns true if the target was created when the source was, or nobody knows when that was.
+/// Returns true if the target was created when the source was, or that time is unknown.
 fn is_dated(source: &Map<String, Value>, target: &Map<String, Value>) -> bool {
     let [from, to] = [source, target].map(|vm| vm.get("create_timestamp"));
     from.is_none() || to.is_none() || from == to
@@ -112,12 +112,12 @@ enum Answer {
     Observed(Box<Observed>),
     /// The node was declared dead, and gives no sign of life.
     Silence,
-    /// It was not said what is true.
+    /// The state of the copy was not reported.
     Failed { error: Error, is_alive: bool },
 }
 
 /// Asks the agent of a copy. One that was declared dead is waited for briefly, and any answer of it, also an error,
-/// says that it is not.
+/// reports that it is not.
 async fn ask(service: &Service, record: &Record, end: End) -> Answer {
     let Some(cn) = node_of(record, end) else { return Answer::NoNode };
     let is_declared = record.journal.is_dead(end);

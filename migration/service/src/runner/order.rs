@@ -17,7 +17,7 @@ use migration_core::journal::End;
 use migration_core::protocol::{Doing, Order, Progress, State, What};
 use migration_core::record::Record;
 
-/// How long an order is waited for. A stream is looked at once a second, for those who watch it.
+/// How long an order is waited for. A stream is polled once a second, for those who watch it.
 const WAIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(1);
 /// So much of what was done without something is kept for people.
@@ -33,16 +33,16 @@ pub enum Reported {
     Sent(u64),
 }
 
-/// Why a step was not carried out.
+/// Why a step failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failed {
     /// It may be tried again.
     Again(String),
     /// The same of a stream, with how far it came.
     Cut(String, Progress),
-    /// It is of no use to try it again.
+    /// Permanent: a retry cannot succeed.
     Fatal(String),
-    /// Another service has changed the record, or an agent has heard of it.
+    /// Another service has changed the record, or an agent received a later revision.
     Lost,
     /// This service does not hold the lease any more.
     Fenced,

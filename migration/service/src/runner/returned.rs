@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Ends that were replaced are looked at for as long as their copy may be there: once a minute, also when the record
+//! Ends that were replaced are watched for as long as their copy may be there: once a minute, also when the record
 //! has gone. The moment that a node answers its copy is stopped and hidden.
 
 use std::time::Duration;
@@ -113,14 +113,14 @@ async fn look(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result<
     Ok(())
 }
 
-/// Returns true until the migration was adopted, at a revision above all that was heard.
+/// Returns true until the migration was adopted, at a revision above all that agents received.
 async fn is_behind(service: &Service, kept: &StoredEnd) -> Result<bool, Failed> {
     let record = service.records.get(kept.row.migration).await?;
     Ok(record.is_none_or(|it| is_over(&it.record) || it.record.journal.older.is_some()))
 }
 
 /// Returns what the agent is asked with: a revision that is higher than any before, and stored; none where the record
-/// is older than what the agents heard.
+/// is older than what the agents received.
 async fn about(
     service: &Service,
     fence: &Fence,

@@ -81,7 +81,7 @@ pub async fn run_step(
     order_and_tell(service, kept, end, what, fence).await
 }
 
-/// The receiver is told first: what is offered without that is refused.
+/// The receiver gets its order first: an offer without it is refused.
 async fn send(
     service: &Service,
     kept: &mut Stored,
@@ -98,7 +98,7 @@ async fn send(
 
 /// Puts the object that the node's agent has just read into VMAPI, whole, and reads it back.
 ///
-/// VMAPI knows no order of requests: where nobody knows whether the PUT has happened, the next round begins
+/// VMAPI knows no order of requests: if the outcome of the PUT is unknown, the next round begins
 /// only when it cannot happen any more.
 async fn move_record(
     service: &Service,

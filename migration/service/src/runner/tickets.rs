@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! CNAPI's tickets: nobody else places a VM, or works on this one, meanwhile. A ticket names its migration, and is
-//! given back whatever dies: by the end of the operation, or by the next one who comes into its queue.
+//! CNAPI's tickets: no other service places a VM, or works on this one, meanwhile. A ticket names its migration, and is
+//! released whatever dies: by the end of the operation, or by the next one in its queue.
 
 use std::time::Duration;
 

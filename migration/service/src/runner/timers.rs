@@ -35,7 +35,7 @@ const UNSTEADY: Duration = Duration::from_secs(3600);
 /// What is kept between two looks.
 #[derive(Debug, Default)]
 pub struct Looks {
-    /// The limits that the agents were told.
+    /// The limits that the agents have received.
     rates: BTreeMap<Uuid, u32>,
     /// What the clock showed at the last look, and when that was.
     last: Option<(Time, Instant)>,
@@ -43,7 +43,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Returns true if the clock shows what time it is, as far as can be told. One that jumps ahead would finalize, abort
+    /// Returns true if the clock seems right. One that jumps ahead would finalize, abort
     /// and switch before their time.
     fn is_steady(&mut self, now: Time) -> bool {
         if let Some((before, at)) = self.last.replace((now, Instant::now())) {
@@ -96,7 +96,7 @@ pub async fn look(
     Ok(running.iter().map(|record| record.id).collect())
 }
 
-/// Changes a record; one that was changed by others meanwhile is looked at again later.
+/// Changes a record; one that was changed by others meanwhile is left to a later pass.
 async fn keep(
     service: &Service,
     fence: &Fence,
@@ -154,7 +154,7 @@ fn take(record: &mut Record, action: ByClock, now: Time) {
     let by = match action {
         ByClock::Finalize => Some("auto_finalize_after"),
         ByClock::Abort => Some("max_paused"),
-        // It was asked for by who set the time.
+        // The caller who set the time asked for it.
         ByClock::Begin(_) | ByClock::Late => None,
     };
     if let Some(setting) = by {

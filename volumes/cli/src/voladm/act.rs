@@ -48,7 +48,7 @@ struct Order {
     task: Task,
 }
 
-/// Does it, or says who uses the volumes.
+/// Does it, or fails with the users of the volumes.
 /// Fails if nothing fits what was asked for, or a service does not answer.
 pub(super) async fn act(
     services: &Services,
@@ -64,7 +64,7 @@ pub(super) async fn act(
     if orders.is_empty() {
         return say("Nothing to do.");
     }
-    // One that is stopped serves nobody: its users gain by its start.
+    // One that is stopped serves no user: they gain by its start.
     let hurt = orders.iter().filter(|order| !matches!(order.task, Task::Start));
     let used: String = hurt.filter_map(|order| used_by(&order.volume, &vms)).collect();
     if !used.is_empty() && !asked.force {
@@ -101,7 +101,7 @@ fn say(line: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the lines that say which live VMs use the volume, if any does.
+/// Returns the lines on which live VMs use the volume, if any does.
 fn used_by(volume: &Volume, vms: &Vms) -> Option<String> {
     let users = volume.refs.iter().filter_map(|uuid| {
         let vm = vms.get(uuid).filter(|vm| is_live(vm))?;
@@ -121,7 +121,7 @@ fn used_by(volume: &Volume, vms: &Vms) -> Option<String> {
     Some(format!("{title} {}:\n{}", called(volume), users.concat()))
 }
 
-/// Returns what is to be done: a volume that has the newest image already is left out, and said.
+/// Returns what is to be done: a volume that has the newest image already is left out, with a line.
 async fn orders(
     services: &Services,
     volumes: Vec<Volume>,

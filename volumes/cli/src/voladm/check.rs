@@ -21,7 +21,7 @@ pub(super) async fn check(
     layout: &Layout,
     screen: Screen,
 ) -> anyhow::Result<(String, bool)> {
-    // A column that does not exist is refused before anybody is asked.
+    // A column that does not exist is refused before any request.
     table(&[]).print(layout, screen)?;
     let facts = {
         let _shown = Progress::begin("reading volumes, VMs and tickets");

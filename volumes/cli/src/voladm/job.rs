@@ -19,7 +19,7 @@ use super::shell::word;
 
 /// A job that takes longer is left to itself.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Between two looks at a job: the first, and the longest.
+/// Between two polls of a job: the first, and the longest.
 const LOOK: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
 /// Waits until the job has ended well.

@@ -26,7 +26,7 @@ const NAME: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub(super) volumes: Vec<Volume>,
-    /// What volapi says of those that cannot be used, or have failed.
+    /// What volapi reports of those that cannot be used, or have failed.
     pub(super) troubles: Troubles,
     pub(super) reservations: Vec<Reservation>,
     /// The records of the storage VMs that are neither destroyed nor failed.
@@ -61,7 +61,7 @@ pub(super) fn findings(facts: &Facts, now: Timestamp) -> Vec<Finding> {
     found
 }
 
-/// Returns true if it happened longer ago; a time that cannot be read says nothing.
+/// Returns true if it happened longer ago; false if the time cannot be read.
 fn is_older(at: Option<&str>, than: SignedDuration, now: Timestamp) -> bool {
     at.and_then(|at| at.parse::<Timestamp>().ok()).is_some_and(|at| now.duration_since(at) > than)
 }
@@ -72,7 +72,7 @@ fn request(program: &str, path: &str, method: &str, body: Option<&Value>) -> Str
     format!("{program} {} -X {method}{}", word(path), body.unwrap_or_default())
 }
 
-/// Volumes that nobody can use although their storage VMs are there; those whose storage VM is gone are another kind.
+/// Volumes that cannot be used although their storage VMs are there; those whose storage VM is gone are another kind.
 fn unusable(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for volume in &facts.volumes {

@@ -43,7 +43,7 @@ pub(super) async fn list(
         (false, is_long) => is_long.then(|| LONG.to_owned()),
     };
     let layout = &Layout { columns: layout.columns.clone().or_else(long), ..layout.clone() };
-    // A column that does not exist is refused before anybody is asked.
+    // A column that does not exist is refused before any request.
     table(&[], &Known::default()).print(layout, screen)?;
     let shown = Progress::begin("reading volumes");
     let volapi = services.volapi()?;
@@ -79,7 +79,7 @@ fn asks_for(layout: &Layout, column: &str) -> bool {
     layout.columns.is_none() || names(&layout.columns) || names(&layout.sort)
 }
 
-/// Returns the bytes that the storage VMs hold, where a node says it.
+/// Returns the bytes that the storage VMs hold, where a node reports them.
 async fn used(services: &Services, volumes: &[Volume]) -> anyhow::Result<BTreeMap<String, u64>> {
     let estimates = &services.estimates()?;
     let ready = volumes.iter().filter(|volume| volume.state == "ready");
@@ -104,7 +104,7 @@ fn table(volumes: &[Volume], known: &Known) -> Table {
     let mut table = Table::new(&COLUMNS).usually(USUAL);
     for volume in volumes {
         let why = ails(volume, vms, troubles);
-        // A volume is ready by its record also while nobody can use it.
+        // A volume is ready by its record even while it cannot be used.
         let (state, tone) = match (volume.state.as_str(), &why) {
             ("ready", Some(_)) => ("degraded", Tone::Bad),
             ("ready", None) => ("ready", Tone::Good),

@@ -33,8 +33,8 @@ pub(super) fn is_live(record: &Map<String, Value>) -> bool {
     !matches!(text(record, "state"), Some("destroyed" | "failed"))
 }
 
-/// Returns what keeps a volume from being used: what volapi says of its storage VM, else what VMAPI does. None if it
-/// can be used, or has a state that says so itself.
+/// Returns what keeps a volume from being used: what volapi reports of its storage VM, else what VMAPI does. None if it
+/// can be used, or its state shows it.
 pub(super) fn ails(volume: &Volume, vms: &Vms, troubles: &Troubles) -> Option<String> {
     let zone = vms.get(&volume.vm_uuid);
     let state = zone.and_then(|zone| text(zone, "state"));
@@ -153,7 +153,7 @@ pub(super) fn by_uuid(records: Vec<Map<String, Value>>) -> Vms {
     keyed.collect()
 }
 
-/// Where a VM mounts a volume, and how; none where its metadata does not say.
+/// Where a VM mounts a volume, and how; none if its metadata does not name it.
 pub(super) fn mount(user: &Map<String, Value>, volume: &str) -> Option<(String, String)> {
     let metadata = user.get("internal_metadata")?.as_object()?;
     let listed = ["sdc:volumes", "docker:nfsvolumes"].iter().find_map(|key| metadata.get(*key))?;

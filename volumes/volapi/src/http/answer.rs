@@ -27,7 +27,7 @@ impl Answer {
         Answer { status, body: Some(body) }
     }
 
-    /// Done, nothing to say.
+    /// Done, without content.
     pub(super) fn empty() -> Answer {
         Answer { status: StatusCode::NO_CONTENT, body: None }
     }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! volapi's routes, with the forms of the deployed service: who is asked for what, in which words.
+//! volapi's routes, with the forms and texts of the deployed service.
 
 mod routes; // the answer of each route
 

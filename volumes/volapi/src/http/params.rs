@@ -70,7 +70,7 @@ pub(super) async fn body(headers: &HeaderMap, body: Body) -> Result<Content, Bad
     }
 }
 
-/// What a body says.
+/// The content of a body.
 #[derive(Debug, PartialEq)]
 pub(super) enum Content {
     Fields(Params),

@@ -6,7 +6,7 @@
 //!
 //! A process may die between any two steps, so the record and its claim on the name are stored before VMAPI is asked:
 //! a storage VM always has a volume that names it, and `tidy` ends what was cut off. What makes the volume `ready` is
-//! that VM: [`Follower`](super::follow::Follower) sees it run, in `follow`, as `volumes_core::reduce` says.
+//! that VM: [`Follower`](super::follow::Follower) sees it run, in `follow`, by the rules of `volumes_core::reduce`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -196,7 +196,7 @@ impl Creates {
         if made.as_ref().is_err_and(|error| storage_vm::wants_first_version(error.message())) {
             let vm = Uuid::new_v4().to_string();
             let body = payload(&vm, Version::First, &wanted(first));
-            // The record has the VM's uuid before VMAPI hears of it.
+            // The record has the VM's uuid before the request to VMAPI.
             let changed =
                 self.shared.records.change(volume.uuid(), |volume| volume.set_vm_uuid(&vm));
             volume = changed.await?.ok_or_else(|| Refused::NoVolume(volume.uuid().to_owned()))?;
@@ -224,7 +224,7 @@ impl Creates {
         Ok(Refused::Failed(Step::StorageVm))
     }
 
-    /// Ends a create that was cut off: a volume whose storage VM VMAPI never heard of will not become ready.
+    /// Ends a create that was cut off: a volume whose storage VM VMAPI does not know will not become ready.
     pub(super) async fn end(&self, uuid: &str) -> Result<(), Trouble> {
         let Some(volume) = self.shared.records.volume(uuid, None).await? else { return Ok(()) };
         if volume.value.state() != State::Creating {

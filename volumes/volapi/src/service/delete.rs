@@ -184,7 +184,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// Returns what the client is told.
+    /// Returns the client's answer.
     pub(super) fn refused(self) -> Refused {
         match self {
             Ended::Refused(refused) | Ended::Open(refused) => refused,

@@ -42,7 +42,7 @@ struct Concerned {
     reservations: Vec<Versioned<Reservation>>,
 }
 
-/// Follows VMs: records become what their state says.
+/// Follows VMs: records follow their states.
 #[derive(Debug)]
 pub struct Follower {
     shared: Arc<Shared>,

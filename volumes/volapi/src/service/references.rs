@@ -150,7 +150,7 @@ impl References {
         written(gone, ())?.ok_or_else(absent)?;
         let vm = &found.value.vm_uuid;
         if let Err(error) = self.follower.look(vm, None).await {
-            // It is gone all the same; the next listing of VMAPI looks at the VM again.
+            // It is gone all the same; the next listing of VMAPI checks the VM again.
             tracing::warn!(%error, vm, "cannot read whether the VM of a released reservation uses its volume");
         }
         Ok(())

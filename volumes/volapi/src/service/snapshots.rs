@@ -4,7 +4,7 @@
 
 //! Snapshots of volumes (RFD 26 §Snapshots). A request writes down what is to be, together with the work that it makes;
 //! then it is done as far as it can be done at once. What is left, and what a process leaves that dies, a later pass
-//! ends: nothing here is done but because the record says that it is due.
+//! ends: nothing is done here unless the record shows that it is due.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -27,7 +27,7 @@ pub(super) struct Held {
 /// Why there is no ticket.
 #[derive(Debug)]
 pub(super) enum NoTicket {
-    /// CNAPI said this.
+    /// CNAPI's error.
     Error(Error),
     /// It is not active but this.
     Status(String),

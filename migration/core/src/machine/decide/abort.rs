@@ -22,7 +22,7 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
         };
     }
     if journal.undo.is_some() {
-        // What could not be removed stays. The VM is its owner's again, and by a person's word that is the end.
+        // What could not be removed stays. The VM is its owner's again, and a person confirmed that this is the end.
         restore::source(record, facts)?;
         forgotten(facts, End::Source, None)?;
         return Ok(match journal.discard {
@@ -44,7 +44,7 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
 }
 
 /// What leads to the deletion of the target. Where the source is gone, a target that has received all of it once may be
-/// the last copy: only a person's word deletes it.
+/// the last copy: it is deleted only if a person confirms.
 fn delete(record: &Record, facts: &Facts, target: &Copy) -> Stage<Next> {
     if !target.hidden {
         return Err(Next::GiveUp(Reason::Shown(End::Target)));

@@ -93,7 +93,7 @@ fn source_on(record: &Record, facts: &Facts) -> Stage<()> {
     forgotten(facts, End::Source, None)
 }
 
-/// The source is the VM again. The target stays off, whoever has started it.
+/// The source is the VM again. The target stays off, even if somebody started it.
 fn in_use(record: &Record, facts: &Facts) -> Stage<()> {
     let journal = &record.journal;
     stopped(facts, End::Target)?;

@@ -19,7 +19,7 @@ pub fn failed(record: &Record) -> Ending {
     Ending::Failed(record.journal.undo.clone().unwrap_or_default())
 }
 
-/// An order that has to be carried out first, unless the facts show that it was.
+/// An order that has to succeed first, unless the facts show that it has.
 pub fn unless(done: bool, step: Step) -> Stage<()> {
     if done { Ok(()) } else { Err(Next::Do(step)) }
 }
@@ -47,7 +47,7 @@ pub fn fenced<T>(check: Result<T, Unsafe>) -> Stage<T> {
     check.map_err(|unsafe_| Next::Wait(unsafe_.into()))
 }
 
-/// The node is silent, an operator has said that it is dead, and it has not come back since.
+/// The node is silent, an operator confirmed that it is dead, and it has not come back since.
 pub fn is_dead(journal: &Journal, facts: &Facts, end: End) -> bool {
     facts.seen(end) == &Seen::Silent && journal.is_dead(end) && journal.returned.is_none()
 }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A store that is empty, or older than what the agents have heard.
+//! A store that is empty, or older than what the agents received.
 
 use std::sync::Arc;
 use std::time::Duration;
