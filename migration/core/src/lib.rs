@@ -39,6 +39,8 @@ pub mod sync_plan; // datasets, snapshots of both sides, tokens → the streams 
 
 pub mod properties; // which properties of a dataset go from node to node
 
+pub mod evacuation; // what an evacuation does with each VM of a node
+
 pub mod need; // what a person has to do something about
 
 pub mod downtime; // how long a VM is down while it is switched or rolled back

@@ -35,7 +35,7 @@ pub struct Asked {
     pub affinity: Vec<String>,
     /// The limit of its streams in Mbit/s from now on; 0 is none.
     pub bwlimit: Option<u32>,
-    /// The operator's confirmation that something may be lost.
+    /// The word of the operator that something is lost.
     pub words: Words,
     /// The program that asks.
     pub through: Through,
@@ -50,7 +50,7 @@ pub struct Words {
     pub target_dead: Option<Uuid>,
     /// What the target wrote may be lost.
     pub discard: bool,
-    /// The operator has seen that the node is off, whatever its last contact.
+    /// He has seen that the node is off, whatever was heard of it.
     pub really: bool,
 }
 
@@ -62,10 +62,10 @@ impl Words {
 }
 
 impl Asked {
-    /// Returns what an abort is that was not asked for by name.
-    pub fn abort() -> Asked {
+    /// Returns an action that nobody has asked for by name.
+    pub fn of(action: Action) -> Asked {
         Asked {
-            action: Some(Action::Abort),
+            action: Some(action),
             caller: Caller::Operator,
             automatic: false,
             is_subtask: false,

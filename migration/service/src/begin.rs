@@ -52,6 +52,15 @@ impl Vm {
         self.object.get(name).and_then(Value::as_str)
     }
 
+    /// Refuses a VM that is being made.
+    pub fn is_allocated(&self) -> Result<(), Refused> {
+        if self.text("state") != Some("provisioning") {
+            return Ok(());
+        }
+        let why = checks::Obstacle::Unallocated;
+        Err(Refused::coded(why.status(), why.code(), &why.to_string()))
+    }
+
     fn tag(&self, name: &str) -> Option<&str> {
         self.object.get("tags").and_then(|tags| tags[name].as_str())
     }

@@ -19,6 +19,9 @@ use migration_core::time::Time;
 const EVACUATIONS: Schema =
     Schema { bucket: "migration_evacuations", version: 1, fields: &[], lists: &[] };
 
+/// A node has no more VMs.
+const MOST_EXCLUDED: usize = 10_000;
+
 /// How often a write is tried that loses against others.
 const TRIES: usize = 8;
 
@@ -56,35 +59,65 @@ impl Evacuations {
         }
     }
 
-    /// Begins one, or changes what is named of it.
+    /// Begins one, or changes what is named of it. `was_reserved`: the node was, if it is a new one.
     /// Refuses with 409 for a value that cannot be.
     pub async fn put(
         &self,
         cn: Uuid,
         values: &Map<String, Value>,
+        was_reserved: bool,
         through: &Through,
         now: Time,
     ) -> Result<Evacuation, Refused> {
+        let Through { by, program } = through.clone();
+        let new = Evacuation {
+            cn_uuid: cn.to_string(),
+            began: now.to_string(),
+            was_reserved,
+            is_reserved: was_reserved,
+            by,
+            program,
+            ..Evacuation::default()
+        };
+        let change = |row: &Evacuation| changed(row, values);
+        let row = self.change(cn, Some(new), change).await?;
+        row.ok_or_else(|| none(cn))
+    }
+
+    /// Changes one that is under way; none if it is not any more.
+    pub async fn update(
+        &self,
+        cn: Uuid,
+        change: impl Fn(&mut Evacuation),
+    ) -> Result<Option<Evacuation>, Refused> {
+        let change = |row: &Evacuation| {
+            let mut row = row.clone();
+            change(&mut row);
+            Ok(row)
+        };
+        self.change(cn, None, change).await
+    }
+
+    async fn change(
+        &self,
+        cn: Uuid,
+        new: Option<Evacuation>,
+        change: impl Fn(&Evacuation) -> Result<Evacuation, Refused>,
+    ) -> Result<Option<Evacuation>, Refused> {
         let key = cn.to_string();
         for _ in 0..TRIES {
-            let (before, expect) = match self.bucket.get(&key).await {
-                Ok(found) => (found.value, Expect::Etag(found.etag)),
-                Err(Error::NotFound { .. }) => {
-                    let Through { by, program } = through.clone();
-                    let new = Evacuation {
-                        cn_uuid: key.clone(),
-                        began: now.to_string(),
-                        by,
-                        program,
-                        ..Evacuation::default()
-                    };
-                    (new, Expect::Absent)
-                }
-                Err(error) => return Err(error.into()),
+            let (before, expect) = match (self.bucket.get(&key).await, &new) {
+                (Ok(found), _) => (found.value, Expect::Etag(found.etag)),
+                (Err(Error::NotFound { .. }), Some(new)) => (new.clone(), Expect::Absent),
+                (Err(Error::NotFound { .. }), None) => return Ok(None),
+                (Err(error), _) => return Err(error.into()),
             };
-            let row = changed(&before, values, now)?;
+            let row = change(&before)?;
+            if row == before && expect != Expect::Absent {
+                return Ok(Some(row));
+            }
             match self.bucket.put(&key, expect, &row).await {
-                Ok(_) => return Ok(row),
+                Ok(_) => return Ok(Some(row)),
                 Err(Error::EtagConflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -124,25 +157,28 @@ fn none(cn: Uuid) -> Refused {
     Refused::not_found(&format!("no evacuation of node {cn} is under way"))
 }
 
-/// Returns the row with what is named, which somebody carries on.
-fn changed(
-    row: &Evacuation,
-    values: &Map<String, Value>,
-    now: Time,
-) -> Result<Evacuation, Refused> {
-    let mut row = Evacuation { seen: now.to_string(), ..row.clone() };
+/// Returns the row with what is named. What was tried is tried again.
+fn changed(row: &Evacuation, values: &Map<String, Value>) -> Result<Evacuation, Refused> {
+    let mut row = row.clone();
+    (row.moved, row.stay, row.left) = (None, None, None);
+    row.tried.clear();
     for (name, value) in values {
         let bad = || Refused::parameter(name, &format!("it cannot be {value}"));
+        let uuid = |value: &Value| -> Option<String> {
+            value.as_str().and_then(|text| text.parse::<Uuid>().ok()).map(|uuid| uuid.to_string())
+        };
         match name.as_str() {
-            "was_reserved" => row.was_reserved = value.as_bool().ok_or_else(bad)?,
             "paused" => row.paused = value.as_bool().ok_or_else(bad)?,
-            "to" => {
-                let to: Uuid = value.as_str().and_then(|to| to.parse().ok()).ok_or_else(bad)?;
-                row.to = Some(to.to_string());
+            "to" => row.to = Some(uuid(value).ok_or_else(bad)?),
+            "at_once" => {
+                let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
+                row.at_once = Some(count.filter(|count| *count > 0).ok_or_else(bad)?);
             }
-            "moved" => row.moved = Some(value.as_u64().ok_or_else(bad)?),
-            "stay" => row.stay = Some(value.as_u64().ok_or_else(bad)?),
-            "left" => row.left = Some(value.as_u64().ok_or_else(bad)?),
+            "excluded" => {
+                let vms = value.as_array().filter(|vms| vms.len() <= MOST_EXCLUDED);
+                let vms: Option<_> = vms.ok_or_else(bad)?.iter().map(uuid).collect();
+                row.excluded = vms.ok_or_else(bad)?;
+            }
             _ => return Err(Refused::parameter(name, "there is no such field")),
         }
     }

@@ -4,6 +4,8 @@
 
 //! Evacuations of nodes, as migration-service keeps them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -21,11 +23,13 @@ pub struct Evacuation {
     pub cn_uuid: String,
     /// The node was reserved before, and stays so.
     pub was_reserved: bool,
-    /// Nothing is begun.
+    /// The node gets no new VMs.
+    pub is_reserved: bool,
+    /// Nothing is begun, and what syncs is paused.
     pub paused: bool,
     /// When it began, as ISO 8601.
     pub began: String,
-    /// When a command that carries it on was last heard of.
+    /// When the service last carried it on.
     pub seen: String,
     /// Who began it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,6 +40,15 @@ pub struct Evacuation {
     /// All of its VMs go there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+    /// These VMs stay where they are.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub excluded: BTreeSet<String>,
+    /// At most so many move at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<u32>,
+    /// The VMs whose migration it has begun or resumed: empty, or why that was refused.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tried: BTreeMap<String, String>,
     /// VMs that have moved, that stay, and that are still to move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved: Option<u64>,

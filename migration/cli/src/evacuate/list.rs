@@ -19,7 +19,7 @@ use migration_core::time::Time;
 const COLUMNS: [&str; 9] =
     ["node", "state", "moved", "left", "stay", "for", "by", "program", "uuid"];
 const USUAL: usize = 7;
-/// The command that carries one on tells the service at least so often, in ms.
+/// The service that carries one on notes it at least so often, in ms.
 const CARRIED_MS: i64 = 60_000;
 
 /// Lists them.
@@ -36,7 +36,7 @@ pub(crate) async fn list(
         let state: Cell = match (one.paused, age(&one.seen)) {
             (true, _) => "paused".into(),
             (false, Some(ms)) if ms <= CARRIED_MS => Cell::toned("runs", Tone::Good),
-            _ => Cell::toned("left", Tone::Odd),
+            _ => Cell::toned("waits", Tone::Odd),
         };
         let count = |count: Option<u64>| count.map_or(Cell::from(Value::Null), Cell::from);
         let since = age(&one.began).and_then(|ms| u64::try_from(ms).ok());

@@ -2,40 +2,34 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Evacuates a node: reserves it, migrates its VMs as many at once as the node may have, gives it back.
+//! Evacuates a node: the service does, this asks for it and says how far it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::Context as _;
 use daemon::cli::hosts::Hosts;
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Progress, screen};
 use daemon::exit;
 use futures_util::{StreamExt as _, stream};
 use sdc_clients::Error;
-use sdc_clients::migrations::{MigrationQuery, Options};
+use sdc_clients::migrations::MigrationQuery;
 use sdc_clients::vmapi::VmQuery;
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 
-use super::plan::{self, Known, Next};
+use super::plan;
 use crate::act::say;
 use crate::args::{Consent, NAME};
 use crate::ask::{Stake, confirm};
 use crate::services::{Services, alias};
 use crate::show::Style;
+use migration_core::evacuation::{Count, Known, Next, count, next};
 
 /// Estimates at once: each asks the agents of two nodes.
 const AT_ONCE: usize = 8;
-/// Migrations at once where the service does not report a limit.
+/// Migrations at once where the service does not say.
 const UNSAID: usize = 1;
-/// A service or an agent that is away is waited for so long, for each VM.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// Looks after which the service is told again that somebody carries the evacuation on.
-const UNTOLD: u32 = 6;
 /// Ctrl-C: 128 and SIGINT.
 const LEFT: u8 = 130;
 
@@ -43,15 +37,11 @@ pub(crate) struct Evacuation<'a> {
     services: &'a Services,
     cn: String,
     style: Style,
-    /// What the service was told last.
-    told: Option<plan::Count>,
-    /// Looks since.
-    looks: u32,
     vms: BTreeMap<String, Known>,
-    /// The VMs that this run has begun or resumed.
+    /// The VMs that the service has begun or resumed.
     tried: BTreeSet<String>,
-    /// Since when a VM was asked for while somebody was away.
-    waits: BTreeMap<String, Instant>,
+    /// The node was reserved before.
+    was_reserved: bool,
     hosts: Hosts,
     wanted: Wanted,
 }
@@ -75,8 +65,7 @@ impl<'a> Evacuation<'a> {
         wanted: Wanted,
     ) -> Evacuation<'a> {
         let (vms, tried, hosts) = (BTreeMap::new(), BTreeSet::new(), Hosts::default());
-        let waits = BTreeMap::new();
-        Evacuation { services, cn, style, told: None, looks: 0, vms, tried, waits, hosts, wanted }
+        Evacuation { services, cn, style, vms, tried, was_reserved: false, hosts, wanted }
     }
 
     /// Prints what would be done: rows as they come, then their sum; a table that is asked for is printed whole. Exit 1
@@ -96,7 +85,7 @@ impl<'a> Evacuation<'a> {
             }
             false => self.print(layout)?,
         }
-        let count = plan::count(&self.vms, &self.cn, &self.tried);
+        let count = count(&self.vms, &self.cn, &self.tried);
         Ok(if count.stay > 0 { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
     }
 
@@ -115,43 +104,25 @@ impl<'a> Evacuation<'a> {
         if !confirm(&text, Stake::Undoable, consent)? {
             return Ok(ExitCode::from(exit::FAILED));
         }
-        self.reserve().await?;
+        self.begin().await?;
         let mut interrupted = pin!(tokio::signal::ctrl_c());
         loop {
-            let round = async {
-                let row = self.services.migrations.evacuation(&self.cn).await?;
-                if row.is_none_or(|row| row.paused) {
-                    return Ok(None);
-                }
-                self.round().await.map(Some)
-            };
-            let is_over = match round.await {
-                Ok(None) => {
-                    say("The evacuation was paused or ended by another command")?;
-                    return Ok(ExitCode::from(exit::FAILED));
-                }
-                Ok(Some(is_over)) => Ok(is_over),
-                Err(error) => Err(error),
-            };
-            let is_over = match is_over {
-                Ok(is_over) => is_over,
+            match self.follow().await {
+                Ok(Seen::GoesOn) => {}
+                Ok(Seen::Paused) => return ended_elsewhere(),
+                Ok(Seen::Over) => return self.finish(layout),
                 Err(error) if error.is_retryable() => {
                     eprintln!("{NAME}: {error}; trying again");
-                    false
                 }
                 Err(error) => return Err(error.into()),
-            };
-            if is_over {
-                return self.finish(layout).await;
             }
             // Both arms are cancel-safe.
             tokio::select! {
                 () = tokio::time::sleep(self.services.poll) => {}
                 _ = &mut interrupted => {
                     eprintln!(
-                        "The migrations that run go on, and the node gets no new instances. Go on with: {NAME} \
-                         evacuate {0}\nPause it with: {NAME} evacuate {0} --pause. Give the node back with: \
-                         {NAME} evacuate {0} --release",
+                        "The evacuation goes on. Watch it with: {NAME} evacuate {0}\nPause it with: {NAME} evacuate {0} \
+                         --pause. End it with: {NAME} evacuate {0} --release",
                         self.cn
                     );
                     return Ok(ExitCode::from(LEFT));
@@ -168,34 +139,17 @@ impl<'a> Evacuation<'a> {
         self.tell(json!({ "paused": true })).await?;
         let shown = Progress::begin("pausing what syncs");
         // A stream stops when it can, which may take looks.
-        let mut asked: BTreeSet<String> = BTreeSet::new();
         loop {
             self.look().await?;
-            let runs = self.vms.iter().filter(|(_, known)| {
-                plan::next(known, &self.cn, true) == Next::Runs
+            let runs = self.vms.values().filter(|known| {
+                next(known, &self.cn, true) == Next::Runs
                     && known.migration.as_ref().is_some_and(|it| it.automatic)
             });
-            let runs: Vec<(String, bool)> = runs
-                .map(|(vm, known)| {
-                    (vm.clone(), known.migration.as_ref().is_some_and(|it| it.phase == "sync"))
-                })
-                .collect();
-            if runs.is_empty() {
+            let runs = runs.count();
+            if runs == 0 {
                 break;
             }
-            shown.say(&format!("{} still run; begin and switch end first", runs.len()));
-            let syncs = runs.into_iter().filter(|(_, is_sync)| *is_sync).map(|(vm, _)| vm);
-            let syncs: BTreeSet<String> = syncs.collect();
-            // One that does not sync any more, and does so later, is asked again.
-            asked.retain(|vm| syncs.contains(vm));
-            for vm in syncs.difference(&asked) {
-                let answer = self.services.migrations.act(vm, "pause", &Options::default()).await;
-                // It may have ended meanwhile: then the next look says so.
-                if let Err(error) = answer.map(drop).or_else(refused) {
-                    return Err(error.into());
-                }
-            }
-            asked = syncs;
+            shown.say(&format!("{runs} still run; begin and switch end first"));
             tokio::time::sleep(self.services.poll).await;
         }
         drop(shown);
@@ -207,100 +161,55 @@ impl<'a> Evacuation<'a> {
         let Some(row) = self.services.migrations.evacuation(&self.cn).await? else {
             return say(&format!("No evacuation of node {} is under way", self.cn));
         };
-        if !row.was_reserved {
-            self.set_reserved(false).await?;
-        }
         self.services.migrations.end_evacuation(&self.cn).await?;
-        say(match row.was_reserved {
-            true => "The evacuation is over. The node was reserved before, and stays so",
-            false => "The evacuation is over. The node may get new instances again",
-        })
+        say(over(row.was_reserved))
     }
 
-    /// Lets the node get no new VMs. What it was before is noted first.
-    async fn reserve(&self) -> anyhow::Result<()> {
-        if self.services.migrations.evacuation(&self.cn).await?.is_some() {
-            return Ok(self.tell(json!({ "paused": false })).await?);
-        }
-        let server = self.services.cnapi()?.get_server(&self.cn).await.context("CNAPI")?;
-        let was_reserved = server.reserved == Some(true);
-        let mut values = json!({ "was_reserved": was_reserved, "paused": false });
-        if let Some(to) = &self.wanted.to {
+    /// Lets the service begin it, or go on with it.
+    async fn begin(&self) -> Result<(), Error> {
+        let Wanted { to, excluded, at_once } = &self.wanted;
+        let mut values = json!({ "paused": false });
+        if let Some(to) = to {
             values["to"] = json!(to);
         }
-        self.tell(values).await?;
-        if was_reserved { Ok(()) } else { self.set_reserved(true).await }
+        if !excluded.is_empty() {
+            values["excluded"] = json!(excluded);
+        }
+        if let Some(at_once) = at_once {
+            values["at_once"] = json!(at_once);
+        }
+        self.tell(values).await
     }
 
-    /// Tells the service what is new of it.
     async fn tell(&self, values: Value) -> Result<(), Error> {
         let Value::Object(values) = values else { return Ok(()) };
         self.services.migrations.put_evacuation(&self.cn, &values).await.map(drop)
     }
 
-    /// Tells the service how far it is: when that has changed, and now and then that somebody carries it on.
-    async fn count(&mut self) -> Result<plan::Count, Error> {
-        let count = plan::count(&self.vms, &self.cn, &self.tried);
-        self.looks += 1;
-        if self.told != Some(count) || self.looks >= UNTOLD {
-            let plan::Count { moved, stay, left } = count;
-            self.tell(json!({ "moved": moved, "stay": stay, "left": left })).await?;
-            (self.told, self.looks) = (Some(count), 0);
+    /// Looks how far it is.
+    async fn follow(&mut self) -> Result<Seen, Error> {
+        let row = self.services.migrations.evacuation(&self.cn).await?;
+        if let Some(row) = &row {
+            self.was_reserved = row.was_reserved;
+            self.wanted.excluded.extend(row.excluded.iter().cloned());
         }
-        Ok(count)
-    }
-
-    async fn set_reserved(&self, reserved: bool) -> anyhow::Result<()> {
-        let Value::Object(change) = json!({ "reserved": reserved }) else { return Ok(()) };
-        let cnapi = self.services.cnapi()?;
-        cnapi.update_server(&self.cn, &change).await.context("CNAPI does not take `reserved`")
-    }
-
-    /// Looks, begins and resumes what may. Returns true if nothing is left to do.
-    async fn round(&mut self) -> Result<bool, Error> {
         self.look().await?;
-        if self.count().await?.left == 0 {
-            return Ok(true);
-        }
-        let limit = self.limit().await?;
-        let starts = plan::starts(&self.vms, &self.cn, &self.tried, limit);
-        for (vm, next) in starts {
-            let action = if next == Next::Begin { "begin" } else { "sync" };
-            let is_begin = next == Next::Begin;
-            let to = self.wanted.to.clone().filter(|_| is_begin);
-            let options = Options {
-                migration_automatic: is_begin,
-                override_server_uuid: to,
-                ..Options::default()
-            };
-            match self.services.migrations.act(&vm, action, &options).await {
-                Ok(_) => drop(self.tried.insert(vm)),
-                // Whether it was taken the next look tells. What is away comes back, if it does within a while.
-                Err(error) if is_away(&error) && !self.has_waited(&vm) => {
-                    eprintln!("{NAME}: {vm}: {error}; trying again");
-                }
-                Err(error) if error.status().is_none() => return Err(error),
-                Err(error) => {
-                    if let Some(known) = self.vms.get_mut(&vm) {
-                        known.refusal = Some(error.message().to_owned());
-                    }
-                    self.tried.insert(vm);
-                }
+        let Some(row) = row else { return Ok(Seen::Over) };
+        for (vm, why) in row.tried {
+            if let Some(known) = self.vms.get_mut(&vm).filter(|_| !why.is_empty()) {
+                known.refusal = Some(why);
             }
+            self.tried.insert(vm);
         }
-        Ok(false)
+        Ok(if row.paused { Seen::Paused } else { Seen::GoesOn })
     }
 
-    /// Returns true if a VM was asked for in vain for long enough. The first time begins the wait.
-    fn has_waited(&mut self, vm: &str) -> bool {
-        let since = self.waits.entry(vm.to_owned()).or_insert_with(Instant::now);
-        since.elapsed() >= PATIENCE
-    }
-
-    async fn finish(&mut self, layout: &Layout) -> anyhow::Result<ExitCode> {
-        self.look().await?;
-        let plan::Count { moved, stay, .. } = self.count().await?;
-        self.vms.retain(|_, known| plan::next(known, &self.cn, true) != Next::Moved);
+    fn finish(&mut self, layout: &Layout) -> anyhow::Result<ExitCode> {
+        let Count { moved, stay, left } = count(&self.vms, &self.cn, &self.tried);
+        if left > 0 {
+            return ended_elsewhere();
+        }
+        self.vms.retain(|_, known| next(known, &self.cn, true) != Next::Moved);
         if stay > 0 {
             self.print(layout)?;
         }
@@ -308,7 +217,7 @@ impl<'a> Evacuation<'a> {
         if moved > 0 {
             say(&format!("Their old copies stay until: {NAME} finalize VM"))?;
         }
-        self.release().await?;
+        say(over(self.was_reserved))?;
         Ok(if stay > 0 { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
     }
 
@@ -353,7 +262,7 @@ impl<'a> Evacuation<'a> {
         Ok(())
     }
 
-    /// Asks what each VM takes, or its obstacles, several at once: a node that does not answer holds up no
+    /// Asks what each VM takes, or what stands against it, several at once: a node that does not answer holds up no
     /// other one. Prints each as soon as it is known.
     async fn estimate(&mut self, prints: bool) -> anyhow::Result<()> {
         let (migrations, all) = (&self.services.migrations, self.vms.len());
@@ -405,12 +314,21 @@ impl<'a> Evacuation<'a> {
     }
 }
 
-/// The service, or one that it needs, does not answer now, or the outcome is unknown.
-fn is_away(error: &Error) -> bool {
-    error.status().is_none_or(|status| status >= 500)
+/// What a look at an evacuation found.
+enum Seen {
+    GoesOn,
+    Paused,
+    Over,
 }
 
-/// A refusal is no failure if it was only too late.
-fn refused(error: Error) -> Result<(), Error> {
-    if error.status().is_some_and(|status| status < 500) { Ok(()) } else { Err(error) }
+fn ended_elsewhere() -> anyhow::Result<ExitCode> {
+    say("The evacuation was paused or ended by another command")?;
+    Ok(ExitCode::from(exit::FAILED))
+}
+
+fn over(was_reserved: bool) -> &'static str {
+    match was_reserved {
+        true => "The evacuation is over. The node was reserved before, and stays so",
+        false => "The evacuation is over. The node may get new instances again",
+    }
 }

@@ -23,7 +23,7 @@ use crate::params::Params;
 use crate::placement::Unplaced;
 use crate::refused::Refused;
 use crate::verify::verify;
-use migration_core::checks::{Obstacle, Warning};
+use migration_core::checks::Warning;
 use migration_core::estimate;
 use migration_core::machine::{Action, Call, Refusal, admit};
 use migration_core::permit;
@@ -120,7 +120,7 @@ impl Front {
             return Ok(());
         }
         let vm = self.service.vm(uuid).await?;
-        let asked = Asked { through: params.through.clone(), ..Asked::abort() };
+        let asked = Asked { through: params.through.clone(), ..Asked::of(Action::Abort) };
         self.service.command(&vm, Action::Abort, &asked, None).await?;
         let until = Instant::now() + ABORTED;
         while Instant::now() < until {
@@ -153,10 +153,7 @@ impl Front {
         {
             return Err(Refused::parameter("sync", "Invalid parameter"));
         }
-        if vm.text("state") == Some("provisioning") {
-            let why = Obstacle::Unallocated;
-            return Err(Refused::coded(why.status(), why.code(), &why.to_string()));
-        }
+        vm.is_allocated()?;
         let action = asked.action.ok_or(Refusal::UnknownAction)?;
         if vm.server.is_none() {
             return Err(Refused::precondition("Invalid vm instance"));

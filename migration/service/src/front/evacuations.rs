@@ -10,6 +10,7 @@ use serde_json::json;
 use super::answer::{Answer, done, ok, params, uuid};
 use super::shared::Front;
 use crate::params::Params;
+use crate::runner::release;
 
 impl Front {
     pub async fn evacuations(&self) -> Answer {
@@ -24,14 +25,21 @@ impl Front {
         let params = params(request).await?;
         let (through, values) = (params.through.clone(), params.into_object());
         let (cn, now) = (uuid(cn)?, self.service.clock.now());
-        let row = self.service.evacuations.put(cn, &values, &through, now).await?;
+        let evacuations = &self.service.evacuations;
+        let was_reserved = match evacuations.of(cn).await {
+            Ok(row) => row.was_reserved,
+            Err(refused) if refused.status() == 404 => {
+                let server = self.service.peers.cnapi.get_server(&cn.to_string()).await?;
+                server.reserved == Some(true)
+            }
+            Err(refused) => return Err(refused),
+        };
+        let row = evacuations.put(cn, &values, was_reserved, &through, now).await?;
         ok(&json!(row))
     }
 
     pub async fn end_evacuation(&self, cn: &str, params: &Params) -> Answer {
-        let (cn, now) = (uuid(cn)?, self.service.clock.now());
-        self.service.evacuations.end(cn, &params.through, now).await?;
-        tracing::info!(%cn, "an evacuation ended");
+        release(&self.service, uuid(cn)?, &params.through).await?;
         done()
     }
 }

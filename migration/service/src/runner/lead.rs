@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::ask::ask;
 use super::drive::drive;
+use super::evacuate::evacuate;
 use super::order::Failed;
 use super::returned::watch;
 use super::timers::{Looks, look};
@@ -49,6 +50,7 @@ async fn led(service: &Service, fence: Fence, term: Duration) {
         () = ask(service, &fence) => {}
         () = worked(service, &fence) => {}
         () = pruned(service, &fence) => {}
+        () = evacuate(service) => {}
     }
 }
 

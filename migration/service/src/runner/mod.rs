@@ -14,6 +14,8 @@ mod tests;
 
 mod lead;
 
+mod evacuate;
+
 mod timers;
 
 mod drive;
@@ -38,6 +40,7 @@ mod observe;
 
 pub use ask::found_older;
 pub use ending::is_busy;
+pub use evacuate::release;
 pub use lead::{TERM, lead};
 pub use observe::node_of;
 pub use returned::found_returned;

@@ -21,7 +21,7 @@ use migration_core::record::State;
 use migration_core::time::Time;
 
 /// Asks for the history.
-async fn history(world: &Arc<World>, query: &str) -> Vec<Ended> {
+pub async fn history(world: &Arc<World>, query: &str) -> Vec<Ended> {
     let path = format!("/migrations?format=history{query}");
     let (status, body) = world.ask("GET", &path, json!({})).await;
     assert_eq!(status, 200, "{body}");
@@ -189,35 +189,4 @@ async fn the_history_is_kept_so_long_and_no_vm_has_more_than_so_many() {
     // The whole of it is shorter than it is kept.
     service.records.prune(Duration::from_secs(4000 * 86_400), at(600), &fence).await.unwrap();
     assert_eq!(days().await.len(), 400);
-}
-
-#[tokio::test(start_paused = true)] // M149
-async fn an_evacuation_is_kept_by_the_service_and_ends_in_the_history() {
-    let world = World::new(true);
-    let path = format!("/evacuations/{ONE}");
-    assert_eq!(world.ask("GET", &path, json!({})).await.0, 404);
-    assert_eq!(world.ask("DELETE", &path, json!({})).await.0, 404);
-    for bad in [json!({"paused": 1}), json!({"to": "x"}), json!({"odd": 1})] {
-        assert_eq!(world.ask("PUT", &path, bad.clone()).await.0, 409, "{bad}");
-    }
-    let (status, _) = world.ask("PUT", &path, json!({"was_reserved": true, "paused": false})).await;
-    assert_eq!(status, 200);
-    tokio::time::advance(Duration::from_secs(60)).await;
-    world.ask("PUT", &path, json!({"moved": 3, "left": 1, "paused": true})).await;
-    // Another service of the data centre has it.
-    let other = world.with_store(world.store.clone());
-    let (_, all) = other.ask("GET", "/evacuations", json!({})).await;
-    let want = json!([{
-        "cn_uuid": ONE, "was_reserved": true, "paused": true, "began": "2026-03-01T00:00:00.000Z",
-        "seen": "2026-03-01T00:01:00.000Z", "by": "ops", "program": "sdc-migrate/1.0.0", "moved": 3, "left": 1,
-    }]);
-    assert_eq!(all, want);
-    assert_eq!(other.ask("DELETE", &path, json!({})).await.0, 200);
-    assert_eq!(world.ask("GET", "/evacuations", json!({})).await.1, json!([]));
-    let found = history(&world, &format!("&cn_uuid={ONE}")).await;
-    assert_eq!(
-        (found.len(), found[0].what.as_str(), &found[0].other["moved"]),
-        (1, "evacuate", &json!(3))
-    );
-    assert_eq!(found[0].began.as_deref(), Some("2026-03-01T00:00:00.000Z"));
 }

@@ -26,6 +26,8 @@ mod killed;
 
 mod hands;
 
+mod evacuated; // evacuations of a node
+
 mod history;
 
 mod story;

@@ -329,6 +329,11 @@ impl Centre {
             {
                 (404, json!({"code": "ResourceNotFound", "message": "VM not found"}))
             }
+            ("vmapi", &Method::GET, ["vms"]) => {
+                let of = request.url.query_pairs().find(|(name, _)| name == "server_uuid");
+                let is_there = of.is_none_or(|(_, cn)| self.vmapi["server_uuid"] == json!(cn));
+                (200, is_there.then(|| Value::Object(self.vmapi.clone())).into_iter().collect())
+            }
             ("vmapi", &Method::GET, ["vms", _]) => (200, Value::Object(self.vmapi.clone())),
             ("vmapi", &Method::POST | &Method::DELETE, ["vms", vm]) => {
                 (202, json!({"vm_uuid": vm, "job_uuid": Uuid::from_u128(6)}))
