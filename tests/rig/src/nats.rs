@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::port::Port;
@@ -131,6 +132,19 @@ impl Nats {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    /// Sends a server a signal: one that is stopped keeps its connections and answers nothing until it goes on.
+    pub fn signal(&self, nth: usize, signal: Signal) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = running[nth].as_ref().and_then(|child| Pid::from_raw(child.id() as i32));
+        // It may have ended: then there is nobody to tell.
+        let _gone = pid.map(|pid| kill_process(pid, signal));
+    }
+
+    /// Changes the text in the configuration of each server, which reads it at its next start.
+    pub fn configure(&self, text: &str) -> io::Result<()> {
+        self.config.as_ref().map_or(Ok(()), |path| std::fs::write(path, text))
     }
 
     /// Where a server keeps its streams.

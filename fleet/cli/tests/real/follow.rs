@@ -9,18 +9,20 @@ use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
 use rig::nats::Nats;
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS};
+use sdc_clients::fleet::{
+    Access, CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS,
+};
 use sdc_clients::vminfod::VmFields as _;
 
 use super::node::{CN, Running, vm};
-use super::{access, made, servers, until, whole};
+use super::{access, answered, made, servers, until, whole};
 
-fn aliases(mirror: &Mirror) -> BTreeMap<String, String> {
+pub(crate) fn aliases(mirror: &Mirror) -> BTreeMap<String, String> {
     let alias = |vm: &sdc_clients::fleet::FleetVm| vm.object.alias().unwrap().to_owned();
     mirror.vms().map(|vm| (vm.uuid.clone(), alias(vm))).collect()
 }
 
-fn truth(hub: &Hub) -> BTreeMap<String, String> {
+pub(crate) fn truth(hub: &Hub) -> BTreeMap<String, String> {
     let pair = |(name, vm): (String, sdc_clients::vminfod::VmObject)| {
         (name, vm.alias().unwrap().to_owned())
     };
@@ -29,14 +31,14 @@ fn truth(hub: &Hub) -> BTreeMap<String, String> {
 
 /// What a consumer that lives all the time has seen.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     aliases: BTreeMap<String, String>,
     events: Vec<Position>,
     holes: usize,
     resyncs: usize,
 }
 
-fn follow(fleet: &Fleet) -> Arc<Mutex<Seen>> {
+pub(crate) fn follow(fleet: &Fleet) -> Arc<Mutex<Seen>> {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let (mut follower, own) =
         (Follower::new(fleet, "vms.*.*", Jitter::from_seed(3)), Arc::clone(&seen));
@@ -56,7 +58,20 @@ fn follow(fleet: &Fleet) -> Arc<Mutex<Seen>> {
     seen
 }
 
-async fn agreed(what: &str, hub: &Hub, seen: &Mutex<Seen>) {
+/// A consumer that is connected to this server.
+async fn beside(access: &Access, server: &str) -> Fleet {
+    for seed in 0..100 {
+        let fleet = Fleet::connect(access, "consumer", Jitter::from_seed(seed)).await.unwrap();
+        let client = fleet.jetstream().client();
+        until("a connection", async || !client.server_info().server_name.is_empty()).await;
+        if client.server_info().server_name == server {
+            return fleet;
+        }
+    }
+    panic!("no connection to {server}");
+}
+
+pub(crate) async fn agreed(what: &str, hub: &Hub, seen: &Mutex<Seen>) {
     until(what, async || seen.lock().unwrap().aliases == truth(hub)).await;
 }
 
@@ -85,7 +100,7 @@ async fn every_change_arrives_once_while_servers_and_the_agent_are_killed() {
         nats.run(down).unwrap();
     }
     whole(&fleet).await;
-    let changes = fleet.changes("vms.*.*").await.unwrap();
+    let changes = answered("CHANGES", async || fleet.changes("vms.*.*").await).await;
     let events: Vec<Position> = changes
         .iter()
         .filter(|it| !it.labels.compared && it.labels.kind != Kind::Resync)
@@ -107,13 +122,14 @@ async fn a_server_that_is_cut_off_from_the_others_is_left() {
     let nats = Nats::partible(3).unwrap();
     let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
     let fleet = made(&access, 3).await;
-    let seen = follow(&fleet);
     hub.put(vm(0, "first"));
     let agent = Running::start(&hub, &access, &machine).await;
+    until("the agent's server", async || !agent.server().is_empty()).await;
+    let beside = beside(&access, &agent.server()).await;
+    let seen = follow(&beside);
     agreed("the first VM", &hub, &seen).await;
     whole(&fleet).await;
     let server = agent.server();
-    assert_eq!(fleet.jetstream().client().server_info().server_name, server, "both are there");
     let nth: usize = server.trim_start_matches('n').parse().unwrap();
     nats.isolate(nth, true);
     for n in 0..20 {

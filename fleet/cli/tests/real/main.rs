@@ -8,6 +8,8 @@
 
 mod node;
 
+mod bad_days;
+
 mod command;
 
 mod follow;
@@ -18,11 +20,12 @@ mod tls;
 
 mod told;
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rig::nats::Nats;
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{Access, Fleet, Shape, make};
+use sdc_clients::fleet::{Access, Fleet, FleetError, Shape, make};
 
 /// Starts servers, or says why there are none.
 fn servers(count: usize, config: Option<&str>) -> Option<Nats> {
@@ -56,6 +59,22 @@ async fn whole(fleet: &Fleet) {
     until("every server has all", is_whole).await;
 }
 
+/// Asks until there is an answer: a server of a busy machine may be late.
+async fn answered<T>(what: &str, ask: impl AsyncFn() -> Result<T, FleetError>) -> T {
+    let answer = Mutex::new(None);
+    until(what, async || {
+        let got = ask().await.ok();
+        let is_there = got.is_some();
+        *answer.lock().unwrap() = got;
+        is_there
+    })
+    .await;
+    answer.into_inner().unwrap().unwrap()
+}
+
+/// No wait of a test is shorter: it is no statement about how fast a busy machine is.
+const LONG: Duration = Duration::from_secs(240);
+
 /// Waits for a condition.
 async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     let waited = async {
@@ -63,7 +82,5 @@ async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(240), waited)
-        .await
-        .unwrap_or_else(|_| panic!("{what}"));
+    tokio::time::timeout(LONG, waited).await.unwrap_or_else(|_| panic!("{what}"));
 }

@@ -11,6 +11,7 @@ use fleet_agent::agent::Agent;
 use fleet_agent::config::Config;
 use fleet_agent::machine::Machine;
 use fleet_agent::parts::Parts;
+use fleet_agent::status::Task;
 use mocks::hub::Hub;
 use sdc_clients::fleet::{Access, Wire};
 use sdc_clients::vminfod::VmObject;
@@ -28,6 +29,7 @@ pub(crate) fn vm(nth: usize, alias: &str) -> VmObject {
 
 /// An agent that runs until it is killed.
 pub(crate) struct Running {
+    parts: Arc<Parts>,
     client: async_nats::Client,
     task: tokio::task::JoinHandle<()>,
     shutdown: Shutdown,
@@ -36,24 +38,40 @@ pub(crate) struct Running {
 impl Running {
     /// Starts the agent of the node that `hub` shows.
     pub(crate) async fn start(hub: &Hub, access: &Access, machine: &Machine) -> Running {
+        Running::named(hub, access, machine, "cn-1", "1s").await
+    }
+
+    /// Starts one of a node with this name, and so long between two heartbeats.
+    pub(crate) async fn named(
+        hub: &Hub,
+        access: &Access,
+        machine: &Machine,
+        name: &str,
+        every: &str,
+    ) -> Running {
         let config = json!({"server_uuid": CN, "nats": {"servers": access.servers}, "programs": {},
-            "vminfod": {"url": "http://hub", "trust_tcp": true}, "heartbeat": "1s", "audit": "10s",
+            "vminfod": {"url": "http://hub", "trust_tcp": true}, "heartbeat": every, "audit": "10s",
             "retry": {"min": "100ms", "max": "1s"}});
         let config = Config::from_json(&config.to_string()).unwrap();
         let client = access.connect("agent", Jitter::from_seed(1)).await.unwrap();
         let wire = Arc::new(Wire::new(client.clone(), access));
         let http = Http::with_transport("http://hub", "test", Arc::new(hub.clone())).unwrap();
-        let parts =
-            Parts::new(config, CN.to_owned(), machine, Some("cn-1".to_owned()), wire, &http);
+        let parts = Parts::new(config, CN.to_owned(), machine, Some(name.to_owned()), wire, &http);
         let shutdown = Shutdown::new();
-        let (agent, stop) = (Agent { parts, makes: None }, shutdown.clone());
+        let agent = Agent { parts: Arc::clone(&parts), makes: None };
+        let stop = shutdown.clone();
         let task = tokio::spawn(async move { agent.run(stop).await });
-        Running { client, task, shutdown }
+        Running { parts, client, task, shutdown }
     }
 
     /// The name of the server that it is connected to.
     pub(crate) fn server(&self) -> String {
         self.client.server_info().server_name
+    }
+
+    /// What its publisher says.
+    pub(crate) fn says(&self) -> String {
+        self.parts.status.state(Task::Publisher).map_or_else(String::new, |it| it.to_string())
     }
 
     /// Ends it at whatever it awaits.

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::node::CN;
-use super::{access, made, servers, until};
+use super::{LONG, access, made, servers, until};
 
 const OTHER: &str = "c0000000-0000-4000-8000-000000000002";
 const VM: &str = "40000000-0000-4000-8000-000000000001";
@@ -132,7 +132,7 @@ async fn a_readers_key_reads_everything_and_writes_nothing() {
     .await;
     let mut follower = sdc_clients::fleet::Follower::new(&reader, "vms.*.*", Jitter::from_seed(3));
     let synced = async { while follower.next().await != sdc_clients::fleet::FleetEvent::Synced {} };
-    timeout(Duration::from_secs(20), synced).await.unwrap();
+    timeout(LONG, synced).await.unwrap();
     assert_eq!(follower.mirror().len(), 1);
     assert!(reader.jetstream().delete_stream("CHANGES").await.is_err());
     let own = Wire::new(reader.jetstream().client(), &with("reader"));

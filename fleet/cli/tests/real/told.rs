@@ -19,7 +19,7 @@ use sdc_clients::fleet::{
 use serde_json::json;
 
 use super::node::{CN, vm};
-use super::{access, made, servers, until};
+use super::{LONG, access, made, servers, until};
 
 fn labels(kind: Kind, seq: u64) -> Labels {
     Labels { kind, at: Position { epoch: "e".into(), seq }, compared: false }
@@ -50,7 +50,7 @@ async fn next(follower: &mut Follower) -> String {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), told).await.unwrap()
+    tokio::time::timeout(LONG, told).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +105,7 @@ async fn a_caller_with_a_short_timer_gets_a_snapshot_all_the_same() {
             let _again = tokio::time::timeout(Duration::from_micros(50), follower.next()).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), shown).await.unwrap();
+    tokio::time::timeout(LONG, shown).await.unwrap();
 }
 
 /// A relay before the server, and a follower that reads through it.
