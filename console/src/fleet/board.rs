@@ -87,10 +87,10 @@ impl Board {
         found.map(copy).collect()
     }
 
-    /// A heartbeat came that is so old.
-    pub(super) fn beat(&self, beat: Beat, age: Duration) {
+    /// A heartbeat came.
+    pub(super) fn beat(&self, beat: Beat) {
         let mut state = self.lock();
-        let now = Instant::now();
+        let (now, age) = (Instant::now(), beat.age);
         self.tell(self.node(&beat, age));
         let heard = now.checked_sub(age).unwrap_or(now);
         state.nodes.insert(beat.node.cn_uuid.clone(), (beat, heard));

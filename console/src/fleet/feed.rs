@@ -66,12 +66,7 @@ pub(super) async fn nodes(fleet: Fleet, board: Arc<Board>) {
     let mut beats = Beats::new(&fleet, Jitter::from_entropy());
     loop {
         match beats.next().await {
-            // One that comes now is new, whatever the clocks of the servers show.
-            Heard::Beat { beat, is_live: true } => board.beat(*beat, Duration::ZERO),
-            Heard::Beat { beat, is_live: false } => {
-                let age = beat.age(daemon::wall::now());
-                board.beat(*beat, age);
-            }
+            Heard::Beat { beat, .. } => board.beat(*beat),
             Heard::Forgotten(cn) => board.forget(&cn),
             Heard::Lost(error) => tracing::warn!(reason = %error, "cannot read the heartbeats"),
         }

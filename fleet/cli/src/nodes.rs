@@ -5,7 +5,6 @@
 //! `nodes`: how each node is, and what needs a person.
 
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, span};
-use jiff::Timestamp;
 use sdc_clients::fleet::{Beat, Mirror, NOT_HEARD, What};
 use serde_json::Value;
 
@@ -30,7 +29,6 @@ pub(crate) fn list(
     beats: &[Beat],
     mirror: &Mirror,
     only_needing: bool,
-    now: Timestamp,
     layout: &Layout,
     screen: Screen,
 ) -> Result<Printed, UnknownColumn> {
@@ -39,9 +37,9 @@ pub(crate) fn list(
     let mut rows: Vec<(bool, &str, Vec<Cell>)> = Vec::new();
     let twice = mirror.shown_twice();
     for beat in beats {
-        let alarms = alarms(beat, &twice, &names, now);
+        let alarms = alarms(beat, &twice, &names);
         let name = names.node(&beat.node.cn_uuid);
-        rows.push((alarms.is_empty(), name, row(beat, name, &alarms, now)));
+        rows.push((alarms.is_empty(), name, row(beat, name, &alarms)));
     }
     rows.sort_by(|(is_well, name, _), (other_is_well, other, _)| {
         (is_well, name).cmp(&(other_is_well, other))
@@ -60,14 +58,9 @@ pub(crate) fn list(
 }
 
 /// What needs a person, each with the command that helps.
-fn alarms(
-    beat: &Beat,
-    twice: &[(&str, Vec<&str>)],
-    names: &Names,
-    now: Timestamp,
-) -> Vec<(String, String)> {
+fn alarms(beat: &Beat, twice: &[(&str, Vec<&str>)], names: &Names) -> Vec<(String, String)> {
     let mut all = Vec::new();
-    if !beat.is_up(now) {
+    if !beat.is_up() {
         all.push(("not heard".to_owned(), NOT_HEARD.to_owned()));
     }
     for need in &beat.node.needs {
@@ -82,11 +75,11 @@ fn alarms(
     all
 }
 
-fn row(beat: &Beat, name: &str, alarms: &[(String, String)], now: Timestamp) -> Vec<Cell> {
+fn row(beat: &Beat, name: &str, alarms: &[(String, String)]) -> Vec<Cell> {
     let node = &beat.node;
     let brake = node.needs.iter().any(|need| need.what == What::Brake);
     let holds: u64 = node.programs.iter().map(|program| program.holds).sum();
-    let up = beat.is_up(now);
+    let up = beat.is_up();
     let stale = match up {
         true => node.waits.clone(),
         false => Some("nothing is known since".to_owned()),
@@ -110,7 +103,7 @@ fn row(beat: &Beat, name: &str, alarms: &[(String, String)], now: Timestamp) -> 
             true => Value::Null.into(),
             false => Cell::toned(text(|(what, _)| what), Tone::Bad),
         },
-        Cell::shown(beat.age(now).as_secs(), span(beat.age(now))),
+        Cell::shown(beat.age.as_secs(), span(beat.age)),
         node.cn_uuid.as_str().into(),
         node.claim.machine.as_str().into(),
         node.position.as_ref().map(ToString::to_string).into(),
@@ -122,6 +115,7 @@ fn row(beat: &Beat, name: &str, alarms: &[(String, String)], now: Timestamp) -> 
 mod tests {
     use std::time::Duration;
 
+    use jiff::Timestamp;
     use sdc_clients::fleet::{Claim, Need, Node};
 
     use super::*;
@@ -146,7 +140,8 @@ mod tests {
             programs: Vec::new(),
             needs,
         };
-        Beat { node, at: Timestamp::UNIX_EPOCH - Duration::from_secs(ago) }
+        // No clock of this machine is asked.
+        Beat { node, at: Timestamp::MIN, age: Duration::from_secs(ago) }
     }
 
     fn need(what: What) -> Need {
@@ -161,8 +156,7 @@ mod tests {
             beat("c3", "dead", 90, Vec::new()),
         ];
         let print = |only_needing, layout: &Layout| {
-            list(&beats, &Mirror::default(), only_needing, Timestamp::UNIX_EPOCH, layout, PLAIN)
-                .unwrap()
+            list(&beats, &Mirror::default(), only_needing, layout, PLAIN).unwrap()
         };
         let printed = print(false, &Layout::default());
         assert_eq!(printed.needing, 2);
@@ -187,15 +181,7 @@ mod tests {
     #[test]
     fn a_data_centre_that_is_well_is_one_line() {
         let beats = [beat("c1", "well", 5, Vec::new())];
-        let printed = list(
-            &beats,
-            &Mirror::default(),
-            true,
-            Timestamp::UNIX_EPOCH,
-            &Layout::default(),
-            PLAIN,
-        )
-        .unwrap();
+        let printed = list(&beats, &Mirror::default(), true, &Layout::default(), PLAIN).unwrap();
         assert_eq!((printed.needing, printed.text.as_str()), (0, "all well: 1 nodes, 0 VMs\n"));
     }
 }

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, facts, span};
-use jiff::Timestamp;
 use sdc_clients::fleet::{Beat, FleetVm, Mirror};
 use sdc_clients::vminfod::VmFields as _;
 use serde_json::{Value, json};
@@ -20,22 +19,18 @@ const COLUMNS: [&str; 11] =
 const USUAL: usize = 7;
 
 /// How old what is shown of each node is.
-pub(crate) struct Ages<'a> {
-    by_node: BTreeMap<&'a str, &'a Beat>,
-    now: Timestamp,
-}
+pub(crate) struct Ages<'a>(BTreeMap<&'a str, &'a Beat>);
 
 impl<'a> Ages<'a> {
-    pub(crate) fn of(beats: &'a [Beat], now: Timestamp) -> Ages<'a> {
-        let by_node = beats.iter().map(|beat| (beat.node.cn_uuid.as_str(), beat)).collect();
-        Ages { by_node, now }
+    pub(crate) fn of(beats: &'a [Beat]) -> Ages<'a> {
+        Ages(beats.iter().map(|beat| (beat.node.cn_uuid.as_str(), beat)).collect())
     }
 
     /// As a cell: none if nothing was heard of the node.
     fn cell(&self, cn: &str) -> Cell {
-        let Some(beat) = self.by_node.get(cn) else { return Value::Null.into() };
-        let age = beat.age(self.now);
-        match beat.is_up(self.now) && beat.node.waits.is_none() {
+        let Some(beat) = self.0.get(cn) else { return Value::Null.into() };
+        let age = beat.age;
+        match beat.is_up() && beat.node.waits.is_none() {
             true => Cell::shown(age.as_secs(), span(age)),
             false => Cell::toned(span(age), Tone::Odd),
         }
@@ -133,8 +128,8 @@ pub(crate) fn one(
 
 impl Ages<'_> {
     fn heard(&self, cn: &str) -> String {
-        match self.by_node.get(cn) {
-            Some(beat) => format!("{} ago", span(beat.age(self.now))),
+        match self.0.get(cn) {
+            Some(beat) => format!("{} ago", span(beat.age)),
             None => "-".to_owned(),
         }
     }

@@ -88,7 +88,7 @@ impl Beats {
         }
         // One that cannot be read is left out.
         let Ok(node) = serde_json::from_slice(&received.body) else { return Ok(None) };
-        let beat = Box::new(Beat { node, at: received.at });
+        let beat = Box::new(Beat { node, at: received.at, age: received.age });
         Ok(Some(Heard::Beat { beat, is_live }))
     }
 }

@@ -59,17 +59,14 @@ pub struct Beat {
     pub node: Node,
     /// When, by the clock of the feed's servers.
     pub at: Timestamp,
+    /// How long ago, when the reading that gave it began; by the same clock, whatever the reader's shows.
+    pub age: Duration,
 }
 
 impl Beat {
-    /// Returns the time since.
-    pub fn age(&self, now: Timestamp) -> Duration {
-        Duration::try_from(now.duration_since(self.at)).unwrap_or_default()
-    }
-
-    /// Returns true if the node was heard within three heartbeats.
-    pub fn is_up(&self, now: Timestamp) -> bool {
-        self.age(now) <= Duration::from_secs(self.node.every_s.saturating_mul(3))
+    /// Returns true if the node had been heard within three heartbeats.
+    pub fn is_up(&self) -> bool {
+        self.age <= Duration::from_secs(self.node.every_s.saturating_mul(3))
     }
 }
 
@@ -119,7 +116,7 @@ impl Fleet {
         let all = self.latest(KV_NODES, "$KV.NODES.*", Part::Whole).await?;
         let beat = |received: Received| {
             let node = serde_json::from_slice(&received.body).ok()?;
-            Some(Beat { node, at: received.at })
+            Some(Beat { node, at: received.at, age: received.age })
         };
         Ok(all.into_iter().filter_map(beat).collect())
     }
@@ -315,6 +312,7 @@ mod tests {
             seq,
             pending: 0,
             at: Timestamp::UNIX_EPOCH,
+            age: Duration::ZERO,
             body: bytes::Bytes::new(),
         };
         let read = [("a", 1), ("b", 2), ("c", 3), ("a", 7), ("b", 8), ("a", 9)].map(received);

@@ -47,6 +47,8 @@ pub(super) struct Received {
     /// How many the server that reads has behind it now.
     pub(super) pending: u64,
     pub(super) at: Timestamp,
+    /// How old it was when the reading began, by the clock of the servers.
+    pub(super) age: Duration,
     pub(super) body: bytes::Bytes,
 }
 
@@ -83,6 +85,13 @@ pub(super) struct Reading {
     nth: u64,
     /// How many the server had at the beginning.
     pub(super) pending: u64,
+    /// When it began, by the clock of the servers: the reader's own may show anything.
+    began: Timestamp,
+}
+
+/// How old a message was then; one that came later is new.
+fn age(at: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(at)).unwrap_or_default()
 }
 
 impl Reading {
@@ -120,11 +129,13 @@ impl Reading {
             _ => FleetError::away(error),
         })?;
         let pending = consumer.cached_info().num_pending;
+        let began = consumer.cached_info().created.unix_timestamp_nanos();
+        let began = Timestamp::from_nanosecond(began).unwrap_or_default();
         let pulled = consumer.stream().max_messages_per_batch(BATCH).heartbeat(HEARTBEAT);
         // Before the first message can be on its way.
         let connection = Connection::of(jetstream);
         let messages = pulled.messages().await.map_err(FleetError::away)?;
-        Ok(Reading { messages, connection, nth: 0, pending })
+        Ok(Reading { messages, connection, nth: 0, pending, began })
     }
 
     /// Waits for the next message. Cancel-safe. After an error this reading is over.
@@ -163,6 +174,20 @@ impl Reading {
         };
         let read = read();
         let (at, body) = (at.unwrap_or_default(), message.payload.clone());
-        Ok(Received { subject, message: read, seq, pending, at, body })
+        let age = age(at, self.began);
+        Ok(Received { subject, message: read, seq, pending, at, age, body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_as_old_as_the_servers_clock_says_and_never_younger_than_new() {
+        // N25
+        let second = |nth: i64| Timestamp::from_second(1_700_000_000 + nth).unwrap();
+        assert_eq!(age(second(0), second(40)), Duration::from_secs(40));
+        assert_eq!(age(second(50), second(40)), Duration::ZERO);
     }
 }

@@ -56,7 +56,7 @@ async fn answer(cli: Cli) -> anyhow::Result<ExitCode> {
 }
 
 async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
-    let (screen, now) = (Screen::of_stdout(), wall::now());
+    let screen = Screen::of_stdout();
     if let Verb::Setup = verb {
         let done = make(fleet.jetstream(), &config.shape).await?;
         return Ok((
@@ -72,15 +72,14 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
     Ok(match verb {
         Verb::Nodes { list, all_well } => {
             let mirror = synced(fleet, &Filter::default()).await?;
-            let printed =
-                nodes::list(&beats, mirror.mirror(), all_well, now, &list.layout(), screen)?;
+            let printed = nodes::list(&beats, mirror.mirror(), all_well, &list.layout(), screen)?;
             (printed.text, printed.needing == 0)
         }
         Verb::Vms { filter, all, list } => {
             let filter = Filter::of(&filter, &names)?;
             let follower = synced(fleet, &filter).await?;
             filter.check(follower.mirror())?;
-            let ages = vms::Ages::of(&beats, now);
+            let ages = vms::Ages::of(&beats);
             let layout = list.layout();
             (vms::list(follower.mirror(), &filter, all, &names, &ages, &layout, screen)?, true)
         }
@@ -92,7 +91,7 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
                     "no node has the VM {uuid}; sdc-fleet changes {uuid} shows what it was"
                 );
             }
-            let ages = vms::Ages::of(&beats, now);
+            let ages = vms::Ages::of(&beats);
             vms::one(follower.mirror(), &uuid, &names, &ages, &list.layout(), screen)?
         }
         Verb::Watch { filter, json } => {
@@ -103,7 +102,7 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
             (String::new(), true)
         }
         Verb::Changes { vm, since, list } => {
-            let since = since.map(|text| before(now, &text)).transpose()?;
+            let since = since.map(|text| before(wall::now(), &text)).transpose()?;
             let follower = synced(fleet, &Filter::default()).await?;
             let uuid = find_vm(follower.mirror(), &vm)?;
             let found = fleet.changes_of(&uuid, since).await?;
@@ -112,7 +111,7 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
         Verb::Forget { node } => {
             let cn = names.find_node(&node)?;
             let beat = beats.iter().find(|beat| beat.node.cn_uuid == cn);
-            if beat.is_some_and(|beat| beat.is_up(now)) {
+            if beat.is_some_and(|beat| beat.is_up()) {
                 anyhow::bail!("{} is heard: it would be on the feed again", names.node(&cn));
             }
             let client = config.nats.connect(NAME, Jitter::from_entropy()).await?;
