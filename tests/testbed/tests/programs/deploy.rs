@@ -240,19 +240,15 @@ fn manifests_and_methods_name_only_what_the_image_has() {
         "agents/etc/fleet-agent.config",
         "agents/etc/migration-agent.config",
         "volapi/etc/volapi",
+        "migration-service/etc/config",
     ]
     .map(|it| format!("/opt/smartdc/{it}.json"));
     let methods = layout.values().filter(|source| source.starts_with("deploy/smf/method/"));
     let methods = methods.map(|source| source.trim_start_matches("deploy/").to_owned());
-    let configs = [
-        "config/vminfod.json",
-        "sapi/net-agent/manifest.json",
-        "sapi/vm-agent/manifest.json",
-        "sapi/volapi/manifest.json",
-    ]
-    .map(str::to_owned);
+    let configs = ["config/vminfod.json"].map(str::to_owned);
+    let templates = WITH_TEMPLATES.map(|program| format!("sapi/{program}/manifest.json"));
     let mut seen = 0;
-    for name in manifests().into_iter().chain(methods).chain(configs) {
+    for name in manifests().into_iter().chain(methods).chain(configs).chain(templates) {
         for path in paths(&text(&name)).iter().filter(|path| !elsewhere.contains(path)) {
             assert!(layout.contains_key(path.trim_start_matches('/')), "{name} names {path}");
             seen += 1;
@@ -264,9 +260,13 @@ fn manifests_and_methods_name_only_what_the_image_has() {
     }
 }
 
+/// The programs whose configuration config-agent writes.
+const WITH_TEMPLATES: [&str; 6] =
+    ["net-agent", "vm-agent", "migration-agent", "fleet-agent", "volapi", "migration-service"];
+
 #[test]
 fn the_templates_make_files_that_the_programs_accept() {
-    ["net-agent", "vm-agent", "volapi"].into_iter().for_each(accepts_its_template);
+    WITH_TEMPLATES.into_iter().for_each(accepts_its_template);
     for (program, example) in [
         (&["@volapi"][..], "volapi"),
         (&["@migration-service", "serve"], "migration-service"),
@@ -293,6 +293,9 @@ fn filled(template: &str) -> String {
         .replace("{{{papi_domain}}}", "papi.dc.example.com")
         .replace("{{{imgapi_domain}}}", "imgapi.dc.example.com")
         .replace("{{{workflow_domain}}}", "workflow.dc.example.com")
+        .replace("{{{migration_service_url}}}", "https://migration-service.dc.example.com:5320")
+        .replace("{{{migration_upstream_vmapi}}}", "http://vmapi-real.dc.example.com")
+        .replace("{{{fleet_servers}}}", "\"tls://nats0.example.com:4222\"")
         .replace("{{{auto.ZONENAME}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000003")
         .replace("{{{auto.SERVER_UUID}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000001")
         .replace("{{{ufds_admin_uuid}}}", "930896af-bf8c-48d4-885c-6573a94b1853")
@@ -310,7 +313,9 @@ fn accepts_its_template(agent: &str) {
     let policy = deploy(&format!("config/{agent}.policy.json"));
     let policy = policy.exists().then(|| policy.to_string_lossy().into_owned());
     let policy = policy.iter().flat_map(|policy| ["--policy", policy]);
-    let args = [&*this, "--check-config", "--config", &file].into_iter().chain(policy);
+    let serve = (agent == "migration-service").then_some("serve");
+    let args = [&*this].into_iter().chain(serve).chain(["--check-config", "--config", &file]);
+    let args = args.chain(policy);
     accepts(&args.collect::<Vec<_>>());
 }
 
@@ -321,11 +326,15 @@ fn a_configuration_change_restarts_an_online_agent_and_enables_none() {
     for (program, service) in [
         ("net-agent", "agent/net-agent"),
         ("vm-agent", "agent/vm-agent"),
+        ("fleet-agent", "agent/fleet-agent"),
+        ("migration-agent", "agent/migration-agent"),
         ("volapi", "site/volapi"),
+        ("migration-service", "site/migration-service"),
     ] {
         let fmri = format!("svc:/smartdc/{service}:default");
         let configured = || {
-            let method = deploy(&format!("smf/method/{program}-configured"));
+            let method = dir.path().join(format!("{program}-configured"));
+            std::fs::copy(deploy("smf/method/configured"), &method).unwrap();
             let path = format!("PATH={}:/usr/bin:/bin", node.dir().join("platform").display());
             let done = run("/usr/bin/env", &[&path, "sh", &method.to_string_lossy()]);
             assert_eq!(done.code, Some(0), "{fmri}: {}{}", done.stdout, done.stderr);

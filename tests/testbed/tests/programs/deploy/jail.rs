@@ -202,10 +202,14 @@ fn each_manifests_method_returns_in_time_and_its_program_serves() {
 /// A program that has no alert and no scrape job, and why.
 const UNWATCHED: [(&str, &str); 1] = [("console", "the page is optional")];
 
+/// config-agent writes no file of these.
+const OF_THE_PLATFORM: [&str; 3] = ["vminfod", "kvmd", "console"];
+
 #[test]
-fn each_program_of_a_manifest_is_packed_collected_watched_rotated_and_documented() {
+fn each_program_of_a_manifest_is_packed_configured_collected_watched_rotated_and_documented() {
     let (jobs, alerts, page) =
         (text("metrics/prometheus.yml"), text("metrics/alerts.yml"), text("../docs/cli.md"));
+    let ports = text("DATACENTER.md");
     let rotated =
         ["log/logadm.conf", "log/volapi.logadm.conf", "log/migration-service.logadm.conf"]
             .map(text)
@@ -218,7 +222,17 @@ fn each_program_of_a_manifest_is_packed_collected_watched_rotated_and_documented
             has(&format!("bin/{name}")) && has(&format!("deploy/{manifest}")),
             "{name}: layout"
         );
+        for help in ["man", "completions bash"] {
+            assert!(has(&format!("run/{name} {help}")), "{name}: {help}");
+        }
+        let example = |kind: &str| has(&format!("deploy/config/{name}.{kind}"));
+        assert!(example("json") || example("policy.json"), "{name}: an example");
+        for file in ["manifest.json", "template"] {
+            let is_shipped = has(&format!("deploy/sapi/{name}/{file}"));
+            assert_ne!(is_shipped, OF_THE_PLATFORM.contains(&&*name), "{name}: SAPI's {file}");
+        }
         assert!(page.contains(&format!("\n## {name}\n")), "{name}: docs/cli.md");
+        assert!(ports.contains(&format!("\n| {name} | ")), "{name}: DATACENTER.md");
         let log = |line: &str| {
             line.starts_with("/var/svc/log/") && line.contains(&format!("-{name}:default.log "))
         };
