@@ -173,3 +173,12 @@ pub fn die_with_parent() {
 pub fn kill(pid: u32) {
     let _gone = Pid::from_raw(pid as i32).map(|pid| kill_process(pid, Signal::KILL));
 }
+
+/// As many open files as this process may have; its children inherit that.
+pub fn raise_descriptors() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // If it is refused, the old limit is what counts.
+    let _refused = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}

@@ -127,7 +127,7 @@ async fn all(args: Args) -> anyhow::Result<bool> {
         args.rounds as usize,
         (args.vms, args.megabytes),
         (args.node, args.vminfod),
-        raise_descriptors(),
+        crate::process::raise_descriptors(),
     );
     // Stdout may be JSON.
     eprintln!("profile {PROFILE}");
@@ -162,13 +162,4 @@ async fn all(args: Args) -> anyhow::Result<bool> {
         );
     }
     Ok(missed == 0)
-}
-
-/// As many open files as this process may have; its children inherit that.
-fn raise_descriptors() -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // If it is refused, the old limit is what counts.
-    let _refused = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -22,11 +22,12 @@ use sdc_clients::fleet::{Access, Fleet, Follower, Mirror, Wire};
 use sdc_clients::vminfod::VmFields as _;
 use sdc_clients::{Http, Jitter};
 use serde_json::json;
+use tokio::time::{Instant, sleep_until};
 
 use super::centre::cn;
 
-/// Between two heartbeats, so that a takeover fits into a test.
-const HEARTBEAT: &str = "2s";
+/// Between two looks of a consumer at what it has.
+const LOOK: Duration = Duration::from_millis(300);
 
 #[derive(Debug, Parser)]
 struct NodesArgs {
@@ -44,6 +45,12 @@ struct NodesArgs {
     count: usize,
     #[arg(long)]
     seed: u64,
+    /// Seconds between two heartbeats: few, so that a takeover fits into a test.
+    #[arg(long, default_value_t = 2)]
+    heartbeat: u64,
+    /// Seconds between two audits.
+    #[arg(long, default_value_t = 20)]
+    audit: u64,
 }
 
 /// The process of the agents of some nodes.
@@ -67,7 +74,7 @@ async fn agent(args: &NodesArgs, nth: usize) -> anyhow::Result<Agent> {
     std::fs::create_dir_all(&dir)?;
     let config = json!({"server_uuid": cn, "nats": {"servers": args.server}, "programs": {},
         "vminfod": {"url": format!("{}/{cn}", args.hubs), "trust_tcp": true}, "state_dir": dir,
-        "heartbeat": HEARTBEAT, "audit": "20s", "retry": {"min": "100ms", "max": "2s"},
+        "heartbeat": format!("{}s", args.heartbeat), "audit": format!("{}s", args.audit), "retry": {"min": "100ms", "max": "2s"},
         "seed": args.seed.wrapping_add(nth as u64)});
     let config = Config::from_json(&config.to_string())?;
     let jitter = Jitter::from_seed(args.seed.wrapping_add(nth as u64));
@@ -94,13 +101,14 @@ pub fn mirror(args: &[OsString]) -> ExitCode {
         let access = Access { servers: args.server, ..Access::default() };
         let fleet = Fleet::connect(&access, "mirror", Jitter::from_entropy()).await?;
         let mut follower = Follower::new(&fleet, "vms.*.*", Jitter::from_entropy());
-        let mut tick = tokio::time::interval(Duration::from_millis(300));
+        let mut next_look = Instant::now();
         let mut written = BTreeMap::new();
         loop {
             // Both arms are cancel-safe.
             tokio::select! {
                 _ = follower.next() => {}
-                _ = tick.tick() => {
+                () = sleep_until(next_look) => {
+                    let began = Instant::now();
                     let seen = shown(follower.mirror());
                     if seen != written {
                         let next = args.out.with_extension("new");
@@ -108,6 +116,8 @@ pub fn mirror(args: &[OsString]) -> ExitCode {
                         std::fs::rename(&next, &args.out)?;
                         written = seen;
                     }
+                    // What many VMs cost leaves time to follow them.
+                    next_look = Instant::now() + LOOK.max(4 * began.elapsed());
                 }
             }
         }

@@ -9,6 +9,14 @@ mod judge; // what has to be true at the end
 
 mod run; // one run, from the first server to the verdict
 
+mod shake; // changes and deaths
+
+mod agree; // does everybody show the same?
+
+mod site; // what runs
+
+mod progress; // what it says meanwhile
+
 mod centre; // the nodes: what vminfod would show, over HTTP
 
 mod page; // a large data centre for a browser
@@ -33,6 +41,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
             println!("skipped: {why}");
             return Ok(true);
         }
+        crate::process::raise_descriptors();
         options.seed = Some(crate::arguments::seed(options.seed));
         let passed = feed(&options).await?;
         println!("{passed}");

@@ -17,5 +17,8 @@ async fn the_feed_shows_every_node_whatever_is_killed() {
     let program = Some(PathBuf::from(env!("CARGO_BIN_EXE_testbed")));
     let options = Options { nodes: 10, vms: 5, seconds: 20, seed: Some(1), program };
     let passed = feed(&options).await.unwrap_or_else(|why| panic!("{why:#}"));
-    assert!(passed.changes.events > 100 && passed.killed.iter().sum::<usize>() > 3, "{passed}");
+    assert!(
+        passed.changes.events > 100 && passed.deaths.killed.iter().sum::<usize>() > 3,
+        "{passed}"
+    );
 }
