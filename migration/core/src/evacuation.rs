@@ -19,7 +19,7 @@ pub struct Known {
     pub migration: Option<Migration>,
     /// What it takes.
     pub estimate: Option<Estimate>,
-    /// What the service said when a migration was asked for, or estimated.
+    /// The service's answer when a migration was asked for, or estimated.
     pub refusal: Option<String>,
 }
 
@@ -84,7 +84,7 @@ pub fn next(known: &Known, cn: &str, was_tried: bool) -> Next {
             let at = migration.scheduled_timestamp.clone().unwrap_or_default();
             Next::Stays(Obstacle::Scheduled(at))
         }
-        // Nothing was made yet: nobody has begun to move it.
+        // Nothing was made yet: its move has not begun.
         ("failed", "begin") if migration.target_server_uuid.is_none() && !was_tried => Next::Begin,
         ("failed", "begin") if migration.target_server_uuid.is_none() => Next::Stays(failed()),
         _ if !migration.automatic => Next::Stays(Obstacle::ByHand),

@@ -35,7 +35,7 @@ pub struct Asked {
     pub affinity: Vec<String>,
     /// The limit of its streams in Mbit/s from now on; 0 is none.
     pub bwlimit: Option<u32>,
-    /// The word of the operator that something is lost.
+    /// The operator's confirmation that something may be lost.
     pub words: Words,
     /// The program that asks.
     pub through: Through,
@@ -50,7 +50,7 @@ pub struct Words {
     pub target_dead: Option<Uuid>,
     /// What the target wrote may be lost.
     pub discard: bool,
-    /// He has seen that the node is off, whatever was heard of it.
+    /// The operator has seen that the node is off, whatever its last contact.
     pub really: bool,
 }
 

@@ -28,7 +28,7 @@ use migration_core::evacuation::{Count, Known, Next, count, next};
 
 /// Estimates at once: each asks the agents of two nodes.
 const AT_ONCE: usize = 8;
-/// Migrations at once where the service does not say.
+/// Migrations at once where the service does not report a limit.
 const UNSAID: usize = 1;
 /// Ctrl-C: 128 and SIGINT.
 const LEFT: u8 = 130;
@@ -262,7 +262,7 @@ impl<'a> Evacuation<'a> {
         Ok(())
     }
 
-    /// Asks what each VM takes, or what stands against it, several at once: a node that does not answer holds up no
+    /// Asks what each VM takes, or its obstacles, several at once: a node that does not answer holds up no
     /// other one. Prints each as soon as it is known.
     async fn estimate(&mut self, prints: bool) -> anyhow::Result<()> {
         let (migrations, all) = (&self.services.migrations, self.vms.len());
