@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, HOME, World};
+use crate::world::{CN, HOME, World, id};
 use crate::{HOUR, MIN, lawful};
 
 fn memory(world: &World) -> std::path::PathBuf {
@@ -57,8 +57,7 @@ fn remembered_departure_is_judged_by_the_present() {
             "back" => world.quietly("v", Some(("running", &[1], false))),
             "hidden" => world.quietly("v", Some(("running", &[1], true))),
             "written" => {
-                let now = world.clock().to_string();
-                world.nic(1, "v", json!({"modified_timestamp": now}));
+                world.nic(1, "v", json!({"age_s": 0}));
             }
             _ => world.nic(1, "v", json!({"cn_uuid": crate::world::TARGET})),
         }
@@ -197,17 +196,18 @@ async fn approved_plan_goes_as_it_was_listed() {
     assert_eq!(page["approval"]["nics"].as_array().unwrap().len(), 8);
     assert!(agent.approve("0123456789abcdef", "root").is_err());
     // Between the list and the approval: one record changed, one VM is here after all, one is held.
-    world.state().nics.get_mut("f20000000002").unwrap().1 = 7;
+    world.touch("f20000000002");
     world.vm("gone3", "running", &[3], false);
     let now = jiff::Timestamp::now();
-    agent.parts.holds.hold(Some("gone4".into()), None, "x".into(), "root".into(), now).unwrap();
+    let gone = crate::world::id("gone4");
+    agent.parts.holds.hold(Some(gone.clone()), None, "x".into(), "root".into(), now).unwrap();
     world.nic(10, "gone10", json!({}));
     assert_eq!(agent.approve(&id, "root"), Ok(8));
     sleep(14 * MIN).await;
     let left: Vec<u8> = (1..=10).filter(|n| world.has(*n)).collect();
     assert_eq!(left, [1, 2, 3, 4, 10], "only what was listed, as it was; every guard still ran");
     sleep(2 * MIN).await;
-    agent.parts.holds.release(Some("gone4")).unwrap();
+    agent.parts.holds.release(Some(&gone)).unwrap();
     sleep(HOUR).await;
     assert!(world.has(4) || agent.parts.brake.sentence().is_none(), "the approval ran out");
     lawful(&world);
@@ -350,7 +350,7 @@ async fn undecided_candidates_hold_back_no_confirmed_one() {
         world.nic(n, &format!("gone{n}"), json!({}));
     }
     let (agent, _) = world.start(json!({"startup_delay": {"min": "2h", "max": "2h"}}));
-    agent.parts.brake.refer_to((1..=20).map(|n| format!("v{n}")).collect());
+    agent.parts.brake.refer_to((1..=20).map(|n| id(&format!("v{n}"))).collect());
     sleep(3 * HOUR).await;
     assert!(world.writes().is_empty(), "VMAPI knows of none");
     for n in 102..=108 {

@@ -4,10 +4,11 @@
 
 //! Events, the comparison, holds and the report mode.
 
+use mocks::napi::Era;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{ADMIN, CN, HOME, TARGET, World, mac};
+use crate::world::{ADMIN, CN, HOME, TARGET, World, id, mac};
 use crate::{HOUR, MIN, SEC, lawful, leak};
 
 #[tokio::test(start_paused = true)] // C20
@@ -48,10 +49,11 @@ async fn mirrors_owner_and_primary_on_events() {
     sleep(MIN).await;
     {
         world.wears("v", json!([{"mac": mac(1), "primary": true}]));
-        world.hub(HOME).silently(|vms| vms.get_mut("v").unwrap()["owner_uuid"] = json!("after"));
+        let owner = json!(id("after"));
+        world.hub(HOME).silently(|vms| vms.get_mut(&id("v")).unwrap()["owner_uuid"] = owner);
     }
     sleep(6 * MIN).await;
-    assert_eq!(world.field(1, "owner_uuid"), json!("after"));
+    assert_eq!(world.field(1, "owner_uuid"), json!(id("after")));
     assert_eq!(world.field(1, "primary"), json!(true));
     assert_eq!(world.asked("PUT").len(), 1);
     lawful(&world);
@@ -124,21 +126,21 @@ async fn deletes_witnessed_departures_within_seconds() {
     sleep(MIN).await;
     assert!(world.asked("/nics/").is_empty(), "a snapshot is no event");
     world.vmapi("v", "running", CN);
-    world.state().vmapi.get_mut("v").unwrap()["nics"] = json!([{"mac": mac(1)}]);
+    world.vmapi_has("v", "nics", json!([{"mac": mac(1)}]));
     world.vm("v", "running", &[1], false);
     sleep(MIN).await;
     assert!(world.has(1) && !world.has(2));
-    let asked = world.state().vmapi_log.len();
+    let asked = world.vmapi.log().all().len();
     world.delete_vm("v");
     sleep(30 * MIN).await;
     assert!(world.has(1), "VMAPI still says running here");
-    let asked = world.state().vmapi_log.len() - asked;
+    let asked = world.vmapi.log().all().len() - asked;
     // Oftener than after 5, 15, 60, 300 s, while that may yet say it within two minutes.
     assert!((20..=30).contains(&asked), "at 5, 10, 25 s, and about every 85 s: {asked}");
     sleep(6 * HOUR).await;
-    let asked = world.state().vmapi_log.len();
+    let asked = world.vmapi.log().all().len();
     sleep(HOUR).await;
-    let asked = world.state().vmapi_log.len() - asked;
+    let asked = world.vmapi.log().all().len() - asked;
     assert!((9..=16).contains(&asked), "about every 300 s in the end: {asked}");
     world.vmapi("v", "destroyed", CN);
     sleep(7 * MIN).await;
@@ -158,12 +160,12 @@ async fn hold_stops_queued_work_until_released() {
     let now = jiff::Timestamp::now();
     world.delete_vm("v");
     sleep(4 * SEC).await;
-    agent.parts.holds.hold(Some("v".into()), None, "migration".into(), "root".into(), now).unwrap();
+    agent.parts.holds.hold(Some(id("v")), None, "migration".into(), "root".into(), now).unwrap();
     sleep(3 * HOUR).await;
     assert!(world.has(1) && world.writes().is_empty());
     let status = agent.status_json().await.to_string();
     assert!(status.contains("held: migration"), "{status}");
-    agent.parts.holds.release(Some("v")).unwrap();
+    agent.parts.holds.release(Some(&id("v"))).unwrap();
     sleep(10 * MIN).await;
     assert!(!world.has(1));
     lawful(&world);
@@ -190,7 +192,7 @@ async fn restart_of_vminfod_causes_no_request() {
 async fn lists_again_daily_or_once_only() {
     for (relist, lists) in [("24h", 9..=14), ("0", 1..=1)] {
         let world = leak();
-        world.state().search = true;
+        world.napi.set_era(Era::Rfd58);
         world.start(json!({"relist": relist}));
         sleep(240 * HOUR).await;
         let found = world.asked("cn_uuid=").len();
@@ -219,9 +221,7 @@ async fn record_deleted_during_a_write_stays_gone() {
     world.nic(1, "v", json!({}));
     let (agent, _) = world.start(json!({}));
     sleep(MIN).await;
-    world.state().before_write = Some(Box::new(|world| {
-        world.state().nics.clear();
-    }));
+    world.state().before_write = Some(Box::new(|world| world.napi.reset()));
     world.vm("v", "stopped", &[1], false);
     sleep(HOUR).await;
     assert_eq!(world.writes().len(), 1, "neither sent again nor made anew");
@@ -257,7 +257,7 @@ async fn judges_again_if_the_vm_follows_its_nic() {
     world.nic(1, "v", json!({}));
     world.nic(2, "v", json!({}));
     world.vmapi("v", "running", CN);
-    world.state().vmapi.get_mut("v").unwrap()["nics"] = json!([{"mac": mac(1)}]);
+    world.vmapi_has("v", "nics", json!([{"mac": mac(1)}]));
     world.start(json!({}));
     sleep(20 * SEC).await;
     world.vm("v", "running", &[1], false);

@@ -33,7 +33,10 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// A leaked NIC (2) of a destroyed VM beside a live one (1).
 fn leak() -> World {
-    let world = World::new();
+    leak_in(World::new())
+}
+
+fn leak_in(world: World) -> World {
     world.vm("live", "running", &[1], false);
     world.nic(1, "live", serde_json::json!({}));
     world.nic(2, "gone", serde_json::json!({}));
@@ -45,20 +48,24 @@ fn leak() -> World {
 /// What must hold in every run: VMAPI and vminfod are only read, VMAPI never with `sync`; writes
 /// to NAPI go to one NIC each, and every delete is conditional.
 fn lawful(world: &World) {
-    let state = world.state();
-    for line in &state.vmapi_log {
-        assert!(line.starts_with("GET /vms") && !line.contains("sync"), "{line}");
+    for it in world.vmapi.log().all() {
+        let is_read = it.method == "GET" && it.path.starts_with("/vms");
+        assert!(is_read && !it.query.contains("sync"), "{it:?}");
     }
     for host in [world::HOME, "target"] {
         let asked = world.hub(host).log().all();
         assert!(asked.iter().all(|it| it.method == "GET"), "{asked:?}");
     }
-    for (_, line) in &state.log {
+    for (_, line) in world.log() {
         let read = line.starts_with("GET /nics") || line.starts_with("GET /search/nics");
         let put = line.starts_with("PUT /nics/");
         let delete = line.starts_with("DELETE /nics/") && line.contains("Some(\"");
         assert!(read || put || delete, "{line}");
         assert!(!line.contains("\"ip\"") && !line.contains("reserved"), "{line}");
     }
-    assert!(state.agents.iter().all(|agent| agent.starts_with("net-agent/")), "{:?}", state.agents);
+    for it in world.napi.log().all() {
+        assert!(it.headers["user-agent"].starts_with("net-agent/"), "{it:?}");
+        let is_empty = it.query.split('&').any(|pair| pair.ends_with('='));
+        assert!(!is_empty, "an empty filter: {it:?}");
+    }
 }

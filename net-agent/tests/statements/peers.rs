@@ -5,12 +5,14 @@
 //! What the real NAPI does, and hostile ones: records that cannot be read, a filter that is ignored,
 //! silence and outages, clocks that are wrong.
 
+use mocks::faults::{Action, Rule};
+use mocks::napi::Era;
 use net_agent::status::Count;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, Outage, TARGET, mac, mac_of};
-use crate::{HOUR, MIN, SEC, lawful, leak};
+use crate::world::{CN, Outage, TARGET, World, mac, mac_of};
+use crate::{HOUR, MIN, SEC, lawful, leak, leak_in};
 
 #[tokio::test(start_paused = true)] // F74, S31, S32
 async fn one_odd_record_does_not_void_the_list() {
@@ -19,7 +21,10 @@ async fn one_odd_record_does_not_void_the_list() {
     world.nic(4, "gone", json!({"cn_uuid": [CN.to_uppercase()]}));
     world.nic(5, "gone", json!({"cn_uuid": CN.to_uppercase()}));
     world.nic(6, "gone", json!({"cn_uuid": [CN, TARGET]}));
-    world.nic_at("f2:00:00", "gone", json!({}));
+    let mut odd = world.napi.nic(&mac(2)).unwrap();
+    odd["mac"] = json!("f2:00:00");
+    let rule = Rule::new("GET", "/nics", Action::ForeignRecord { record: Some(odd) });
+    world.napi.faults().add(Rule { query: Some("limit=1000".to_owned()), ..rule });
     world.vm("live", "running", &[1, 3], false);
     let (agent, _) = world.start(json!({}));
     sleep(HOUR).await;
@@ -40,7 +45,7 @@ async fn reads_the_list_around_a_record_of_a_lost_network() {
         world.nic(n, "live", json!({}));
     }
     world.vm("live", "running", &(3..40).chain([1]).collect::<Vec<u8>>(), false);
-    world.state().broken.push(mac(17).replace(':', ""));
+    assert!(world.napi.lose_network(&mac(17)));
     let (agent, _) = world.start(json!({}));
     sleep(20 * MIN).await;
     assert!(!world.has(2), "{:?}", agent.status_json().await);
@@ -55,10 +60,13 @@ async fn ignored_filter_costs_one_page_in_hours() {
     for n in 3..4000 {
         world.nic_at(&mac_of(n), "elsewhere", json!({"cn_uuid": TARGET}));
     }
-    {
-        let mut state = world.state();
-        (state.search, state.lenient, state.filters) = (true, true, false);
-    }
+    // The route exists and ignores the filter.
+    world.napi.set_era(Era::Rfd58);
+    let mut page = world.napi.nics();
+    page.truncate(1000);
+    let body = Some(json!(page));
+    let ignores = Action::Status { status: 200, body, retry_after: None };
+    world.napi.faults().add(Rule::new("GET", "/search/nics", ignores));
     let (agent, _) = world.start(json!({}));
     sleep(2 * HOUR).await;
     let lists = || world.asked("GET /search/nics").len();
@@ -68,7 +76,7 @@ async fn ignored_filter_costs_one_page_in_hours() {
     assert!(world.writes().is_empty());
     sleep(5 * HOUR).await;
     assert_eq!(lists(), 2, "asked again after hours");
-    world.state().filters = true;
+    world.heal();
     sleep(6 * HOUR).await;
     assert!(!world.has(2));
     lawful(&world);
@@ -111,7 +119,7 @@ async fn outage(how: Outage, after: std::time::Duration, reason: &str) {
     let lines = Lines::default();
     let _here = tracing::subscriber::set_default(lines.clone());
     let world = leak();
-    world.state().outage = Some(how);
+    world.outage(how);
     let (agent, _) = world.start(json!({"startup_delay": {"min": "60s", "max": "60s"},
         "server_nic_delay": {"min": "2m", "max": "2m"}, "relist": "0"}));
     sleep(MIN + after).await;
@@ -123,7 +131,7 @@ async fn outage(how: Outage, after: std::time::Duration, reason: &str) {
     assert!(status.to_string().len() < 8192, "{status}"); // C35
     assert!(!status.to_string().contains("an outage"), "the peer's words: {status}"); // C35
     sleep(5 * MIN).await;
-    world.state().outage = None;
+    world.heal();
     sleep(HOUR).await;
     let status = agent.status_json().await;
     assert_eq!((&status["last_error"], &status["last_error_at"]), (&json!(null), &json!(null)));
@@ -155,7 +163,7 @@ async fn broken_record_is_no_outage_in_the_log() {
     let world = leak();
     world.nic(3, "live", json!({}));
     world.vm("live", "running", &[1, 3], false);
-    world.state().broken.push(mac(3).replace(':', ""));
+    assert!(world.napi.lose_network(&mac(3)));
     world.start(json!({}));
     sleep(24 * HOUR).await;
     let lines = lines.0.lock().unwrap().clone();
@@ -164,11 +172,10 @@ async fn broken_record_is_no_outage_in_the_log() {
 
 #[tokio::test(start_paused = true)] // F78, C32
 async fn clock_that_is_ahead_ends_no_hold() {
-    let world = leak();
     let now = jiff::Timestamp::now();
     let ago = |hours| now - jiff::SignedDuration::from_hours(hours);
     // The node's clock is three hours ahead: the hold of two hours looks past.
-    world.state().clock_base = Some(ago(3));
+    let world = leak_in(World::at(ago(3)));
     let holds = world.agent(crate::world::HOME, json!({})).parts.holds.clone();
     let two_hours = jiff::SignedDuration::from_hours(2);
     holds.hold(None, Some(two_hours), "migration".into(), "root".into(), ago(3)).unwrap();

@@ -10,7 +10,7 @@ use net_agent::holds::HoldsFile;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, HOME, Happening, World};
+use crate::world::{CN, HOME, Happening, World, id};
 use crate::{HOUR, MIN, SEC, lawful, leak};
 
 /// A world in which NIC 2 is about to be deleted, with this in the way of the delete.
@@ -43,7 +43,7 @@ async fn hold_after_the_last_check_stops_the_delete() {
         let place = |world: &World, _: &daemon::Shutdown| -> Happening {
             let holds = HoldsFile::new(&world.dir.path().join(HOME));
             Box::new(move |_| {
-                let (vm, now) = (Some("gone".to_owned()), jiff::Timestamp::now());
+                let (vm, now) = (Some(id("gone")), jiff::Timestamp::now());
                 holds.hold(vm, None, "migration".to_owned(), "root".to_owned(), now).unwrap();
             })
         };
@@ -51,7 +51,7 @@ async fn hold_after_the_last_check_stops_the_delete() {
         sleep(3 * HOUR).await;
         assert!(world.has(2) && world.writes().is_empty(), "{departs}: {:?}", world.writes());
         let holds = HoldsFile::new(&world.dir.path().join(HOME));
-        holds.release(Some("gone")).unwrap();
+        holds.release(Some(&id("gone"))).unwrap();
         sleep(HOUR).await;
         assert!(!world.has(2), "{departs}");
         lawful(&world);

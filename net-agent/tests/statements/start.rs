@@ -4,6 +4,7 @@
 
 //! Statements 1–5: when the first list is asked for, and of whom.
 
+use mocks::napi::Era;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -75,10 +76,7 @@ async fn uses_nics_only_where_it_filters() {
     lawful(&world);
     for lenient in [false, true] {
         let world = leak();
-        {
-            let mut state = world.state();
-            (state.filters, state.lenient, state.etags) = (false, lenient, false);
-        }
+        world.napi.set_era(if lenient { Era::Old2015 } else { Era::Mid2017 });
         world.start(json!({"fallback": "probe"}));
         sleep(4 * HOUR).await;
         let lists = world.asked("GET /nics?cn_uuid=");
@@ -92,14 +90,11 @@ async fn uses_nics_only_where_it_filters() {
 async fn reaps_after_an_upgrade_without_a_restart() {
     for fallback in ["never", "probe"] {
         let world = leak();
-        world.state().filters = false;
+        world.napi.set_era(Era::Mid2017);
         world.start(json!({"fallback": fallback}));
         sleep(2 * HOUR).await;
         assert!(world.has(2));
-        {
-            let mut state = world.state();
-            (state.search, state.filters) = (true, true);
-        }
+        world.napi.set_era(Era::Rfd58);
         sleep(4 * HOUR).await;
         assert!(!world.has(2) && world.has(1), "{fallback}");
         lawful(&world);
@@ -110,7 +105,9 @@ async fn reaps_after_an_upgrade_without_a_restart() {
 async fn ten_thousand_clean_nics_cost_eleven_lists() {
     for (search, more) in [(true, 0), (false, 2)] {
         let world = World::new();
-        world.state().search = search;
+        if search {
+            world.napi.set_era(Era::Rfd58);
+        }
         world.hub(HOME).set_sysinfo(json!({"UUID": CN, "Network Interfaces": {
             "e0": {"MAC Address": "0c:00:00:00:00:01"}, "e1": {"MAC Address": "0c:00:00:00:00:02"}}}));
         for n in [1, 2] {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, Fault, HOME, TARGET, World, mac};
+use crate::world::{CN, Fault, HOME, TARGET, World, id, mac};
 use crate::{HOUR, lawful};
 
 /// A small generator: the same seed, the same days.
@@ -29,7 +29,7 @@ impl Chance {
 fn step(world: &World, chance: &mut Chance) {
     let n = u8::try_from(chance.below(6)).unwrap() + 1;
     let vm = format!("v{n}");
-    let here = world.hub(HOME).vms().contains_key(&vm);
+    let here = world.hub(HOME).vms().contains_key(&id(&vm));
     match chance.below(14) {
         0..=2 => {
             let hidden = chance.below(6) == 0;
@@ -38,7 +38,7 @@ fn step(world: &World, chance: &mut Chance) {
                 ["running", "stopped", "provisioning"][usize::try_from(chance.below(3)).unwrap()];
             world.vmapi(&vm, "running", CN);
             let nics: Vec<_> = macs.iter().map(|n| json!({"mac": mac(*n)})).collect();
-            world.state().vmapi.get_mut(&vm).unwrap()["nics"] = json!(nics);
+            world.vmapi_has(&vm, "nics", json!(nics));
             if chance.below(4) == 0 {
                 world.quietly(&vm, Some((state, macs, hidden)));
             } else {
@@ -54,11 +54,9 @@ fn step(world: &World, chance: &mut Chance) {
         }
         6 | 7 if !here => world.vmapi(&vm, "destroyed", CN),
         8 => {
-            let mut state = world.state();
-            if let Some(known) =
-                state.vmapi.get_mut(&vm).filter(|known| known["state"] == "running")
-            {
-                known["server_uuid"] = json!(TARGET);
+            let known = world.vmapi.get(&id(&vm));
+            if known.is_some_and(|known| known["state"] == "running") {
+                world.vmapi_has(&vm, "server_uuid", json!(TARGET));
             }
         }
         9 | 10 => {
@@ -66,27 +64,23 @@ fn step(world: &World, chance: &mut Chance) {
             let cn = cn[usize::try_from(chance.below(4)).unwrap()].clone();
             let state =
                 ["running", "stopped", "provisioning"][usize::try_from(chance.below(3)).unwrap()];
-            let now = world.clock().to_string();
             let n = if chance.below(2) == 0 { n } else { n + 20 };
-            world.nic(n, &vm, json!({"cn_uuid": cn, "state": state, "modified_timestamp": now}));
+            world.nic(n, &vm, json!({"cn_uuid": cn, "state": state, "age_s": 0}));
         }
         11 => world.cut(),
         12 => {
             let fault = [Fault::LoseAnswer, Fault::Refuse, Fault::Reset, Fault::Unavailable];
             let fault = fault[usize::try_from(chance.below(4)).unwrap()];
             let mut state = world.state();
-            let next = state.log.len() + usize::try_from(chance.below(3)).unwrap();
+            let next = state.sent + usize::try_from(chance.below(3)).unwrap();
             state.faults.insert(next, fault);
         }
-        13 => {
-            let mut state = world.state();
-            match chance.below(3) {
-                0 => state.vmapi_down = !state.vmapi_down,
-                1 => state.touch_next = 2,
-                _ if world.hub(HOME).is_up() => world.hub(HOME).stop(),
-                _ => world.hub(HOME).restart(),
-            }
-        }
+        13 => match chance.below(3) {
+            0 => world.vmapi_is_down(world.vmapi.faults().list().is_empty()),
+            1 => world.state().touch_next = 2,
+            _ if world.hub(HOME).is_up() => world.hub(HOME).stop(),
+            _ => world.hub(HOME).restart(),
+        },
         _ => {}
     }
 }
@@ -106,21 +100,15 @@ async fn days(seed: u64, steps: u64) -> usize {
         sleep(Duration::from_millis(200 + chance.below(longest))).await;
     }
     // Chance rests, and everything answers.
-    {
-        let mut state = world.state();
-        (state.vmapi_down, state.touch_next) = (false, 0);
-        state.faults.clear();
-        if !world.hub(HOME).is_up() {
-            world.hub(HOME).restart();
-        }
-        let here = world.hub(HOME).vms();
-        for n in 1..=6 {
-            let vm = format!("v{n}");
-            if !here.contains_key(&vm) {
-                let gone = json!({"uuid": vm, "state": "destroyed", "server_uuid": CN});
-                state.vmapi.insert(vm, gone);
-            }
-        }
+    world.vmapi_is_down(false);
+    world.state().touch_next = 0;
+    world.state().faults.clear();
+    if !world.hub(HOME).is_up() {
+        world.hub(HOME).restart();
+    }
+    let here = world.hub(HOME).vms();
+    for vm in (1..=6).map(|n| format!("v{n}")).filter(|vm| !here.contains_key(&id(vm))) {
+        world.vmapi(&vm, "destroyed", CN);
     }
     sleep(8 * HOUR).await;
     // Chance may take more than half of the node's VMs at once: only the operator says that this is true.
@@ -129,10 +117,9 @@ async fn days(seed: u64, steps: u64) -> usize {
         sleep(HOUR).await;
     }
     assert!(!shutdown.is_triggered(), "seed {seed}: a vital task ended");
-    let state = world.state();
-    assert!(state.wrong.is_empty(), "seed {seed}: {:#?}", state.wrong);
+    assert!(world.state().wrong.is_empty(), "seed {seed}: {:#?}", world.state().wrong);
     let here = world.hub(HOME).vms();
-    for (nic, _) in state.nics.values() {
+    for nic in world.napi.nics() {
         let vm = nic["belongs_to_uuid"].as_str().unwrap();
         let leaked = nic["cn_uuid"] == CN && !here.contains_key(vm);
         let held = here
@@ -140,7 +127,6 @@ async fn days(seed: u64, steps: u64) -> usize {
             .any(|vm| vm["nics"].as_array().unwrap().iter().any(|held| held["mac"] == nic["mac"]));
         assert!(!leaked || held, "seed {seed}: still there: {nic} {}", agent.plan_json());
     }
-    drop(state);
     lawful(&world);
     // Later seeds are not to carry this agent along.
     shutdown.trigger();

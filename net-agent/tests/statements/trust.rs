@@ -32,8 +32,7 @@ fn two_machines(world: &World) {
     let links = |n: u8| json!({"igb0": {"MAC Address": mac(n), "NIC Names": ["admin"]}});
     let sysinfo = |serial: &str, n| json!({"UUID": CN, "Serial Number": serial, "Network Interfaces": links(n)});
     world.hub(HOME).set_sysinfo(sysinfo("S1", 91));
-    world.state().cnapi =
-        Some(json!({"uuid": CN, "status": "running", "sysinfo": sysinfo("S2", 92)}));
+    world.server(Some(json!({"uuid": CN, "sysinfo": sysinfo("S2", 92)})));
 }
 
 #[tokio::test(start_paused = true)] // C40
@@ -54,7 +53,7 @@ async fn a_second_machine_of_this_uuid_stops_all_writing_until_an_operator_decid
         assert!(status["mute"].to_string().contains("serial number S2"), "{status}");
         assert!(status["waiting_for"].to_string().contains("second machine"), "{status}");
         // It stays silent when the other machine is no more to be seen.
-        world.state().cnapi = None;
+        world.server(None);
         sleep(3 * HOUR).await;
         assert!(world.writes().is_empty(), "{:?}", world.writes());
         agent.parts.claim(CN, "root", false).await.unwrap();
@@ -72,8 +71,7 @@ async fn the_machine_that_cnapi_knows_stops_too_where_a_nics_vm_and_a_server_nic
             let world = leak();
             two_machines(&world);
             let sysinfo = world.hub(HOME).sysinfo();
-            world.state().cnapi =
-                Some(json!({"uuid": CN, "status": "running", "sysinfo": sysinfo}));
+            world.server(Some(json!({"uuid": CN, "sysinfo": sysinfo})));
             for n in if is_second { vec![91, 92] } else { vec![91] } {
                 world.nic(n, CN, json!({"belongs_to_type": "server", "belongs_to_uuid": CN}));
             }
@@ -100,7 +98,7 @@ async fn nics_of_a_claimed_node_get_this_ones_cn_uuid() {
         world.vm("here", "stopped", &[1], false);
         world.vmapi("here", "stopped", TARGET);
         world.nic(1, "here", json!({"cn_uuid": TARGET}));
-        world.state().cnapi = Some(json!({"uuid": CN, "sysinfo": {"UUID": CN}}));
+        world.server(Some(json!({"uuid": CN, "sysinfo": {"UUID": CN}})));
         let (agent, _) = world.start(json!({"vmapi": {"url": vmapi}}));
         sleep(HOUR).await;
         assert_eq!(world.field(1, "cn_uuid"), TARGET);
@@ -117,7 +115,7 @@ async fn makes_no_request_without_no_rabbit() {
     sleep(3 * HOUR).await;
     world.vm("live", "stopped", &[1], false);
     sleep(HOUR).await;
-    assert!(world.asked("").is_empty() && world.state().vmapi_log.is_empty());
+    assert!(world.asked("").is_empty() && world.vmapi.log().all().is_empty());
     assert!(agent.parts.status.waiting_for().join(" ").contains("no_rabbit"));
 }
 
@@ -147,10 +145,10 @@ async fn only_reads_node_and_vmapi() {
     world.start(json!({}));
     sleep(HOUR).await;
     // A NIC that NAPI forgot: news about NAPI, never a reason to touch the VM or make a record.
-    world.state().nics.clear();
+    world.napi.reset();
     world.vm("live", "stopped", &[1], false);
     sleep(48 * HOUR).await;
-    assert!(world.state().nics.is_empty());
+    assert!(world.napi.nics().is_empty());
     lawful(&world);
 }
 
@@ -174,7 +172,7 @@ async fn survives_errors_without_a_body() {
 #[tokio::test(start_paused = true)] // C29, D11
 async fn reconnects_to_vminfod_and_compares() {
     let world = leak();
-    world.state().vmapi.get_mut("live").unwrap()["state"] = json!("destroyed");
+    world.vmapi_has("live", "state", json!("destroyed"));
     world.vm("other", "running", &[], false);
     world.start(json!({"relist": "0"}));
     sleep(HOUR).await;

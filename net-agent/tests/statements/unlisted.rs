@@ -37,7 +37,7 @@ async fn adopts_and_reaps_nics_without_cn_uuid() {
     let puts = world.asked("PUT");
     assert_eq!(puts.len(), 2, "{puts:?}");
     for n in [2, 7] {
-        let at = format!("f2000000000{n} Some(\"E1\")");
+        let at = format!("f2000000000{n} Some(\"");
         let put = puts.iter().find(|(_, line)| line.contains(&at)).unwrap();
         assert!(put.1.ends_with(&format!(r#"{{"cn_uuid":"{CN}"}}"#)), "{puts:?}");
         assert!(world.has(n), "G6: it was written just now");
@@ -55,10 +55,10 @@ async fn adopts_and_reaps_nics_without_cn_uuid() {
 async fn vmapi_outage_delays_only_unlisted_nics() {
     let world = crate::leak();
     world.nic(3, "gone", json!({"cn_uuid": null}));
-    world.state().vmapi_down = true;
+    world.vmapi_is_down(true);
     world.start(json!({}));
     sleep(HOUR).await;
-    world.state().vmapi_down = false;
+    world.vmapi_is_down(false);
     sleep(HOUR).await;
     assert!(!world.has(2) && world.has(3));
     lawful(&world);

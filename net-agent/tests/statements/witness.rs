@@ -8,7 +8,7 @@
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, HOME, TARGET, World, mac};
+use crate::world::{CN, HOME, TARGET, World, id, mac};
 use crate::{HOUR, MIN, lawful, leak};
 
 #[tokio::test(start_paused = true)] // G8
@@ -95,7 +95,7 @@ async fn only_vminfods_own_404_counts_as_absence() {
 #[tokio::test(start_paused = true)] // F70
 async fn a_zone_that_was_never_read_defers_deletes_and_is_named() {
     let world = leak();
-    world.hub(HOME).incomplete(&["z9"]);
+    world.unread(&["z9"]);
     let (agent, _) = world.start(json!({}));
     sleep(HOUR).await;
     world.vm("left", "running", &[3], false);
@@ -105,9 +105,9 @@ async fn a_zone_that_was_never_read_defers_deletes_and_is_named() {
     sleep(30 * HOUR).await;
     assert!(world.writes().is_empty(), "{:?}", world.writes());
     let status = agent.status_json().await;
-    assert!(status["waiting_for"].to_string().contains("zone z9"), "{status}");
-    assert_eq!(status["unread_zones"], json!(["z9"]));
-    world.hub(HOME).incomplete(&[]);
+    assert!(status["waiting_for"].to_string().contains(&format!("zone {}", id("z9"))), "{status}");
+    assert_eq!(status["unread_zones"], json!([id("z9")]));
+    world.unread(&[]);
     sleep(HOUR).await;
     assert!(!world.has(2) && !world.has(3));
     lawful(&world);
@@ -124,7 +124,7 @@ async fn a_zone_read_earlier_keeps_its_addresses_and_stops_nothing() {
     sleep(10 * MIN).await;
     // vminfod restarts and cannot read that zone.
     world.quietly("odd", None);
-    world.hub(HOME).incomplete(&["odd"]);
+    world.unread(&["odd"]);
     world.cut();
     sleep(2 * HOUR).await;
     assert!(!world.has(2), "the leak elsewhere goes: {}", agent.plan_json());
@@ -135,7 +135,7 @@ async fn a_zone_read_earlier_keeps_its_addresses_and_stops_nothing() {
     sleep(30 * HOUR).await;
     assert!(!world.has(4) && world.has(3), "{:?}", world.writes());
     let status = agent.status_json().await;
-    assert_eq!(status["zones_as_read_earlier"], json!(["odd"]), "{status}");
+    assert_eq!(status["zones_as_read_earlier"], json!([id("odd")]), "{status}");
     assert!(status["departed"].as_array().unwrap().is_empty(), "{status}");
     lawful(&world);
 }
@@ -149,13 +149,13 @@ fn a_zone_read_in_the_last_run_keeps_its_addresses() {
     world.live_and_crash(json!({"startup_delay": {"min": "9h", "max": "9h"}}), MIN, |_| {});
     // Everything restarts.
     world.quietly("odd", None);
-    world.hub(HOME).incomplete(&["odd"]);
+    world.unread(&["odd"]);
     for _ in 0..2 {
         world.live_and_crash(json!({}), 2 * HOUR, |_| {});
         assert!(!world.has(2) && world.has(3), "{:?}", world.writes());
     }
     // The zone is gone for good.
-    world.hub(HOME).incomplete(&[]);
+    world.unread(&[]);
     world.live_and_crash(json!({}), 2 * HOUR, |_| {});
     assert!(!world.has(3), "{:?}", world.writes());
     lawful(&world);
@@ -170,12 +170,12 @@ async fn an_event_does_not_outrun_a_zone_that_cannot_be_read() {
     sleep(10 * MIN).await;
     // The address goes to a new zone whose XML is broken: no event says so.
     world.vmapi("old", "destroyed", CN);
-    world.hub(HOME).incomplete(&["new"]);
+    world.unread(&["new"]);
     world.delete_vm("old");
     sleep(3 * MIN).await;
     assert!(world.writes().is_empty(), "{:?}", world.writes());
     world.vm("new", "running", &[3], false);
-    world.hub(HOME).incomplete(&[]);
+    world.unread(&[]);
     sleep(2 * HOUR).await;
     assert!(world.has(3), "{:?}", world.writes());
     lawful(&world);

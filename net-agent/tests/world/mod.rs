@@ -2,26 +2,30 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! NAPI, VMAPI and the vminfods (the mock) of some nodes, in process, for paused time, with faults by request
-//! number and a log of every request. This file is what tests use; `answers.rs` has the answers.
+//! The mocks of NAPI, VMAPI and CNAPI and the vminfods of some nodes, in process, for paused time, with faults by
+//! request number. Tests name VMs and owners by words, of which [`id`] makes uuids. This file is what tests use;
+//! `wire.rs` is the way of the agent's requests.
 
 #![allow(dead_code, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
 
-mod answers;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use daemon::Shutdown;
-use mocks::faults::{Action, Rule};
+use mocks::faults::{Action, Rule, Seen};
 use mocks::hub::Hub;
+use mocks::napi::{NewNic, Options};
+use mocks::{cnapi, napi, vmapi};
 use net_agent::agent::{Agent, clients};
 use net_agent::config::Config;
 use sdc_clients::http::Transport;
 use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 pub const CN: &str = "a829c448-085b-4138-adbc-583ac96881c3";
 pub const TARGET: &str = "b829c448-085b-4138-adbc-583ac96881c3";
@@ -40,7 +44,7 @@ pub enum Fault {
     Unavailable,
 }
 
-/// How NAPI fails for as long as that is set.
+/// How NAPI fails until [`World::heal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
     /// It accepts requests and answers nothing.
@@ -52,22 +56,8 @@ pub enum Outage {
 /// Something that happens once.
 pub type Happening = Box<dyn FnOnce(&World) + Send>;
 
+#[derive(Default)]
 pub struct State {
-    /// By bare MAC: record and etag number.
-    pub nics: BTreeMap<String, (Value, u64)>,
-    pub vmapi: BTreeMap<String, Value>,
-    pub vmapi_down: bool,
-    /// CNAPI's record of the home node.
-    pub cnapi: Option<Value>,
-    /// Requests to CNAPI.
-    pub cnapi_asked: usize,
-    /// `/search/nics` exists.
-    pub search: bool,
-    /// `/nics` takes cn_uuid.
-    pub filters: bool,
-    /// `/nics` ignores what it does not know (2015).
-    pub lenient: bool,
-    pub etags: bool,
     /// Commit the next write, then lose the answer.
     pub lose_next: bool,
     /// Change the record between read and next write.
@@ -76,30 +66,14 @@ pub struct State {
     pub before_write: Option<Happening>,
     /// Before vminfod is next asked for one VM, this happens.
     pub before_check: Option<Happening>,
-    /// NAPI as a whole fails.
-    pub outage: Option<Outage>,
-    /// NAPI's clock at the start of the world.
-    pub clock_base: Option<jiff::Timestamp>,
     /// By number of the request to NAPI.
     pub faults: BTreeMap<usize, Fault>,
-    /// Each request to NAPI of a multiple of this number fails with 503.
-    pub every: Option<usize>,
-    /// Bare addresses whose records NAPI cannot serve (500 without a code).
-    pub broken: Vec<String>,
+    /// Requests that were to go to NAPI, also those that were refused.
+    pub sent: usize,
     /// Deletes that were wrong when they arrived.
     pub wrong: Vec<String>,
     /// VMs of the home node that anybody was shown as hidden, and until when (if they are gone).
     pub hidden: BTreeMap<String, Option<Duration>>,
-    /// Pages above this size time out.
-    pub largest_page: usize,
-    /// Requests to NAPI.
-    pub log: Vec<(Duration, String)>,
-    /// Requests to VMAPI.
-    pub vmapi_log: Vec<String>,
-    pub agents: Vec<String>,
-    pub(crate) writes: u64,
-    /// How many records a test has put at each address.
-    pub(crate) made: BTreeMap<String, u64>,
 }
 
 impl State {
@@ -123,7 +97,10 @@ impl State {
 
 #[derive(Clone)]
 pub struct World {
-    pub(crate) state: Arc<Mutex<State>>,
+    state: Arc<Mutex<State>>,
+    pub napi: napi::Store,
+    pub vmapi: vmapi::Store,
+    pub cnapi: cnapi::Store,
     hubs: Arc<BTreeMap<&'static str, Hub>>,
     pub(crate) started: Instant,
     pub dir: Arc<tempfile::TempDir>,
@@ -144,42 +121,39 @@ pub fn mac_of(n: u32) -> String {
     format!("f2:00:00:{a:02x}:{b:02x}:{c:02x}")
 }
 
-pub(crate) fn bare(mac: &str) -> String {
-    mac.replace(':', "")
+/// The uuid that stands for a name: its bytes. A uuid stands for itself.
+pub fn id(name: &str) -> String {
+    if Uuid::try_parse(name).is_ok() {
+        return name.to_owned();
+    }
+    let mut bytes = [0; 16];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    Uuid::from_bytes(bytes).to_string()
+}
+
+/// NAPI's clock at the start of a world.
+const START: &str = "2027-01-15T08:00:00Z";
+/// What a record is old by, unless a test says otherwise.
+const OLD: Duration = Duration::from_secs(7 * 365 * 24 * 3600);
+
+/// The answer of a service that starts.
+fn unavailable() -> Action {
+    let body = json!({"code": "ServiceUnavailableError", "message": "starting"});
+    Action::Status { status: 503, body: Some(body), retry_after: None }
 }
 
 impl World {
     pub fn new() -> Self {
-        let state = State {
-            nics: BTreeMap::new(),
-            vmapi: BTreeMap::new(),
-            vmapi_down: false,
-            cnapi: None,
-            cnapi_asked: 0,
-            search: false,
-            filters: true,
-            lenient: false,
-            etags: true,
-            lose_next: false,
-            touch_next: 0,
-            before_write: None,
-            before_check: None,
-            outage: None,
-            clock_base: None,
-            faults: BTreeMap::new(),
-            every: None,
-            broken: Vec::new(),
-            wrong: Vec::new(),
-            hidden: BTreeMap::new(),
-            largest_page: 1000,
-            log: Vec::new(),
-            vmapi_log: Vec::new(),
-            agents: Vec::new(),
-            writes: 0,
-            made: BTreeMap::new(),
-        };
+        Self::at(START.parse().unwrap())
+    }
+
+    /// One in which NAPI's clock shows this.
+    pub fn at(now: jiff::Timestamp) -> Self {
         Self {
-            state: Arc::new(Mutex::new(state)),
+            state: Arc::default(),
+            napi: napi::Store::at(Options::default(), now.as_millisecond()),
+            vmapi: vmapi::Store::default(),
+            cnapi: cnapi::Store::default(),
             hubs: Arc::new(
                 [(HOME, Hub::new(CN, EVENTS)), ("target", Hub::new(TARGET, EVENTS))].into(),
             ),
@@ -207,6 +181,12 @@ impl World {
         self.hub(HOME).faults().add(Rule::new("GET", path, action));
     }
 
+    /// These zones of the home node cannot be read.
+    pub fn unread(&self, zones: &[&str]) {
+        let zones: Vec<String> = zones.iter().map(|zone| id(zone)).collect();
+        self.hub(HOME).incomplete(&zones.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+
     /// Whether vminfod was asked this.
     pub fn hub_asked(&self, target: &str) -> usize {
         let asked = self.hub(HOME).log().all();
@@ -216,7 +196,7 @@ impl World {
     /// The addresses of a VM of the home node are these, which no event says.
     pub fn wears(&self, uuid: &str, nics: Value) {
         self.hub(HOME).silently(|vms| {
-            vms.get_mut(uuid).unwrap().insert("nics".to_owned(), nics);
+            vms.get_mut(&id(uuid)).unwrap().insert("nics".to_owned(), nics);
         });
     }
 
@@ -228,21 +208,89 @@ impl World {
         self.nic_at(&mac(n), vm, over);
     }
 
+    /// Puts a record in place of an older one. `over` has fields: null takes one out, `age_s` is the time since its last
+    /// change, and what the API refuses is stored as older code did.
     pub fn nic_at(&self, mac: &str, vm: &str, over: Value) {
-        let old = "2020-01-01T00:00:00.000Z";
-        let mut nic = json!({"mac": mac, "belongs_to_type": "zone", "belongs_to_uuid": vm,
-            "owner_uuid": "o", "primary": false, "state": "running", "cn_uuid": CN,
-            "created_timestamp": old, "modified_timestamp": old});
+        let vm = id(vm);
+        let mut nic = NewNic::zone(mac, &vm.to_lowercase(), CN)
+            .with("owner_uuid", json!(id("o")))
+            .with("primary", json!(false));
+        let (mut age, mut odd) = (OLD, vec![("belongs_to_uuid".to_owned(), json!(vm))]);
         for (key, value) in over.as_object().unwrap() {
-            nic[key] = value.clone();
+            nic = match (key.as_str(), value) {
+                (_, Value::Null) => nic.without(key),
+                ("age_s", value) => {
+                    age = Duration::from_secs(value.as_u64().unwrap());
+                    nic
+                }
+                ("cn_uuid", value) if is_odd(value) => {
+                    odd.push((key.clone(), value.clone()));
+                    nic
+                }
+                ("belongs_to_uuid", Value::String(name)) => {
+                    odd.clear();
+                    nic.with(key, json!(id(name)))
+                }
+                ("owner_uuid", Value::String(name)) => nic.with(key, json!(id(name))),
+                (_, value) => nic.with(key, value.clone()),
+            };
         }
-        nic.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        let mut state = self.state();
-        // Another record never has an etag that this address had before.
-        let made = state.made.entry(bare(mac)).or_insert(0);
-        let etag = *made * 1_000_000 + 1;
-        *made += 1;
-        state.nics.insert(bare(mac), (nic, etag));
+        self.napi.remove(mac);
+        self.napi.add_nic(nic.aged(age)).unwrap();
+        for (key, value) in odd.iter().filter(|(_, value)| is_odd(value)) {
+            assert!(self.napi.store_unchecked(mac, key, value));
+        }
+    }
+
+    /// Another writer changes a record: it has another etag.
+    pub fn touch(&self, mac: &str) {
+        self.napi.backdate(mac, Duration::from_millis(1));
+    }
+
+    /// NAPI fails.
+    pub fn outage(&self, how: Outage) {
+        let action = match how {
+            Outage::Hangs => Action::Hang { ms: 3_600_000 },
+            Outage::Status(status) => {
+                let body = Some(json!({"message": "an outage ".repeat(100_000)}));
+                Action::Status { status, body, retry_after: None }
+            }
+        };
+        self.napi.faults().add(Rule::any(action));
+    }
+
+    /// Each request to NAPI of a multiple of this number fails.
+    pub fn every(&self, n: u64) {
+        let rule = Rule { every: Some(n), ..Rule::any(unavailable()) };
+        self.napi.faults().add(rule.after(n));
+    }
+
+    /// NAPI does not answer to lists of so many records within their time.
+    pub fn slow(&self, limits: &[usize]) {
+        for limit in limits {
+            let query = Some(format!("limit={limit}"));
+            let rule = Rule::new("GET", "/nics", Action::Hang { ms: 3_600_000 });
+            self.napi.faults().add(Rule { query, ..rule });
+        }
+    }
+
+    /// NAPI fails no more.
+    pub fn heal(&self) {
+        self.napi.faults().clear();
+    }
+
+    /// VMAPI answers nothing but 503, or answers again.
+    pub fn vmapi_is_down(&self, is_down: bool) {
+        self.vmapi.faults().clear();
+        if is_down {
+            self.vmapi.faults().add(Rule::any(unavailable()));
+        }
+    }
+
+    /// CNAPI's record of the home node.
+    pub fn server(&self, record: Option<Value>) {
+        self.cnapi.reset();
+        record.into_iter().for_each(|it| self.cnapi.put_server(it.as_object().cloned().unwrap()));
     }
 
     pub fn vm(&self, uuid: &str, state: &str, macs: &[u8], hidden: bool) {
@@ -252,6 +300,7 @@ impl World {
     pub fn vm_on(&self, host: &str, uuid: &str, state: &str, macs: &[u8], hidden: bool) {
         let hub = self.hub(host);
         let mut vm = vm_json(uuid, state, macs, hidden);
+        let uuid = &id(uuid);
         if hub.vms().get(uuid) == Some(&vm) {
             // Something else of it changes.
             vm.insert("alias".to_owned(), hub.position().1.into());
@@ -265,15 +314,16 @@ impl World {
 
     /// Changes the node without any event.
     pub fn quietly(&self, uuid: &str, vm: Option<(&str, &[u8], bool)>) {
+        let uuid = id(uuid);
         if vm.is_none() {
-            self.state().gone(uuid, self.started.elapsed());
+            self.state().gone(&uuid, self.started.elapsed());
         }
         self.hub(HOME).silently(|vms| {
             match vm {
                 Some((at, macs, hidden)) => {
-                    vms.insert(uuid.to_owned(), vm_json(uuid, at, macs, hidden))
+                    vms.insert(uuid.clone(), vm_json(&uuid, at, macs, hidden))
                 }
-                None => vms.remove(uuid),
+                None => vms.remove(&uuid),
             };
         });
     }
@@ -283,10 +333,11 @@ impl World {
     }
 
     pub fn delete_vm_on(&self, host: &str, uuid: &str) {
+        let uuid = id(uuid);
         if host == HOME {
-            self.state().gone(uuid, self.started.elapsed());
+            self.state().gone(&uuid, self.started.elapsed());
         }
-        self.hub(host).remove(uuid);
+        self.hub(host).remove(&uuid);
     }
 
     /// vminfod starts anew, unless it is down.
@@ -296,40 +347,63 @@ impl World {
         }
     }
 
+    /// VMAPI's record of a VM, with the NICs that it has on the home node.
     pub fn vmapi(&self, uuid: &str, state: &str, server: &str) {
-        let vm = json!({"uuid": uuid, "state": state, "server_uuid": server});
-        self.state().vmapi.insert(uuid.to_owned(), vm);
+        let uuid = id(uuid);
+        let nics = self.hub(HOME).vms().get(&uuid).and_then(|vm| vm.get("nics").cloned());
+        let vm = json!({"uuid": uuid, "state": state, "server_uuid": server, "nics": nics});
+        self.vmapi.put(vm.as_object().cloned().unwrap());
+    }
+
+    /// A field of VMAPI's record of a VM is this.
+    pub fn vmapi_has(&self, uuid: &str, field: &str, value: Value) {
+        let mut vm = self.vmapi.get(&id(uuid)).unwrap();
+        vm.insert(field.to_owned(), value);
+        self.vmapi.put(vm);
     }
 
     pub fn has(&self, n: u8) -> bool {
-        self.state().nics.contains_key(&bare(&mac(n)))
+        self.napi.nic(&mac(n)).is_some()
     }
 
     pub fn field(&self, n: u8, key: &str) -> Value {
-        self.state().nics.get(&bare(&mac(n))).map(|(nic, _)| nic[key].clone()).unwrap_or_default()
+        self.napi.nic(&mac(n)).map(|nic| nic[key].clone()).unwrap_or_default()
+    }
+
+    /// Returns the requests to NAPI: when, and a line of each.
+    pub fn log(&self) -> Vec<(Duration, String)> {
+        let line = |it: Seen| {
+            let (condition, query) = (it.headers.get("if-match"), &it.query);
+            let mark = if query.is_empty() { "" } else { "?" };
+            let line = format!("{} {}{mark}{query} {condition:?} {}", it.method, it.path, it.body);
+            (Duration::from_millis(it.at_ms), line)
+        };
+        self.napi.log().all().into_iter().map(line).collect()
     }
 
     /// Returns the requests to NAPI whose line contains `part`.
     pub fn asked(&self, part: &str) -> Vec<(Duration, String)> {
-        self.state().log.iter().filter(|(_, line)| line.contains(part)).cloned().collect()
+        self.log().into_iter().filter(|(_, line)| line.contains(part)).collect()
     }
 
     /// Returns the requests that write to NAPI.
     pub fn writes(&self) -> Vec<String> {
-        let state = self.state();
-        let lines = state.log.iter().map(|(_, line)| line);
-        lines.filter(|line| !line.starts_with("GET ")).cloned().collect()
+        let lines = self.log().into_iter().map(|(_, line)| line);
+        lines.filter(|line| !line.starts_with("GET ")).collect()
+    }
+
+    /// NAPI's clock.
+    pub fn clock(&self) -> jiff::Timestamp {
+        jiff::Timestamp::from_millisecond(self.napi.now_ms()).unwrap()
     }
 
     /// Returns the records without `modified_timestamp`.
     pub fn records(&self) -> Vec<Value> {
-        let state = self.state();
-        let records = state.nics.values().map(|(nic, _)| {
-            let mut nic = nic.clone();
+        let mut records = self.napi.nics();
+        for nic in &mut records {
             nic.as_object_mut().unwrap().remove("modified_timestamp");
-            nic
-        });
-        records.collect()
+        }
+        records
     }
 
     pub fn config(&self, host: &str, over: Value) -> Config {
@@ -386,9 +460,15 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
+/// Whether the API refuses a uuid, or several of them.
+fn is_odd(value: &Value) -> bool {
+    let text = value.to_string();
+    text != text.to_lowercase() || value.as_array().is_some_and(|all| all.len() > 1)
+}
+
 pub fn vm_json(uuid: &str, state: &str, macs: &[u8], hidden: bool) -> VmObject {
     let nics: Vec<_> = macs.iter().map(|n| json!({"mac": mac(*n)})).collect();
-    let vm = json!({"uuid": uuid, "zonename": uuid, "state": state, "owner_uuid": "o",
+    let vm = json!({"uuid": id(uuid), "zonename": id(uuid), "state": state, "owner_uuid": id("o"),
         "do_not_inventory": hidden, "nics": nics});
     vm.as_object().cloned().unwrap()
 }

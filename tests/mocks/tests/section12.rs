@@ -99,6 +99,30 @@ async fn cn_uuid_may_be_an_array_of_one() {
     assert_eq!(ask(&store, &format!("PUT {FIRST}"), Some(two)).await.0, 422);
 }
 
+#[tokio::test]
+async fn a_nic_whose_network_is_gone_voids_its_pages() {
+    let store = store();
+    assert!(store.lose_network("90b8d0000001"));
+    let (status, one) = ask(&store, &format!("GET {FIRST}"), None).await;
+    assert_eq!((status, &one["code"]), (500, &json!("InternalError")));
+    let (status, list) = ask(&store, "GET /nics", None).await;
+    let why = json!({"message": "first of 2 errors: Internal error"});
+    assert_eq!((status, list), (500, why));
+    assert_eq!(ask(&store, "GET /nics?limit=1&offset=1", None).await.0, 200);
+}
+
+#[tokio::test]
+async fn what_older_code_has_stored_is_found_and_shown_as_it_is() {
+    let store = store();
+    let (mac, caps) = ("90b8d0000002", CN.to_uppercase());
+    for value in [json!(caps), json!([caps, CN])] {
+        assert!(store.store_unchecked(mac, "cn_uuid", &value));
+        let (_, listed) = ask(&store, &format!("GET /nics?cn_uuid={CN}"), None).await;
+        assert!(listed.as_array().unwrap().iter().any(|nic| nic["cn_uuid"] == value), "{listed}");
+    }
+    assert!(!store.store_unchecked(mac, "state", &json!("odd")), "only what has been found so");
+}
+
 #[tokio::test] // S36
 async fn accept_is_compared_whole() {
     let store = store();

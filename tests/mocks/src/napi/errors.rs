@@ -23,6 +23,8 @@ pub(super) enum ApiError {
     SubnetFull(String),
     /// 500 of the storage: no code.
     Storage(String),
+    /// 500 of a list, one of whose records cannot be shown: no code.
+    Several(usize),
     /// Any other status with a code.
     Plain(u16, &'static str, String),
     /// The process died: no answer at all.
@@ -66,6 +68,9 @@ impl ApiError {
                     "moray client (\"127.0.0.1:40000\" to \"127.0.0.1:2020\"): request failed: server error: {message}"
                 ) }),
             ),
+            ApiError::Several(count) => {
+                (500, json!({ "message": format!("first of {count} errors: Internal error") }))
+            }
             ApiError::Plain(status, code, message) => {
                 (status, json!({ "code": code, "message": message }))
             }

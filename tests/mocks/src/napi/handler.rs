@@ -160,7 +160,9 @@ impl Store {
         let reads = matches!(*method, Method::GET | Method::HEAD);
         let (era, found) = {
             let world = self.world();
-            (world.era, world.find_nic(mac)?.clone())
+            let found = world.find_nic(mac)?;
+            world.shown(found)?;
+            (world.era, found.clone())
         };
         if era.has_etags() {
             match etag::judge(headers, reads, &found.etag) {

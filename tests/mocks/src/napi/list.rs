@@ -50,7 +50,9 @@ impl Filter {
             nic.nic_tag.as_deref().is_some_and(|t| t == w || t.split('/').next() == Some(w))
         };
         wants(self.owner_uuid.as_ref(), &|w| nic.owner_uuid == w)
-            && wants(self.cn_uuid.as_ref(), &|w| nic.cn_uuid.as_deref() == Some(w))
+            && wants(self.cn_uuid.as_ref(), &|w| {
+                nic.cn_uuids.iter().any(|cn| cn.eq_ignore_ascii_case(w))
+            })
             && wants(self.belongs_to_uuid.as_ref(), &|w| nic.belongs_to_uuid == w)
             && wants(self.network_uuid.as_ref(), &|w| {
                 nic.address.as_ref().is_some_and(|(n, _)| n == w)
@@ -201,14 +203,17 @@ impl World {
         let filter = if self.era.is_strict() { strict(given, self.era)? } else { lenient(given) };
         let offset = if repeat { 0 } else { filter.offset };
         let limit = filter.limit.unwrap_or(1000).min(cap);
-        let mut page: Vec<Value> = self
+        let rows: Vec<&NicRow> = self
             .nics
             .candidates(indexed(&filter.cn_uuid), indexed(&filter.belongs_to_uuid))
             .filter(|nic| filter.matches(nic))
             .skip(offset)
             .take(limit)
-            .map(|nic| self.nic_json(nic))
             .collect();
+        if rows.iter().any(|nic| self.has_lost_network(nic)) {
+            return Err(ApiError::Several(rows.len()));
+        }
+        let mut page: Vec<Value> = rows.into_iter().map(|nic| self.nic_json(nic)).collect();
         for at in (1..page.len()).rev() {
             let other = rand::RngExt::random_range(&mut self.rng, 0..=at);
             page.swap(at, other);

@@ -247,7 +247,7 @@ impl World {
             state: input.state.unwrap_or_else(|| "provisioning".to_owned()),
             created: now,
             modified: now,
-            cn_uuid: input.cn_uuid,
+            cn_uuids: input.cn_uuid.into_iter().collect(),
             cn_in_array: input.cn_in_array,
             model: input.model,
             nic_tag,

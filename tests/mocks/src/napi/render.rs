@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use serde_json::{Map, Value, json};
 
 use super::eras::Era;
+use super::errors::ApiError;
 use super::mac;
 use super::rows::{FLAGS, IpRow, NetworkRow, NicRow};
 use super::store::World;
@@ -18,6 +19,19 @@ fn iso(ms: i64) -> String {
 }
 
 impl World {
+    /// A NIC that was asked for; one whose network is gone cannot be shown.
+    pub(super) fn shown(&self, nic: &NicRow) -> Result<Value, ApiError> {
+        if self.has_lost_network(nic) {
+            return Err(ApiError::Plain(500, "InternalError", "Internal error".to_owned()));
+        }
+        Ok(self.nic_json(nic))
+    }
+
+    /// Whether the network of a NIC is gone.
+    pub(super) fn has_lost_network(&self, nic: &NicRow) -> bool {
+        nic.address.as_ref().is_some_and(|(network, _)| !self.networks.contains_key(network))
+    }
+
     /// A NIC with what its network adds.
     pub(super) fn nic_json(&self, nic: &NicRow) -> Value {
         let mut out = Map::new();
@@ -70,8 +84,10 @@ impl World {
             }
             put("network_uuid", json!(network.uuid));
         }
-        if let Some(cn) = &nic.cn_uuid {
-            put("cn_uuid", if nic.cn_in_array { json!([cn]) } else { json!(cn) });
+        if nic.cn_in_array {
+            put("cn_uuid", json!(nic.cn_uuids));
+        } else if let Some(cn) = nic.cn_uuids.first() {
+            put("cn_uuid", json!(cn));
         }
         if let Some(model) = &nic.model {
             put("model", json!(model));

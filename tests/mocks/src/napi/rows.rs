@@ -32,8 +32,9 @@ pub(super) struct NicRow {
     pub(super) state: String,
     pub(super) created: i64,
     pub(super) modified: i64,
-    pub(super) cn_uuid: Option<String>,
-    /// It was given, and is shown, as an array of one.
+    /// One, or none; more only where older code has stored them.
+    pub(super) cn_uuids: Vec<String>,
+    /// They were given, and are shown, as an array.
     pub(super) cn_in_array: bool,
     pub(super) model: Option<String>,
     pub(super) nic_tag: Option<String>,

@@ -156,13 +156,48 @@ impl Store {
     /// Moves both time stamps of a NIC back.
     pub fn backdate(&self, mac: &str, by: Duration) -> bool {
         let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        self.rewrite(mac, |row| {
+            row.created = row.created.saturating_sub(by);
+            row.modified = row.modified.saturating_sub(by);
+        })
+    }
+
+    /// Stores a value that the API refuses and that older code has stored: a uuid in capitals, several nodes.
+    /// Returns whether the NIC exists and has such a field.
+    pub fn store_unchecked(&self, mac: &str, field: &str, value: &Value) -> bool {
+        let several = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        let mut texts: Vec<String> =
+            several.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        match field {
+            "cn_uuid" => self.rewrite(mac, |row| {
+                (row.cn_uuids, row.cn_in_array) = (texts, value.is_array());
+            }),
+            "belongs_to_uuid" => {
+                self.rewrite(mac, |row| row.belongs_to_uuid = texts.pop().unwrap_or_default())
+            }
+            _ => false,
+        }
+    }
+
+    /// Deletes the network of a NIC under it: NAPI shows the record no more, nor any page with it.
+    pub fn lose_network(&self, mac: &str) -> bool {
+        let lost = (
+            "00000000-0000-4000-8000-000000000000".to_owned(),
+            std::net::Ipv4Addr::LOCALHOST.into(),
+        );
+        self.rewrite(mac, |row| row.address = Some(lost))
+    }
+
+    /// Stores a NIC anew without any check. Returns whether it exists.
+    fn rewrite(&self, mac: &str, change: impl FnOnce(&mut NicRow)) -> bool {
         let mut world = self.world();
-        let Some(row) = mac::parse(mac).and_then(|number| world.nics.get(&number)).cloned() else {
+        let Some(mut row) = mac::parse(mac).and_then(|number| world.nics.get(&number)).cloned()
+        else {
             return false;
         };
-        let (created, modified) = (row.created.saturating_sub(by), row.modified.saturating_sub(by));
+        change(&mut row);
         let primary = row.primary;
-        let row = world.put_nic(NicRow { created, modified, primary: false, ..row });
+        let row = world.put_nic(NicRow { primary: false, ..row });
         world.nics.insert(NicRow { primary, ..row });
         true
     }

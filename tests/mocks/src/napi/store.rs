@@ -104,13 +104,18 @@ impl Store {
 
     /// An empty store.
     pub fn new(options: Options) -> Self {
-        Self(Arc::new(Inner {
-            world: Mutex::new(World::new(&options)),
-            options,
-            faults: Faults::default(),
-            log: Recorder::default(),
-            clock: Clock::default(),
-        }))
+        Self::with_clock(options, Clock::default())
+    }
+
+    /// One whose clock shows so many milliseconds since 1970.
+    pub fn at(options: Options, now_ms: i64) -> Self {
+        Self::with_clock(options, Clock::at(now_ms))
+    }
+
+    fn with_clock(options: Options, clock: Clock) -> Self {
+        let world = Mutex::new(World::new(&options));
+        let (faults, log) = (Faults::default(), Recorder::default());
+        Self(Arc::new(Inner { world, options, faults, log, clock }))
     }
 
     /// Returns a copy of the current data, with the same clock and without rules: the data of a

@@ -32,8 +32,8 @@ impl Nics {
     /// Stores a row in place of an older one of its address.
     pub(super) fn insert(&mut self, row: NicRow) {
         self.remove(row.mac);
-        if let Some(cn) = &row.cn_uuid {
-            self.by_cn.entry(cn.clone()).or_default().insert(row.mac);
+        for cn in &row.cn_uuids {
+            self.by_cn.entry(cn.to_lowercase()).or_default().insert(row.mac);
         }
         self.by_vm.entry(row.belongs_to_uuid.clone()).or_default().insert(row.mac);
         self.rows.insert(row.mac, row);
@@ -42,8 +42,8 @@ impl Nics {
     /// Takes a row out.
     pub(super) fn remove(&mut self, mac: u64) -> Option<NicRow> {
         let row = self.rows.remove(&mac)?;
-        if let Some(cn) = &row.cn_uuid {
-            forget(&mut self.by_cn, cn, mac);
+        for cn in &row.cn_uuids {
+            forget(&mut self.by_cn, &cn.to_lowercase(), mac);
         }
         forget(&mut self.by_vm, &row.belongs_to_uuid, mac);
         Some(row)

@@ -34,7 +34,7 @@ impl World {
         }
         set!(belongs_to_type, belongs_to_uuid, owner_uuid, primary, state, nic_tags_provided);
         if input.cn_uuid.is_some() {
-            row.cn_uuid.clone_from(&input.cn_uuid);
+            row.cn_uuids = input.cn_uuid.iter().cloned().collect();
             row.cn_in_array = input.cn_in_array;
         }
         row.model = input.model.clone().or(row.model);
@@ -54,18 +54,18 @@ impl World {
         };
         match (target, &old.address) {
             (Some(target), None) => {
-                self.check_use(&target, &input, &row.owner_uuid, row.cn_uuid.is_some())?;
+                self.check_use(&target, &input, &row.owner_uuid, !row.cn_uuids.is_empty())?;
                 row.address = Some(self.provision(&target, input.ip, &holder)?);
             }
             (Some(target), Some((network, ip))) if input.ip.is_some_and(|new| new != *ip) => {
                 self.check_tags_agree(&target, network)?;
-                self.check_use(&target, &input, &row.owner_uuid, row.cn_uuid.is_some())?;
+                self.check_use(&target, &input, &row.owner_uuid, !row.cn_uuids.is_empty())?;
                 row.address = Some(self.provision(&target, input.ip, &holder)?);
                 self.release_ip(network, *ip, &old.belongs_to_uuid);
             }
             (target, Some(_)) => {
                 if let Some(target) = &target {
-                    self.check_use(target, &input, &row.owner_uuid, row.cn_uuid.is_some())?;
+                    self.check_use(target, &input, &row.owner_uuid, !row.cn_uuids.is_empty())?;
                 }
                 // The address stays; only the tag of the named network is taken over.
                 if let Some(tag) =
