@@ -51,7 +51,7 @@ pub(super) async fn vms(fleet: Fleet, board: Arc<Board>) {
             FleetEvent::Resync { cn } => board.hole(Some(&cn)),
             FleetEvent::Hole => board.hole(None),
             FleetEvent::Odd { subject } => {
-                tracing::warn!(subject, "the feed has a message that no agent wrote");
+                tracing::warn!(subject, "ignored a message of the feed that no agent wrote");
             }
             FleetEvent::Lost(error) => {
                 is_lost = true;

@@ -9,7 +9,7 @@ import { ago, byId, el, note, redraw } from './dom.js';
 import { timeline } from './drawing.js';
 import { entry } from './events.js';
 import * as fields from './fields.js';
-import { clock, short } from './format.js';
+import { clock, counted, short } from './format.js';
 import * as history from './history.js';
 import { read } from './source.js';
 
@@ -93,7 +93,7 @@ function past(events) {
   if (events.length === 0) return [title, el('p', { class: 'soft' }, 'None in vminfod’s journal.')];
   const [from, to] = [Date.parse(events[0].date), Date.now()];
   const marks = events.map((event) => [Date.parse(event.date), kind(event), `${clock(event.date)} ${words(event)}`]);
-  const label = `${events.length} events since ${clock(from)}`;
+  const label = `${counted(events.length, 'event')} since ${clock(from)}`;
   const list = events.slice(-SHOWN).reverse().map((event) => entry(event, null));
   return [title, timeline(marks, from, to, label), el('p', { class: 'soft ends' }, clock(from), el('span', {}, 'now')),
     el('ol', { class: 'events' }, ...list)];

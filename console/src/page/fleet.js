@@ -233,7 +233,7 @@ const take = {
     for (const key of gone) remove(...key.split(' '));
     const isFirst = !feed.isComplete;
     feed = { ...feed, isComplete: true };
-    vms.draw();
+    vms.listed();
     if (isFirst) {
       draw();
       goTo();

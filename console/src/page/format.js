@@ -14,20 +14,20 @@ export function short(value, longest = 120) {
   return shown.length > longest ? `${shown.slice(0, longest)}…` : shown;
 }
 
-/** A span of time, two units at most: `3d 4h`. */
+const UNITS = [['y', 31536000], ['d', 86400], ['h', 3600], ['m', 60], ['s', 1]];
+
+/** A span of time in its largest unit and the next one: `3d 4h`, `3d`. */
 export function span(ms) {
   if (!Number.isFinite(ms)) return '';
-  let seconds = Math.max(0, Math.floor(ms / 1000));
-  const parts = [];
-  for (const [unit, size] of [['y', 31536000], ['d', 86400], ['h', 3600], ['m', 60], ['s', 1]]) {
-    if (seconds >= size || (unit === 's' && parts.length === 0)) {
-      parts.push(`${Math.floor(seconds / size)}${unit}`);
-      seconds %= size;
-    }
-    if (parts.length === 2) break;
-  }
-  return parts.join(' ');
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  const largest = Math.max(0, UNITS.findIndex(([unit, size]) => seconds >= size || unit === 's'));
+  const [[unit, size], next] = UNITS.slice(largest);
+  const rest = next ? Math.floor((seconds % size) / next[1]) : 0;
+  return `${Math.floor(seconds / size)}${unit}${rest > 0 ? ` ${rest}${next[0]}` : ''}`;
 }
+
+/** A number of things: `1 order`, `2 orders`. */
+export const counted = (count, one, more = `${one}s`) => `${count} ${count === 1 ? one : more}`;
 
 /** A time in UTC: `12:03:04Z`, with its date if that is not today. */
 export function clock(time) {

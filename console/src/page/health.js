@@ -6,7 +6,7 @@
 
 import { silent } from './alarms.js';
 import { ago, byId, el, facts, note, redraw, table } from './dom.js';
-import { clock, milliseconds, short } from './format.js';
+import { clock, counted, milliseconds, short } from './format.js';
 import { command, says } from './needs.js';
 
 /** A full refresh comes every 5 minutes and may take minutes. */
@@ -37,7 +37,8 @@ export function alarms(source, stream) {
   const incomplete = (status.incomplete ?? []).filter((name) => !status.errors?.[name]);
   if (incomplete.length > 0) {
     const isList = incomplete.includes('*');
-    const title = isList ? 'The list of zones is not complete' : `${incomplete.length} VMs are not shown whole`;
+    const some = counted(incomplete.length, 'VM is', 'VMs are');
+    const title = isList ? 'The list of zones is not complete' : `${some} not shown whole`;
     const text = `Agents protect what may be theirs: ${incomplete.slice(0, TOLD).join(', ')}.`;
     add('warn', title, text, command('vminfod-incomplete'));
   }
@@ -63,7 +64,8 @@ const at = (source, text) => source.at - milliseconds(text);
 /** Draws the panel. */
 export function draw(source) {
   const state = byId('health-state');
-  state.replaceChildren(source.error ? 'no answer, as of ' : 'read ', ago(source.at), ' ago');
+  const age = source.at ? [source.error ? 'no answer, as of ' : 'read ', ago(source.at), ' ago'] : ['no answer yet'];
+  state.replaceChildren(...age);
   state.className = `pill ${source.error ? 'bad' : 'good'}`;
   const status = source.value;
   if (!status) return;

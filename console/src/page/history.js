@@ -13,10 +13,14 @@ const KEPT = 2000;
 const LONGEST_MS = 20000;
 
 let events = [];
+let isKnown = false;
 const names = new Map();
 
 /** All events, oldest first. */
 export const all = () => events;
+
+/** Returns true once the stream was up: before, nothing is known. */
+export const isFilled = () => isKnown;
 
 /** The events of one VM, oldest first. */
 export const of = (uuid) => events.filter((event) => event.uuid === uuid);
@@ -37,7 +41,7 @@ function light({ vm, ...event }) {
 
 /** Forgets everything, then reads the journal up to the event `seq` of this epoch. */
 export async function fill({ epoch, seq }) {
-  events = [];
+  [events, isKnown] = [[], true];
   const { value } = await read('/ui/agents/vminfod/status');
   const since = Math.max((value?.journal?.oldest ?? seq + 1) - 1, seq - KEPT, 0);
   if (value?.journal?.epoch !== epoch || since >= seq) return;

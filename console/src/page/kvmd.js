@@ -5,7 +5,7 @@
 // kvmd's panel: the monitors it reads, and who turned which VM off.
 
 import { ago, el, facts, note, table } from './dom.js';
-import { clock, short } from './format.js';
+import { clock, counted, short } from './format.js';
 import { command } from './needs.js';
 
 /** Verdicts shown, the newest first. */
@@ -15,15 +15,16 @@ const SURE = { high: 'good', medium: 'warn', low: 'soft' };
 /** Its state in a word, and the colour of it. */
 export function state(status) {
   const count = queued(status);
-  return count > 0 ? [`${count} monitors held by others`, 'warn'] : ['listening', 'good'];
+  return count > 0 ? [`${counted(count, 'monitor')} held by other clients`, 'warn'] : ['listening', 'good'];
 }
 
 /** What needs a person. */
 export function alarms(status) {
   const count = queued(status);
   if (count === 0) return [];
-  const text = 'Somebody else holds these QEMUs’ monitors: who turns them off will not be known.';
-  return [{ kind: 'warn', title: `${count} monitors are held by others`, text, command: command('kvmd-taken') }];
+  const text = 'Another client is connected to these monitors: kvmd cannot know who turns these VMs off.';
+  const title = `${counted(count, 'monitor is', 'monitors are')} held by other clients`;
+  return [{ kind: 'warn', title, text, command: command('kvmd-taken') }];
 }
 
 const queued = (status) => Object.values(status.instances ?? {}).filter((one) => one.state === 'queued').length;
@@ -42,7 +43,7 @@ export function parts(status, plan, name) {
   const [verdicts, connections] = [counts.verdicts ?? 0, counts.connections ?? 0];
   const contents = [facts([
     ['verdicts', `${verdicts}, ${counts.users ?? 0} of them users’ wishes`],
-    ['monitors', `${all.length} heard now, ${connections} since its start`],
+    ['monitors', `${all.length} connected now, ${connections} since its start`],
     ['up for', ago(Date.now() - (status.up_s ?? 0) * 1000)],
     ['rule', status.rule],
   ])];

@@ -5,11 +5,11 @@
 // migration-agent's panel: the migrations that this node has a part in, and how their streams go.
 
 import { el, facts, note, table, tiles } from './dom.js';
-import { bytes, short, span } from './format.js';
+import { bytes, counted, short, span } from './format.js';
 import { command } from './needs.js';
 
 /** Reasons whose names say little. */
-const ENDS = { receipt: 'not confirmed by the other node', not_allowed: 'of somebody who may not make them' };
+const ENDS = { receipt: 'not confirmed by the other node', not_allowed: 'not allowed to the sender' };
 
 /** How each VM's stream goes, as read last: the tab of all migrations shows it too. */
 export const streams = new Map();
@@ -17,9 +17,9 @@ export const streams = new Map();
 /** Its state in a word, and the colour of it. */
 export function state(status) {
   const waits = open(status).filter((one) => one.waits).length;
-  if (waits > 0) return [`${waits} VMs wait for the service`, 'warn'];
+  if (waits > 0) return [`${counted(waits, 'VM waits', 'VMs wait')} for migration-service`, 'warn'];
   const running = open(status).filter((one) => one.order?.state === 'running').length;
-  return running > 0 ? [`${running} orders run`, 'good'] : ['idle', 'good'];
+  return running > 0 ? [counted(running, 'order runs', 'orders run'), 'good'] : ['idle', 'good'];
 }
 
 const open = (status) => status.migrations ?? [];
@@ -48,7 +48,7 @@ export function parts(status, plan, name) {
   ];
 }
 
-/** A stream that ends early is usual: it is sent again. A request is refused to somebody who may not make it. */
+/** A stream that ends early is usual: it is sent again. A request is refused whose sender may not make it. */
 function counts(status) {
   const list = (all) => Object.entries(all ?? {}).filter(([, count]) => count > 0)
     .map(([why, count]) => `${count} ${ENDS[why] ?? why.replaceAll('_', ' ')}`).join(', ') || 'none';
@@ -60,7 +60,7 @@ export function alarms(status, plan, name) {
   const waiting = open(status).filter((one) => one.waits);
   if (waiting.length === 0) return [];
   const some = waiting.slice(0, 3).map((one) => short(name(one.vm), 40)).join(', ');
-  const title = `${waiting.length} VMs do not boot until migration-service answers (${some})`;
+  const title = `${counted(waiting.length, 'VM does', 'VMs do')} not boot until migration-service answers (${some})`;
   const text = 'They may have been replaced by copies on other nodes while this node was away.';
   return [{ kind: 'warn', title, text, command: command('migration-agent-waits', { VM: waiting[0].vm }) }];
 }
@@ -76,7 +76,7 @@ export function vm(uuid, status) {
 const order = (doing) => (doing ? `${doing.order?.name ?? '–'}: ${doing.state}` : 'no order yet');
 
 const words = (one) => [
-  one.held && 'net-agent held', one.hidden && 'hidden by it', one.waits && 'waits for the service',
+  one.held && 'net-agent held', one.hidden && 'hidden by it', one.waits && 'waits for migration-service',
 ].filter(Boolean).join(', ');
 
 /** How much is sent, how fast, and how long the rest takes: three cells. */

@@ -5,7 +5,7 @@
 // The tab of all migrations of the data centre: what runs, what waits and for what, what was forgotten.
 
 import { ago, el, facts, link, note, opens, table, tiles } from './dom.js';
-import { bytes, short, span } from './format.js';
+import { bytes, counted, short, span } from './format.js';
 import { flow, streams } from './migration-agent.js';
 import { command } from './needs.js';
 
@@ -63,14 +63,14 @@ export function whole(one, name) {
       ['error', short(one.error ?? 'none', 400)],
       ['copy holds', Number.isFinite(one.held_bytes) ? bytes(one.held_bytes) : '–'],
     ]),
-    table(['phase', 'state', 'took', 'said'], steps),
+    table(['phase', 'state', 'took', 'message'], steps),
   ];
 }
 
 /** What needs a person: migration-service says of each what that means, and the command. */
 export function alarms(list, plan, name) {
   const needy = list.flatMap((one) => (one.needs ?? []).map((need) => {
-    const has = need.state.endsWith('-failed') ? 'failed' : 'waits for a person';
+    const has = need.state.endsWith('-failed') ? 'failed' : 'waits for you';
     const why = one.error ? ` ${short(one.error, 200)}.` : '';
     return {
       kind: has === 'failed' ? 'bad' : 'warn', title: `The migration of ${short(name(one.vm_uuid), 40)} ${has}`,
@@ -78,7 +78,10 @@ export function alarms(list, plan, name) {
     };
   }));
   const of = (kind) => needy.filter((one) => one.kind === kind);
-  return [...few(of('bad'), 'failed', command('migrations-failed')), ...few(of('warn'), 'wait', command('migrations-wait'))];
+  return [
+    ...few(of('bad'), 'failed', command('migrations-failed')),
+    ...few(of('warn'), 'waiting', command('migrations-wait')),
+  ];
 }
 
 const sentence = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
@@ -87,7 +90,7 @@ const sentence = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
 function few(all, what, typed) {
   if (all.length <= NAMED) return all;
   const rest = all.length - NAMED;
-  const title = `${rest} more migrations ${what}`;
+  const title = `${counted(rest, 'more migration')} ${what}`;
   return [...all.slice(0, NAMED), { kind: all[0].kind, title, text: 'The tab “migrations” has them.', command: typed }];
 }
 

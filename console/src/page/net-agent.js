@@ -5,7 +5,7 @@
 // net-agent's panel: whether it may write, what prevents it, and its plan, NIC by NIC.
 
 import { ago, el, facts, note, table, tiles } from './dom.js';
-import { approval, clock, named, short, span } from './format.js';
+import { approval, clock, counted, named, short, span } from './format.js';
 import { command, says } from './needs.js';
 
 /** Names of its counters; those that are 0 are not shown. */
@@ -99,7 +99,7 @@ export function parts(status, plan, name, history) {
     ]),
     facts([
       ['last pass', lastPass(status)],
-      ['since its start', `${done(status)} (${status.requests} requests)`],
+      ['since its start', `${done(status)} (${counted(status.requests, 'request')})`],
       ['up for', ago(Date.now() - status.now / 1000)],
       ['mode', status.mode],
     ]),
@@ -146,7 +146,7 @@ function departed(status, name) {
   const all = status.departed ?? [];
   if (all.length === 0) return [];
   const rows = all.map((one) => {
-    const tries = one.tries > 0 ? `, tried ${one.tries} times` : '';
+    const tries = one.tries > 0 ? `, tried ${counted(one.tries, 'time')}` : '';
     const due = one.due_in_ms > 0 ? `in ${span(one.due_in_ms)}` : 'now';
     return [el('code', {}, one.mac), titled(one.vm, name), short(named(one.why, name), 200), due + tries];
   });

@@ -10,11 +10,11 @@ import { mebibytes } from './format.js';
 import { read } from './source.js';
 import { tone } from './vms.js';
 
-let hostname = null;
+let sysinfo = null;
 
-/** Learns the node's host name, once vminfod says it. */
+/** Learns the node's names, once vminfod answers. */
 export async function learn() {
-  hostname ??= (await read('/ui/agents/vminfod/sysinfo')).value?.Hostname ?? null;
+  sysinfo ??= (await read('/ui/agents/vminfod/sysinfo')).value?.sysinfo ?? null;
 }
 
 /** Draws the tiles of `vms` (a map); `words(uuid)` are those of a row, `search` is the text and sets it. */
@@ -43,9 +43,10 @@ export function draw(vms, words, search, status, isKnown) {
     ['quotas', isKnown ? `${sum.quota} GiB` : null, ''],
   ]);
   const focused = [...byId('summary').querySelectorAll('button')].indexOf(document.activeElement);
-  const age = el('p', { class: 'soft age' }, 'vminfod’s status read ', ago(status.at), ' ago');
+  const said = status.at ? ['vminfod’s status read ', ago(status.at), ' ago'] : ['vminfod’s status was not read yet'];
+  const age = el('p', { class: 'soft age' }, ...said);
   byId('summary').replaceChildren(parts, age);
   byId('summary').querySelectorAll('button')[focused]?.focus();
-  const [any] = vms.values();
-  if (any) byId('node').textContent = [hostname, any.server_uuid].filter(Boolean).join(' ');
+  if (!sysinfo) return;
+  byId('node').replaceChildren(sysinfo.Hostname ?? '', ' ', el('span', { class: 'soft uuid' }, sysinfo.UUID));
 }

@@ -72,7 +72,7 @@ export function draw() {
   const seconds = (value) => (value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(1)} s`);
   const perSecond = (value) => `${+value.toFixed(2)}/s`;
   const rows = [
-    ['events', eventRate(from, to), perSecond],
+    ['events', history.isFilled() ? eventRate(from, to) : [], perSecond],
     ['full refresh', samples.get('refresh') ?? [], seconds],
     ['reading a VM', samples.get('reading') ?? [], seconds],
     ['NAPI’s answers', samples.get('napi') ?? [], seconds],

@@ -55,6 +55,8 @@ export function table(open, words, searched, columns = COLUMNS, id = (vm) => vm.
   let order = { column: columns[0], down: false };
   let limit = STEP;
   let drawing = false;
+  /** Before the first list nothing is known. */
+  let isListed = false;
   let [cost, last] = [0, 0];
   /** By what the map is in order: one that nearly is, is sorted in a moment. */
   let sorted = null;
@@ -145,7 +147,8 @@ export function table(open, words, searched, columns = COLUMNS, id = (vm) => vm.
     const focused = document.activeElement?.dataset?.uuid;
     show(found.slice(0, limit).map(row));
     if (focused) body.querySelector(`[data-uuid="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
-    byId('vms-count').textContent = found.length === vms.size ? `${vms.size}` : `${found.length} of ${vms.size}`;
+    const count = found.length === vms.size ? `${vms.size}` : `${found.length} of ${vms.size}`;
+    byId('vms-count').textContent = isListed ? count : '–';
     byId('more').hidden = found.length <= limit;
     const nothing = found.length === 0 && search.text() ? `Nothing matches${problem ? `: ${problem}` : '.'}` : '';
     if (byId('nothing').textContent !== nothing) byId('nothing').textContent = nothing;
@@ -184,8 +187,14 @@ export function table(open, words, searched, columns = COLUMNS, id = (vm) => vm.
     /** Replaces everything. */
     reset(list) {
       sorted = null;
+      isListed = true;
       vms.clear();
       for (const vm of list) vms.set(id(vm), vm);
+      draw();
+    },
+    /** All of them are in the map. */
+    listed() {
+      isListed = true;
       draw();
     },
     /** Applies one change. */

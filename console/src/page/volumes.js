@@ -5,7 +5,7 @@
 // The tab of all volumes of the data centre: their state, who uses them, and how their storage VMs are.
 
 import { ago, el, facts, link, note, opens, table, tiles } from './dom.js';
-import { mebibytes, short } from './format.js';
+import { counted, mebibytes, short } from './format.js';
 import { command } from './needs.js';
 
 export const HAS_PLAN = true;
@@ -54,8 +54,8 @@ export function parts(status, volumes, name, written, where) {
     ]),
     facts([
       ['this instance', status.runs_timers ? 'looks after storage VMs' : 'leaves storage VMs to another one'],
-      ['last called', ago(Date.parse(status.last_calls))],
-      ['out of reach', far === 0 ? 'none' : `${far} storage VMs cannot be called from volapi’s zone`],
+      ['last called', el('span', {}, ago(Date.parse(status.last_calls)), ' ago')],
+      ['out of reach', far === 0 ? 'none' : `${counted(far, 'storage VM')} cannot be called from volapi’s zone`],
     ]),
     rows.length === 0
       ? el('p', { class: 'soft' }, 'No volume.')
