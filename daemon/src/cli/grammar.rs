@@ -46,6 +46,7 @@ impl ListArgs {
             columns: self.columns.clone(),
             sort: self.sort.clone(),
             json: self.json,
+            within: None,
         }
     }
 }
@@ -172,8 +173,21 @@ pub fn parse<C: Parser>(args: impl Iterator<Item = OsString>) -> Result<C, ExitC
             eprint!("{error}");
             ExitCode::from(exit::USAGE)
         }
-        _ => misuse(C::command().get_name(), &error.to_string(), !error.use_stderr()),
+        _ => {
+            let text = negative(&args, &error).unwrap_or_else(|| error.to_string());
+            misuse(C::command().get_name(), &text, !error.use_stderr())
+        }
     })
+}
+
+/// Returns what is wrong with a value that the parser took for an option: `-2h`.
+fn negative(args: &[OsString], error: &clap::Error) -> Option<String> {
+    let is_negative = |arg: &&str| {
+        arg.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let value = args.iter().filter_map(|arg| arg.to_str()).find(is_negative)?;
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+    is_unknown.then(|| format!("invalid value '{value}': it cannot be negative"))
 }
 
 fn read<C: Parser>(args: &[OsString]) -> Result<C, clap::Error> {
@@ -292,6 +306,21 @@ mod tests {
         let parsed = |line: &str| parse::<Cli>(line.split(' ').map(OsString::from));
         assert_eq!(parsed("x").unwrap_err(), ExitCode::from(exit::USAGE));
         assert_eq!(parsed("x --config g").unwrap().config, "g");
+    }
+
+    #[test]
+    fn a_negative_span_is_a_wrong_value() {
+        #[derive(Debug, clap::Parser)]
+        struct Cli {
+            #[arg(long = "for")]
+            length: Option<String>,
+        }
+        let told = |line: &str| {
+            let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            negative(&args, &read::<Cli>(&args).unwrap_err())
+        };
+        assert_eq!(told("x --for -2h").unwrap(), "invalid value '-2h': it cannot be negative");
+        assert_eq!(told("x --for 2h --fore"), None);
     }
 
     #[test]

@@ -36,5 +36,5 @@ pub use program::{Usage, author, begin, ended, finish, late_config, main, print,
 pub use progress::Progress;
 pub use screen::{Screen, Tone};
 pub use span::{ago, left, span};
-pub use table::{Cell, Layout, Table, UnknownColumn, facts};
+pub use table::{Cell, Layout, TERMINAL, Table, UnknownColumn, facts};
 pub use version::version;

@@ -21,7 +21,12 @@ pub struct Layout {
     pub sort: Option<String>,
     /// JSON: one object for each row.
     pub json: bool,
+    /// Columns into which a table for people has to fit: long names and a long last cell are shortened.
+    pub within: Option<usize>,
 }
+
+/// Columns of a terminal.
+pub const TERMINAL: usize = 80;
 
 impl Layout {
     /// Returns true if the flags ask for a table.
@@ -38,6 +43,9 @@ pub struct UnknownColumn {
     known: String,
 }
 
+/// Characters of a name that fit a table of 80 columns.
+const NAME: usize = 24;
+
 /// A cell: its value and its tone.
 #[derive(Debug, Clone)]
 pub struct Cell {
@@ -45,23 +53,42 @@ pub struct Cell {
     /// Its text, if that differs from the value's own.
     shown: Option<String>,
     tone: Option<Tone>,
+    /// A long one is shortened where the table has to fit a terminal.
+    is_name: bool,
 }
 
 impl<T: Into<Value>> From<T> for Cell {
     fn from(value: T) -> Cell {
-        Cell { value: value.into(), shown: None, tone: None }
+        Cell { value: value.into(), shown: None, tone: None, is_name: false }
     }
 }
 
 impl Cell {
     /// Makes a cell with a colour.
     pub fn toned(value: impl Into<Value>, tone: Tone) -> Cell {
-        Cell { value: value.into(), shown: None, tone: Some(tone) }
+        Cell { tone: Some(tone), ..Cell::from(value) }
     }
 
     /// Makes a cell that is shown as `text`, and is `value` in JSON and for sorting.
     pub fn shown(value: impl Into<Value>, text: impl Into<String>) -> Cell {
-        Cell { value: value.into(), shown: Some(text.into()), tone: None }
+        Cell { shown: Some(text.into()), ..Cell::from(value) }
+    }
+
+    /// Makes a cell with a name: a long one has `…` in its middle where the table has to fit a terminal.
+    pub fn name(value: impl Into<Value>) -> Cell {
+        Cell { is_name: true, ..Cell::from(value) }
+    }
+
+    fn aligned(&self, within: Option<usize>) -> String {
+        let text = self.text();
+        let (length, most) = (text.chars().count(), NAME);
+        if !self.is_name || within.is_none() || length <= most {
+            return text;
+        }
+        let (begin, end) = (most / 2, most - most / 2 - 1);
+        let begin: String = text.chars().take(begin).collect();
+        let end: String = text.chars().skip(length - end).collect();
+        format!("{begin}…{end}")
     }
 
     fn text(&self) -> String {
@@ -126,7 +153,7 @@ impl Table {
         } else if layout.parsable {
             self.parsable(&places)
         } else {
-            self.aligned(&places, !layout.no_header, screen)
+            self.aligned(&places, layout, screen)
         })
     }
 
@@ -155,14 +182,15 @@ impl Table {
         self.rows.iter().map(line).collect()
     }
 
-    fn aligned(&self, places: &[usize], header: bool, screen: Screen) -> String {
+    fn aligned(&self, places: &[usize], layout: &Layout, screen: Screen) -> String {
+        let (header, within) = (!layout.no_header, layout.within);
         let mut lines: Vec<Vec<(String, Option<Tone>)>> = Vec::new();
         if header {
             let name = |at: &usize| self.columns.get(*at).map(|name| (name.to_uppercase(), None));
             lines.push(places.iter().filter_map(name).collect());
         }
         for row in &self.rows {
-            let cell = |at: &usize| row.get(*at).map(|cell| (cell.text(), cell.tone));
+            let cell = |at: &usize| row.get(*at).map(|cell| (cell.aligned(within), cell.tone));
             lines.push(places.iter().filter_map(cell).collect());
         }
         let width = |n: usize| {
@@ -170,6 +198,16 @@ impl Table {
             cells.map(|(text, _)| text.chars().count()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..places.len()).map(width).collect();
+        let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+        if let Some(columns) = within {
+            for (cell, _) in lines.iter_mut().filter_map(|line| line.last_mut()) {
+                // Below that it says nothing any more.
+                let room = columns.saturating_sub(before).max(NAME);
+                if cell.chars().count() > room {
+                    *cell = cell.chars().take(room - 1).chain(['…']).collect();
+                }
+            }
+        }
         let mut text = String::new();
         for line in &lines {
             let mut shown = String::new();
@@ -245,6 +283,28 @@ mod tests {
     fn list(columns: Option<&str>, sort: Option<&str>) -> Layout {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         Layout { columns: owned(columns), sort: owned(sort), ..Layout::default() }
+    }
+
+    #[test]
+    fn a_long_name_keeps_its_ends() {
+        let name = "nfs-shared-volume-d3d4d754-9c38-4903-b6b7-549b6a16ce3a";
+        let print = |within| {
+            let mut table = Table::new(&["vm"]);
+            table.row(vec![Cell::name(name)]);
+            table.print(&Layout { within, ..Layout::default() }, PLAIN).unwrap()
+        };
+        assert_eq!(print(Some(80)), "VM\nnfs-shared-v…49b6a16ce3a\n");
+        assert_eq!(print(None), format!("VM\n{name}\n"));
+    }
+
+    #[test]
+    fn a_long_last_cell_fits_a_terminal() {
+        let mut table = Table::new(&["vm", "waits_for"]);
+        table.row(vec!["web".into(), "no answer ".repeat(12).into()]);
+        let layout = Layout { within: Some(80), ..Layout::default() };
+        let text = table.print(&layout, PLAIN).unwrap();
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(longest == Some(80) && text.ends_with("…\n"), "{text}");
     }
 
     #[test]

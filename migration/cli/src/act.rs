@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use daemon::cli::screen::{self, visible};
 use daemon::exit;
-use sdc_clients::migrations::{Estimate, Migration, Migrations, Options};
+use sdc_clients::migrations::{Answer, Estimate, Migration, Migrations, Options};
 use sdc_clients::{Class, Error};
 
 use super::args::{Consent, NAME, Placed, Rate};
@@ -71,7 +71,7 @@ impl Act<'_> {
         if !confirm(&text, Stake::Undoable, placed.consent)? {
             return Ok(ExitCode::from(REFUSED));
         }
-        let answer = self.services.migrations.act(&vm, "schedule", &options).await?;
+        let answer = self.act(&vm, "schedule", &options).await?;
         let migration = answer.migration.unwrap_or_default();
         let when = migration.scheduled_timestamp.as_deref().unwrap_or(time);
         if answer.job_uuid.is_none() {
@@ -87,7 +87,7 @@ impl Act<'_> {
     /// Forgets the time of a switch.
     pub(super) async fn unschedule(&self, vm: &str) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
-        self.services.migrations.act(&vm, "unschedule", &Options::default()).await?;
+        self.act(&vm, "unschedule", &Options::default()).await?;
         say("The migration is no longer scheduled")
     }
 
@@ -225,8 +225,7 @@ impl Act<'_> {
         }
         let migration = self.admitted(&vm, Action::Finalize, &options).await?;
         let name = self.name(&vm).await;
-        let hosts = self.services.hosts().await;
-        let source = migration.source_server_uuid.as_deref().map(|it| visible(hosts.name(it)));
+        let source = migration.source_server_uuid.as_deref().map(visible);
         let source = source.unwrap_or("its old node".to_owned());
         let text = format!(
             "This will delete the copy of instance {name} on {source}.\nThere is no rollback after that."
@@ -297,7 +296,10 @@ impl Act<'_> {
         // A record in a form that is not known here is the service's to judge.
         let record = raw.as_ref().map(Record::read).transpose();
         if let Ok(record) = record {
-            admit(record.as_ref(), Call { is_forced: options.force, ..Call::new(action) })?;
+            let call = Call { is_forced: options.force, ..Call::new(action) };
+            if let Err(refusal) = admit(record.as_ref(), call) {
+                return Err(self.explained(vm, refusal.into()).await);
+            }
         }
         Ok(found.unwrap_or_default())
     }
@@ -332,7 +334,8 @@ impl Act<'_> {
         consent: Consent,
         options: &Options,
     ) -> anyhow::Result<ExitCode> {
-        match confirm(text, stake, consent)? {
+        let text = self.services.hosts().await.in_text(text);
+        match confirm(&text, stake, consent)? {
             true => self.order(vm, action, options).await,
             false => Ok(ExitCode::from(REFUSED)),
         }
@@ -345,7 +348,7 @@ impl Act<'_> {
         action: &str,
         options: &Options,
     ) -> anyhow::Result<ExitCode> {
-        let answer = self.services.migrations.act(vm, action, options).await?;
+        let answer = self.act(vm, action, options).await?;
         let Some(job) = answer.job_uuid else {
             return say(match action {
                 "finalize" => "Migration was finalized",
@@ -361,9 +364,40 @@ impl Act<'_> {
             say(&why)?;
         }
         if !self.waits {
+            if self.is_for_people() {
+                eprintln!("Next: {NAME} watch {vm}");
+            }
             return Ok(ExitCode::SUCCESS);
         }
         self.watch(vm, Some(action)).await
+    }
+
+    /// Orders an action.
+    async fn act(&self, vm: &str, action: &str, options: &Options) -> anyhow::Result<Answer> {
+        match self.services.migrations.act(vm, action, options).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.explained(vm, error.into()).await),
+        }
+    }
+
+    /// Adds to a refusal what is known of the VM, for people: what comes next, or that it does not migrate.
+    async fn explained(&self, vm: &str, refusal: anyhow::Error) -> anyhow::Error {
+        if !self.is_for_people() {
+            return refusal;
+        }
+        let known = match self.services.migrations.get(vm).await {
+            Ok(migration) => next::step(&migration, None),
+            Err(error) if error.is_not_found_resource() => self.services.known(vm).await,
+            Err(_) => None,
+        };
+        match known {
+            Some(known) => refusal.context(next::Known(known)),
+            None => refusal,
+        }
+    }
+
+    fn is_for_people(&self) -> bool {
+        self.style.ansi && self.style.screen.is_terminal
     }
 
     /// Returns how people call a VM; an unknown one by its uuid.
@@ -374,12 +408,12 @@ impl Act<'_> {
 
     /// Tells people what comes next; scripts know.
     async fn tell_next(&self, vm: &str) {
-        if !self.style.ansi || !self.style.screen.is_terminal {
+        if !self.is_for_people() {
             return;
         }
         let migration = self.services.migrations.get(vm).await.ok();
         if let Some(next) = migration.as_ref().and_then(|it| next::step(it, None)) {
-            eprintln!("Next: {next}");
+            eprintln!("{next}");
         }
     }
 

@@ -147,6 +147,7 @@ impl MigrationList {
             columns: self.columns.clone().or_else(waiting),
             sort: self.sort.clone(),
             json: self.json,
+            within: None,
         };
         let asks = self.parsable || layout.columns.is_some() || self.sort.is_some();
         asks.then_some(layout)
@@ -253,15 +254,15 @@ Examples:
   sdc-migrate switch --source-dead CN VM    the old node is dead and stays so: boot the last copy
 
 --source-dead: you confirm that nothing runs on that node any more. What the instance wrote there since the
-last sync is lost. It is refused while the node answers, and while CNAPI's last heartbeat of it or the last word
-of its agent is younger than the setting dead_after, or not known: --really says that you have seen that it is off.")]
+last sync is lost. It is refused while the node answers, and while CNAPI's last heartbeat of it or its agent's
+last contact is younger than the setting dead_after, or not known: --really says that you have seen that it is off.")]
     Switch {
         /// The VM.
         vm: String,
         /// The node of the source is dead.
         #[arg(long, value_name = "CN")]
         source_dead: Option<String>,
-        /// You have seen that the node is off, whatever was heard of it.
+        /// You have seen that the node is off, whatever its last signs of life are.
         #[arg(long, requires = "source_dead")]
         really: bool,
         #[command(flatten)]
@@ -288,7 +289,7 @@ Examples:
 Examples:
   sdc-migrate abort VM
   sdc-migrate abort --cn CN           all from this node, and to it
-  sdc-migrate abort --all-waiting     all that wait for somebody
+  sdc-migrate abort --all-waiting     all that wait for you
 
 The instance stays where it is. The copy on the other node, and what was sent so far, is deleted.")]
     Abort {
@@ -309,7 +310,7 @@ What the instance wrote after the last sync is not in a copy on the new node.")]
     Rescue {
         /// The VM.
         vm: String,
-        /// You have seen that the node of the copy that is gone is off, whatever was heard of it.
+        /// You have seen that the node of the copy that is gone is off, whatever its last signs of life are.
         #[arg(long)]
         really: bool,
         #[command(flatten)]
@@ -332,7 +333,7 @@ while its last signs of life are young or not known: --really says that you have
         /// The node of the target is dead.
         #[arg(long, value_name = "CN")]
         target_dead: Option<String>,
-        /// You have seen that the node is off, whatever was heard of it.
+        /// You have seen that the node is off, whatever its last signs of life are.
         #[arg(long, requires = "target_dead")]
         really: bool,
         #[command(flatten)]
@@ -364,16 +365,16 @@ Examples:
 
 Only operators may: run it where the service runs, or with an operator's certificate (sdc-migrate trust join).
 
-The record is made from what the nodes show; nothing is done to a copy. --other CN is your word that the copy on that
-node, if it is not the one in use, is stopped and hidden as soon as the node is back. While the last signs of life
-of that node are young or not known, --really says that you have seen that it is off.")]
+The record is made from what the nodes show; nothing is done to a copy. With --other CN you confirm that the copy on
+that node, if it is not the one in use, may be stopped and hidden as soon as the node is back. While the last signs of
+life of that node are young or not known, --really says that you have seen that it is off.")]
     Adopt {
         /// The VM.
         vm: String,
         /// The node whose agent does not answer.
         #[arg(long, value_name = "CN")]
         other: Option<String>,
-        /// You have seen that the node is off, whatever was heard of it.
+        /// You have seen that the node is off, whatever its last signs of life are.
         #[arg(long, requires = "other")]
         really: bool,
         #[command(flatten)]
@@ -495,7 +496,7 @@ Examples:
         /// The node.
         cn: String,
     },
-    /// Which agents are let in, and whether volapi is: where the service runs, or with an operator's certificate.
+    /// Certificates of agents, volapi and operators: where the service runs, or with an operator's certificate.
     #[command(after_help = "\
 Examples:
   sdc-migrate trust init                        the first day: make the data centre's authority
@@ -531,13 +532,19 @@ pub enum TrustVerb {
         #[arg(long, value_name = "SPAN", default_value = "24h")]
         valid: String,
     },
-    /// Show the authorities, and who was let in or waits.
+    /// Show the authorities, and which programs are enrolled or wait for approval.
     List {
         /// JSON.
         #[arg(short = 'j', long)]
         json: bool,
     },
-    /// Let in the key that waits, in place of the one that is enrolled. Without --key both fingerprints are shown.
+    /// Approve the key that waits, in place of the enrolled one. Without --key both fingerprints are shown.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate trust approve CN                 shows the fingerprints
+  sdc-migrate trust approve CN --key FINGERPRINT
+
+Compare the fingerprint with what the program shows on its node: whoever holds the key is that program from then on.")]
     Approve {
         /// A node's uuid, `volapi` or `operator`.
         who: String,
@@ -546,6 +553,12 @@ pub enum TrustVerb {
         key: Option<String>,
     },
     /// Make every certificate of a program invalid.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate trust revoke CN
+  sdc-migrate trust revoke operator --key FINGERPRINT
+
+No VM migrates to or from a node whose agent is revoked, until the agent has joined again with a new token.")]
     Revoke {
         /// A node's uuid, `volapi` or `operator`.
         who: String,
@@ -553,19 +566,32 @@ pub enum TrustVerb {
         #[arg(long)]
         key: Option<String>,
     },
-    /// End the days in which agents are replaced: every agent that answers has to prove who it is, and only a token of
-    /// one node lets another in.
+    /// End the transition: every agent has to authenticate, and only a token of one node enrols another.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate trust require
+  sdc-migrate trust require --off
+
+No VM migrates to or from a node whose agent has no certificate. It is refused while there is such an agent, unless
+--without-them is given.")]
     Require {
         /// Allow tokens for any node again.
         #[arg(long)]
         off: bool,
-        /// Though some have not proved who they are.
+        /// Although some agents have no certificate.
         #[arg(long, conflicts_with = "off")]
         without_them: bool,
     },
-    /// Ask to be let in as an operator, with the token that is read from stdin. Somebody has to approve it.
+    /// Ask for an operator's certificate, with the token that is read from stdin. Another operator has to approve it.
     Join,
     /// Make a new authority, or end the rotation that is under way: both are valid until all have renewed.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate trust rotate                     the new authority signs from now on
+  sdc-migrate trust rotate                     again: the old one is no longer valid
+
+The second one is refused while a program has a certificate of the old authority, unless --without-them is given: such
+a program has to join again, and no VM migrates to or from its node before.")]
     Rotate {
         /// End it though some have not renewed: they have to join again.
         #[arg(long)]

@@ -7,6 +7,7 @@
 use std::process::ExitCode;
 
 use daemon::exit;
+use daemon::text::counted;
 use migration_core::machine::{Action, Call, admit};
 use migration_core::need::waits;
 use migration_core::record::Record;
@@ -37,7 +38,7 @@ pub(super) async fn each(
         all.into_iter().filter(|one| is_meant(one, cn.as_deref(), call)).collect();
     let verb = action.name();
     if meant.is_empty() {
-        return say(&format!("No migration that {verb} could be done to"));
+        return say(&format!("There is no migration to {verb}"));
     }
     let names = act.services.names(&meant).await;
     let (text, stake) = question(action, &meant, &names);
@@ -88,16 +89,19 @@ fn question(action: Action, meant: &[Migration], names: &Names) -> (String, Stak
     if meant.len() > NAMED {
         named.push(&more);
     }
-    let (count, named) = (meant.len(), named.join(", "));
+    let named = named.join(", ");
+    let counted = |one, more| counted(meant.len(), one, more);
     match action {
         Action::Finalize => (
             format!(
-                "This will delete the old copies of {count} instances: {named}.\nThere is no rollback after that."
+                "This will delete the old copies of {}: {named}.\nThere is no rollback after that.",
+                counted("instance", "instances")
             ),
             Stake::Data,
         ),
         action => {
-            (format!("This will {} {count} migrations: {named}.", action.name()), Stake::Undoable)
+            let count = counted("migration", "migrations");
+            (format!("This will {} {count}: {named}.", action.name()), Stake::Undoable)
         }
     }
 }

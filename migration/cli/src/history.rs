@@ -6,10 +6,11 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use daemon::cli::screen::visible;
-use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, Usage};
+use daemon::cli::{Cell, Layout, Screen, TERMINAL, Table, Tone, UnknownColumn, Usage, span};
 use daemon::config::parse_span;
 use sdc_clients::migrations::{Ended, HistoryQuery};
 use serde_json::Value;
@@ -22,7 +23,7 @@ use super::show::Style;
 use super::{next, units};
 use migration_core::time::Time;
 
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "ended",
     "vm",
     "what",
@@ -38,7 +39,10 @@ const COLUMNS: [&str; 15] = [
     "uuid",
     "owner",
     "migration",
+    "ago",
 ];
+/// Those that fit a terminal of 80 columns.
+const OF_PEOPLE: &str = "ago,vm,what,outcome,from,to,by";
 const USUAL: usize = 10;
 
 /// What is asked for.
@@ -71,6 +75,11 @@ pub(super) async fn list(
         since: asked.since.as_deref().map(|text| since(text, now())).transpose()?,
         limit: None,
     };
+    let is_for_people =
+        style.ansi && style.screen.is_terminal && !layout.asks_for_table() && !layout.json;
+    let columns = layout.columns.clone().or_else(|| is_for_people.then(|| OF_PEOPLE.to_owned()));
+    let within = is_for_people.then_some(TERMINAL);
+    let layout = &Layout { columns, within, ..layout.clone() };
     // A column that does not exist is refused before any request.
     table(&[], &Names::default(), layout, style.screen)?;
     let found = services.migrations.history(&query).await?;
@@ -99,7 +108,7 @@ pub(super) async fn why(services: &Services, typed: &str) -> anyhow::Result<Exit
         text += &format!("\n{part}");
     }
     if let Some(next) = next::step(&migration, Some(typed)) {
-        text += &format!("\nNext: {next}");
+        text += &format!("\n{next}");
     }
     say(&text)
 }
@@ -146,7 +155,7 @@ fn table(
     let mut table = Table::new(&COLUMNS).usually(USUAL);
     let text = |text: &Option<String>| Cell::from(text.as_deref());
     let host = |uuid: &Option<String>| Cell::from(uuid.as_deref().map(|it| names.hosts.name(it)));
-    let span = |ms: Option<u64>| match ms {
+    let tenth = |ms: Option<u64>| match ms {
         Some(ms) => Cell::shown(ms, tenths(ms)),
         None => Value::Null.into(),
     };
@@ -161,23 +170,33 @@ fn table(
         let about = one.from.clone().or_else(|| one.cn_uuids.first().cloned());
         table.row(vec![
             one.ended.as_str().into(),
-            Cell::from(one.vm_uuid.as_deref().map(|vm| names.vm(vm))),
+            Cell::name(one.vm_uuid.as_deref().map(|vm| names.vm(vm))),
             one.what.as_str().into(),
             outcome,
             host(&about),
             host(&one.to),
-            span(one.downtime_ms),
+            tenth(one.downtime_ms),
             one.bytes.map_or(Value::Null.into(), |bytes| Cell::shown(bytes, units::bytes(bytes))),
             text(&one.by),
             Cell::from(told(one).as_deref()),
             text(&one.program),
-            span(took),
+            tenth(took),
             text(&one.vm_uuid),
             text(&one.owner_uuid),
             text(&one.migration),
+            ago(&one.ended, now()),
         ]);
     }
     table.print(layout, screen)
+}
+
+/// Returns how long ago this was.
+fn ago(ended: &str, now: Time) -> Cell {
+    let ms = Time::parse(ended).and_then(|at| u64::try_from(now.since(at)).ok());
+    ms.map_or_else(
+        || Value::Null.into(),
+        |ms| Cell::shown(ms / 1000, span(Duration::from_secs(ms / 1000))),
+    )
 }
 
 /// Returns the details of an entry: why it failed, what was set and what it was before, how many moved.

@@ -55,7 +55,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use daemon::cli::hosts::Hosts;
-use daemon::cli::{self, Layout, Screen, screen};
+use daemon::cli::{self, Layout, Screen, TERMINAL, screen};
 use daemon::exit;
 use sdc_clients::migrations::{MigrationQuery, Options};
 
@@ -85,13 +85,13 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 /// Prints why a command failed.
 fn failed(error: anyhow::Error) -> ExitCode {
     if let Some(refusal) = error.downcast_ref::<Refusal>() {
-        eprintln!("Error: {refusal}");
+        eprintln!("Error: {refusal}{}", next::after(&error));
         return ExitCode::from(exit::FAILED);
     }
     let refusal = error.chain().find_map(|cause| cause.downcast_ref::<sdc_clients::Error>());
     match refusal.filter(|refusal| refusal.status().is_some_and(|status| status >= 400)) {
         Some(refusal) => {
-            eprintln!("Error: {}", refused(refusal));
+            eprintln!("Error: {}{}", refused(refusal), next::after(&error));
             ExitCode::from(exit::FAILED)
         }
         None => cli::finish(NAME, Err(error)),
@@ -263,7 +263,7 @@ async fn get(
             let code = cli::print(NAME, &show::get(&migration, &hosts, now(), style));
             // Scripts read stdout, which is as the shipped tool prints it.
             if let Some(next) = next::step(&migration, Some(typed)) {
-                eprintln!("Next: {next}");
+                eprintln!("{next}");
             }
             code
         }
@@ -292,8 +292,12 @@ async fn list(
     // Scripts read what the shipped tool prints.
     let is_for_people = style.ansi && style.screen.is_terminal && !asked.long && !asked.json;
     let columns = "vm,phase,state,since,from,to,waits_for".to_owned();
-    let of_people =
-        Layout { columns: Some(columns), no_header: asked.no_header, ..Layout::default() };
+    let of_people = Layout {
+        columns: Some(columns),
+        no_header: asked.no_header,
+        within: Some(TERMINAL),
+        ..Layout::default()
+    };
     let text = match asked.layout().or_else(|| is_for_people.then_some(of_people)) {
         Some(layout) => {
             // A column that does not exist is refused before names are requested.

@@ -4,6 +4,7 @@
 
 //! What a person does next about a migration. Pure.
 
+use daemon::cli::TERMINAL;
 use migration_core::need::waits;
 use migration_core::record::{Phase, Record, State};
 use sdc_clients::migrations::Migration;
@@ -11,8 +12,8 @@ use sdc_clients::migrations::Migration;
 /// Characters of a uuid that stand for it where nothing was typed.
 const SHORT: usize = 8;
 
-/// Returns the command that goes on with a migration that waits for a person, and what it is about; of one whose step
-/// is tried again, the command that ends that. The VM is called as it was typed.
+/// Returns why a migration waits for a person and the command that goes on with it, in lines; of one whose step is
+/// tried again, the command that ends that. The VM is called as it was typed.
 pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String> {
     let raw = serde_json::to_value(migration).ok()?;
     // A record in an unknown form is shown as it is.
@@ -21,13 +22,49 @@ pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String>
     match waits(&record) {
         Some(why) => {
             let need = daemon::needs::find(why.name()?)?;
-            Some(format!("{}    ({})", need.command_for(&[("VM", vm)]), need.says))
+            Some(format!("{}.\nNext: {}", folded(need.says), need.command_for(&[("VM", vm)])))
         }
         None if record.journal.again.is_some() && can_abort(&record) => Some(format!(
-            "nothing: it goes on by itself. sdc-migrate abort --force {vm} ends it; the VM stays where it is"
+            "The step is tried again by itself. To end it, the VM staying where it is:\n\
+             Next: sdc-migrate abort --force {vm}"
         )),
         None => None,
     }
+}
+
+/// What comes next, of an order that was refused.
+#[derive(Debug)]
+pub(super) struct Known(pub String);
+
+impl std::fmt::Display for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the order was refused")
+    }
+}
+
+/// Returns what is known of the VM whose order failed so, in lines of its own.
+pub(super) fn after(error: &anyhow::Error) -> String {
+    error.downcast_ref::<Known>().map(|Known(text)| format!("\n{text}")).unwrap_or_default()
+}
+
+/// Returns a sentence in lines of a terminal's width.
+fn folded(says: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in says.split(' ') {
+        let line = lines.last_mut().filter(|line| line.len() + word.len() + 1 < TERMINAL);
+        match line {
+            Some(line) if line.is_empty() => *line = capital(word),
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+/// Returns a word as it begins a sentence.
+fn capital(word: &str) -> String {
+    let mut rest = word.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
 /// Returns true if a shell takes this as one word.
@@ -40,4 +77,22 @@ fn is_word(typed: &str) -> bool {
 fn can_abort(record: &Record) -> bool {
     let is_before = matches!(record.phase, Phase::Begin | Phase::Sync | Phase::Switch);
     record.state == State::Running && is_before && !record.journal.target_shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_next_fits_a_terminal() {
+        for need in daemon::needs::NEEDS.iter().filter(|need| need.name.starts_with("migration-")) {
+            let command = need.command_for(&[("VM", "12345678")]);
+            let text = format!("{}.\nNext: {command}", folded(need.says));
+            assert!(text.lines().all(|line| line.len() <= TERMINAL), "{text}");
+            assert_eq!(
+                folded(need.says).to_lowercase().replace('\n', " "),
+                need.says.to_lowercase()
+            );
+        }
+    }
 }

@@ -205,6 +205,7 @@ pub(super) fn table(
         };
         let state = one.state.as_str();
         let span = |ms: Option<u64>| match ms {
+            Some(ms) if ms < 1000 => Cell::shown(0, "0s".to_owned()),
             Some(ms) => Cell::shown(ms / 1000, units::short(ms)),
             None => Value::Null.into(),
         };
@@ -229,7 +230,7 @@ pub(super) fn table(
             one.automatic.into(),
             text(one.scheduled_timestamp.as_ref()),
             text(one.created_timestamp.as_ref()),
-            names.vm(&one.vm_uuid).into(),
+            Cell::name(names.vm(&one.vm_uuid)),
             host(&one.source_server_uuid),
             host(&one.target_server_uuid),
             span(since(one, now)),

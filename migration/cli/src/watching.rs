@@ -35,7 +35,7 @@ pub(super) enum Blind {
     #[error("cannot write: {0}")]
     Write(#[from] io::Error),
     /// The stream ended without saying how.
-    #[error("the watch ended without saying how the migration ended")]
+    #[error("the watch ended before the migration did; see: sdc-migrate get")]
     Cut,
 }
 

@@ -84,7 +84,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   net-agent release --vm UUID
-  net-agent release            the hold on the whole node")]
+  net-agent release            the hold on the whole node
+
+From then on net-agent writes and deletes NIC records of the VM again.")]
     Release {
         /// The VM; without it, the hold on the whole node.
         #[arg(long, value_name = "VM")]

@@ -82,15 +82,17 @@ pub(crate) fn sum(
 ) -> String {
     let Count { moved, stay, left } = count(vms, cn, tried);
     let known = vms.values().filter_map(|known| known.estimate.as_ref());
-    let (bytes, time) = known.fold((0_u64, 0_u64), |(bytes, time), it| {
-        (bytes.saturating_add(it.size_bytes), time.saturating_add(it.total_seconds))
+    let (bytes, time, longest) = known.fold((0_u64, 0_u64, 0), |(bytes, time, longest), it| {
+        let bytes = bytes.saturating_add(it.size_bytes);
+        (bytes, time.saturating_add(it.total_seconds), it.total_seconds.max(longest))
     });
     let at_once = u64::try_from(at_once.max(1)).unwrap_or(u64::MAX);
     let moved = if moved > 0 { format!(", {moved} have moved") } else { String::new() };
     format!(
         "{left} can move ({}, about {} with {at_once} at once), {stay} cannot{moved}\n",
         units::bytes(bytes),
-        seconds(time / at_once)
+        // The longest one is not divided.
+        seconds((time / at_once).max(longest))
     )
 }
 
@@ -214,5 +216,7 @@ c   -      T       -        -        -         sync running  -
         ]);
         let said = sum(&vms, "CN", &BTreeSet::new(), 2);
         assert_eq!(said, "2 can move (6.0GiB, about 10m with 2 at once), 1 cannot\n");
+        let said = sum(&vms, "CN", &BTreeSet::new(), 5);
+        assert!(said.contains("about 10m with 5"), "never less than the longest: {said}");
     }
 }

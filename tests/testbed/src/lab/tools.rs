@@ -84,8 +84,8 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
         ("vmadm", vmadm),
         ("vminfod", vminfod),
         ("vminfo", vminfo),
-        ("net-agent", format!("exec {testbed} @net-agent --config {agent} \"$@\"")),
-        ("vm-agent", format!("exec {testbed} @vm-agent --config {vm_agent} \"$@\"")),
+        ("net-agent", configured(&testbed, "net-agent", &agent)),
+        ("vm-agent", configured(&testbed, "vm-agent", &vm_agent)),
         ("kvmd", kvmd),
         ("console", console),
         ("sdc-napi", curl(&places.napi)),
@@ -105,7 +105,7 @@ pub fn write_migration(places: &Places<'_>) -> io::Result<()> {
     std::fs::write(config("sdc-migrate"), format!("{services:#}\n"))?;
     let daemon = |name: &str| {
         let file = quoted(&config(name).to_string_lossy());
-        format!("exec {testbed} @{name} --config {file} \"$@\"")
+        configured(&testbed, name, &file)
     };
     let file = quoted(&config("sdc-migrate").to_string_lossy());
     let sdc_migrate =
@@ -136,7 +136,7 @@ pub fn write_volumes(places: &Places<'_>, vmapi: &str) -> io::Result<()> {
         (name, format!("export SDC_VOLADM_CONFIG={config}\nexec {testbed} @{name} \"$@\""))
     };
     let daemon = quoted(&file("volapi").to_string_lossy());
-    let volapi = ("volapi", format!("exec {testbed} @volapi --config {daemon} \"$@\""));
+    let volapi = ("volapi", configured(&testbed, "volapi", &daemon));
     put(places.node, &[volapi, command("sdc-voladm"), command("sdc-volapi"), command("sdc-pkgadm")])
 }
 
@@ -148,9 +148,17 @@ pub fn write_fleet(places: &Places<'_>, servers: &[String]) -> io::Result<()> {
     std::fs::write(file("sdc-fleet"), format!("{asked:#}\n"))?;
     let command = |name: &'static str| {
         let config = quoted(&file(name).to_string_lossy());
-        (name, format!("exec {testbed} @{name} --config {config} \"$@\""))
+        (name, configured(&testbed, name, &config))
     };
     put(places.node, &[command("fleet-agent"), command("sdc-fleet")])
+}
+
+/// A program with its configuration of the lab. Without arguments it prints its help, as it does elsewhere: with the
+/// configuration alone a daemon would start.
+fn configured(testbed: &str, name: &str, config: &str) -> String {
+    format!(
+        "[ $# -gt 0 ] || exec {testbed} @{name}\nexec {testbed} @{name} --config {config} \"$@\""
+    )
 }
 
 fn put(node: &Path, scripts: &[(&str, String)]) -> io::Result<()> {

@@ -52,7 +52,13 @@ fn each_alert_proposes_the_command_of_its_state() {
     for rule in rules.split("- alert: ").skip(1) {
         let (name, rest) = rule.split_once('\n').unwrap();
         let does = rest.lines().find_map(|line| line.trim().strip_prefix("do: ")).unwrap();
-        assert!(rest.contains("\n          runbook_url: docs/"), "{name} has no page");
+        let page = rest.lines().find_map(|line| line.trim().strip_prefix("runbook_url: ")).unwrap();
+        let (file, heading) = page.split_once('#').unwrap_or((page, ""));
+        let headings = document(file);
+        let mut headings = headings.lines().filter(|line| line.starts_with('#'));
+        let is_it =
+            |line: &str| line.trim_matches(['#', ' ']).to_lowercase().replace(' ', "-") == heading;
+        assert!(heading.is_empty() || headings.any(is_it), "{name}: {page} has no such heading");
         let of_it: Vec<&Need> = NEEDS.iter().filter(|need| need.alert == name).collect();
         assert_eq!(of_it.is_empty(), NO_COMMAND.contains(&name), "{name} is in the table");
         for need in of_it {
@@ -83,7 +89,8 @@ impl Centre {
         assert_eq!(need.does, Does::Ends);
         let command = need.command_for(&[("VM", VM)]);
         let shown = self.good(&format!("sdc-migrate get {VM} 2>&1")).await;
-        assert!(shown.contains(&format!("Next: {command} ")), "{state}: {shown}");
+        let next = format!("Next: {command}");
+        assert!(shown.lines().any(|line| line == next), "{state}: {shown}");
         self.good(&command).await;
         assert_ne!(self.state().await, Some(state), "{command}");
         ended.insert(state);

@@ -43,7 +43,10 @@ impl Listing {
         let trimmed = |list: Option<String>| list.map(|list| list.trim().to_owned());
         let (columns, sort) = (trimmed(order), trimmed(sortby));
         let no_header = !header && (no_header || parsable);
-        let listing = Listing::of(Layout { no_header, parsable, columns, sort, json }, &filters)?;
+        let listing = Listing::of(
+            Layout { no_header, parsable, columns, sort, json, within: None },
+            &filters,
+        )?;
         for (list, what) in [(&listing.layout.columns, "order"), (&listing.layout.sort, "sort")] {
             let mut names = list.iter().flat_map(|list| list.split(','));
             if let Some(name) = names.find(|name| fields::is_wildcard(name)) {
@@ -60,7 +63,7 @@ impl Listing {
 
     /// The whole output: the filtered VMs, sorted.
     pub fn print(self, vms: Vec<VmObject>) -> Result<String, Failure> {
-        let Layout { no_header, parsable, columns, sort: by, json } = self.layout;
+        let Layout { no_header, parsable, columns, sort: by, json, within: _ } = self.layout;
         let unknown = |what, name| move || Failure::failed(format!("invalid {what} field: {name}"));
         let key = |name| SortKey::read(name).ok_or_else(unknown("sort", name));
         let by = by.as_deref().unwrap_or(DEFAULT_SORT).split(',');

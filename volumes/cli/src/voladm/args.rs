@@ -126,7 +126,7 @@ Examples:
 Examples:
   sdc-voladm delete-volume-zone --owner OWNER VOLUME
 
-It refuses, and says which VMs use the volume, unless --force is given.")]
+The files of the volume are lost. It refuses, and says which VMs use the volume, unless --force is given.")]
     DeleteVolumeZone {
         #[command(flatten)]
         chosen: Chosen,

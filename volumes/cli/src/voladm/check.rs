@@ -5,6 +5,7 @@
 //! `check`: reads what is there, and prints what does not fit.
 
 use daemon::cli::{Layout, Progress, Screen, Table};
+use daemon::text::counted;
 use sdc_clients::cnapi::DEFAULT_SERVER;
 use sdc_clients::vmapi::VmQuery;
 use serde_json::json;
@@ -30,8 +31,8 @@ pub(super) async fn check(
     let found = findings(&facts, daemon::wall::now());
     let is_for_people = !layout.json && !layout.asks_for_table();
     if found.is_empty() && is_for_people {
-        let count = facts.volumes.len();
-        return Ok((format!("{count} volumes: everything fits together\n"), false));
+        let count = counted(facts.volumes.len(), "volume", "volumes");
+        return Ok((format!("{count}: everything fits together\n"), false));
     }
     Ok((table(&found).print(layout, screen)?, !found.is_empty()))
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use daemon::cli::hosts::Hosts;
-use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone};
+use daemon::cli::{Cell, Layout, Progress, Screen, TERMINAL, Table, Tone};
 use futures_util::{StreamExt as _, stream};
 use sdc_clients::volapi::{Troubles, Volume};
 use serde_json::{Value, json};
@@ -42,7 +42,12 @@ pub(super) async fn list(
         (true, _) => Some(JSON.to_owned()),
         (false, is_long) => is_long.then(|| LONG.to_owned()),
     };
-    let layout = &Layout { columns: layout.columns.clone().or_else(long), ..layout.clone() };
+    let is_short = screen.is_terminal && !is_long && !layout.asks_for_table() && !layout.json;
+    let layout = &Layout {
+        columns: layout.columns.clone().or_else(long),
+        within: is_short.then_some(TERMINAL),
+        ..layout.clone()
+    };
     // A column that does not exist is refused before any request.
     table(&[], &Known::default()).print(layout, screen)?;
     let shown = Progress::begin("reading volumes");
@@ -119,7 +124,7 @@ fn table(volumes: &[Volume], known: &Known) -> Table {
         );
         let path = volume.other.get("filesystem_path").and_then(Value::as_str);
         table.row(vec![
-            volume.name.as_str().into(),
+            Cell::name(volume.name.as_str()),
             Cell::shown(volume.size, mebibytes(volume.size)),
             used,
             Cell::toned(state, tone),
