@@ -60,7 +60,7 @@ pub mod exit; // one way to end a program
 
 pub mod log; // bunyan logs
 
-pub mod text; // text of others, made harmless
+pub mod text; // text of others, made harmless; numbers of things
 
 pub mod wall; // the time of day
 

@@ -26,7 +26,7 @@ pub enum LockError {
         owner: i32,
     },
     /// A process that is no copy of the program holds it.
-    #[error("something that is no running copy holds {}: see `fuser {}`", path.display(), path.display())]
+    #[error("a process that is not a running copy holds {}: see `fuser {}`", path.display(), path.display())]
     Foreign {
         /// The lock file.
         path: PathBuf,

@@ -178,7 +178,7 @@ pub fn serve(address: Option<SocketAddr>, pages: Router, tasks: &Tasks, shutdown
                     return server.serve(listener, only).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot open the metrics port; it is tried again")
+                    tracing::warn!(%error, "cannot open the metrics port; trying again")
                 }
             }
             // Both arms are cancel-safe.

@@ -52,10 +52,10 @@ pub const NEEDS: &[Need] = needs! {
         "a source of the whole node has not answered for two refreshes: what is shown may be old"
         => "vminfod check";
     "vminfod-refresh-old" "VminfodRefreshOld" Shows:
-        "there was no full refresh for long: what no event announced is found late"
+        "there was no full refresh for long: changes without an event are found late"
         => "vminfod status";
     "vminfod-source-down" "VminfodSourceDown" Shows:
-        "a source is down, and is started again by itself: sweeps find changes meanwhile"
+        "a source is down and restarts by itself; meanwhile sweeps find changes"
         => "svcs -L vminfod";
     "vminfod-unread" "VminfodCannotReadVms" Shows: "a VM cannot be read and is shown as it was" => "vminfod status";
     "vminfod-unread-vm" "" Shows: "this VM cannot be read and is shown as it was" => "vminfod why VM";
@@ -63,7 +63,7 @@ pub const NEEDS: &[Need] = needs! {
     "vminfod-no-stream" "" Shows: "there is no event stream: changes are not shown as they come" => "svcs -L vminfod";
     "vminfod-loses-events" "VminfodLosesEvents" Shows: "changes arrive without events" => "vminfod check";
     "vminfod-late" "VminfodSeesChangesLate" Shows: "changes are shown many seconds late" => "vminfod status";
-    "net-agent-silent" "NetAgentDown" Shows: "net-agent does not answer: NAPI is not told what changes"
+    "net-agent-silent" "NetAgentDown" Shows: "net-agent does not answer: NAPI misses what changes on the node"
         => "svcs -xv net-agent";
     "net-agent-brake" "NetAgentBrake" Shows: "net-agent wanted to delete too much and stopped" => "net-agent plan";
     "net-agent-approve" "" Ends: "net-agent keeps deletes back until they are approved" => "net-agent approve ID";
@@ -81,26 +81,26 @@ pub const NEEDS: &[Need] = needs! {
         => "vminfod check";
     "net-agent-nic-missing" "NetAgentMissingInNapi" Shows: "NAPI has no record of a NIC and may give its address away"
         => "net-agent plan";
-    "net-agent-nic-foreign" "NetAgentForeignOwner" Shows: "NAPI says that a NIC belongs to somebody else"
+    "net-agent-nic-foreign" "NetAgentForeignOwner" Shows: "NAPI has another owner for a NIC of this node"
         => "net-agent plan";
     "net-agent-unreadable" "NetAgentUnreadable" Shows: "NAPI has records that cannot be read and are left alone"
         => "net-agent status";
     "net-agent-hold-ends" "NetAgentHoldEnds" Ends: "a hold ends within 15 minutes"
         => "net-agent extend --vm UUID --for 2h";
-    "vm-agent-silent" "VmAgentDown" Shows: "vm-agent does not answer: VMAPI is not told what changes"
+    "vm-agent-silent" "VmAgentDown" Shows: "vm-agent does not answer: VMAPI misses what changes on the node"
         => "svcs -xv vm-agent";
-    "vm-agent-brake" "VmAgentBrake" Shows: "vm-agent misses half of its VMs and reports nobody destroyed"
+    "vm-agent-brake" "VmAgentBrake" Shows: "half of vm-agent's VMs are missing; it reports none destroyed"
         => "vm-agent plan";
-    "vm-agent-approve" "" Ends: "vm-agent reports nobody destroyed until it is approved" => "vm-agent approve ID";
+    "vm-agent-approve" "" Ends: "vm-agent reports no VM destroyed until that is approved" => "vm-agent approve ID";
     "vm-agent-mute" "VmAgentDoesNotWrite" Shows: "vm-agent writes nothing" => "vm-agent status";
-    "vm-agent-holds" "VmAgentHolds" Shows: "VMs have not been told to VMAPI for hours" => "vm-agent plan";
+    "vm-agent-holds" "VmAgentHolds" Shows: "changes of VMs have not been reported to VMAPI for hours" => "vm-agent plan";
     "vm-agent-memory" "VmAgentMemoryFault" Shows: "vm-agent's state directory is damaged or cannot be written"
         => "vm-agent status";
     "vm-agent-comparison-old" "VmAgentComparisonOld" Shows: "vm-agent has not compared with VMAPI for two days"
         => "vm-agent status";
     "kvmd-silent" "KvmdDown" Shows: "kvmd does not answer: the ends of its VMs will be called unwatched"
         => "svcs -xv kvmd";
-    "kvmd-taken" "KvmdMonitorTaken" Shows: "somebody else holds monitors: kvmd hears nothing there"
+    "kvmd-taken" "KvmdMonitorTaken" Shows: "another client holds QMP monitors: kvmd receives no events there"
         => "kvmd status -o name,state -s state";
     "kvmd-markers" "KvmdMarkersFail" Shows: "markers cannot be written: a VM may be restarted against its user's wish"
         => "kvmd verdicts -o name,marker -s marker";
@@ -110,7 +110,7 @@ pub const NEEDS: &[Need] = needs! {
         => "svcs -xv fleet-agent";
     "fleet-agent-mute" "FleetAgentDoesNotPublish" Shows: "what changes on the node is not published to the feed"
         => "fleet-agent status";
-    "fleet-agent-claimed" "FleetAgentClaimed" Shows: "another machine publishes this node: two say to be it"
+    "fleet-agent-claimed" "FleetAgentClaimed" Shows: "another machine publishes under this node's uuid"
         => "fleet-agent status";
     "migration-agent-silent" "MigrationAgentDown" Shows:
         "migration-agent does not answer: no VM migrates to or from there"
@@ -119,7 +119,7 @@ pub const NEEDS: &[Need] = needs! {
         "the agent's certificate has expired, was revoked, or ends within 14 days: no VM migrates to or from there then"
         => "migration-agent status";
     "migration-agent-waits" "MigrationAgentVmsWait" Ends:
-        "a VM does not boot: migration-service does not say whether it was replaced"
+        "a VM does not boot: migration-service has not answered whether it was replaced"
         => "migration-agent release VM";
     "migration-service-silent" "MigrationServiceDown" Shows:
         "migration-service does not answer, nor does the VMAPI behind it"
@@ -130,7 +130,7 @@ pub const NEEDS: &[Need] = needs! {
         "no migration-service does the rounds, and migrations wait for them"
         => "svcs -xv migration-service";
     "migrations-failed" "MigrationFailed" Shows: "migrations have failed" => "sdc-migrate list -s failed";
-    "migrations-wait" "" Shows: "migrations wait for somebody" => "sdc-migrate list";
+    "migrations-wait" "" Shows: "migrations wait for an operator" => "sdc-migrate list";
     "migration-begin-failed" "" Ends:
         "the begin failed; the VM runs where it was, and the rest of a copy may be on the target"
         => "sdc-migrate abort VM && sdc-migrate begin VM";
@@ -165,7 +165,7 @@ pub const NEEDS: &[Need] = needs! {
         => "sdc-migrate get VM";
     "migration-hidden" "MigrationHidden" Shows: "it is in the middle of a switch, and no copy of the VM is shown"
         => "sdc-migrate get VM";
-    "migration-older" "" Ends: "the store is older than what the agents heard" => "sdc-migrate adopt VM";
+    "migration-older" "" Ends: "the store is older than the orders that the agents have accepted" => "sdc-migrate adopt VM";
     "migration-unknown" "MigrationUnknown" Ends: "it is open on its nodes, and the store does not know it"
         => "sdc-migrate adopt VM";
     "migration-replaced-runs" "MigrationReplacedRuns" Shows: "a copy that was replaced runs, and so does the other one"
@@ -174,14 +174,14 @@ pub const NEEDS: &[Need] = needs! {
         "a copy was replaced, and its node is back: it is stopped, hidden, and must not be used"
         => "sdc-migrate get VM";
     "certificates-need" "CertificatesNeedSomebody" Shows:
-        "programs wait to be let in, or their certificates end within 14 days and are not renewed"
+        "programs wait for approval, or their certificates end within 14 days and are not renewed"
         => "sdc-migrate trust list";
     "volapi-silent" "VolapiDown" Shows:
         "volapi does not answer: volumes cannot be made, and instances that need one wait"
         => "svcs -xv volapi";
     "volapi-waits" "VolapiStorageAway" Shows: "volapi waits for another service" => "volapi status";
     "volapi-deaf" "VolapiNobodyFollows" Shows:
-        "volapi does not hear of VMs: the states of volumes and their users get old"
+        "volapi does not follow VMAPI: the states of volumes and their users get old"
         => "volapi status";
     "volumes-failed" "VolapiVolumesFail" Shows: "volumes cannot be used, or have failed" => "sdc-voladm check";
     "volume-stopped" "VolapiStorageVmStopped" Ends:

@@ -2,7 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Text of others, made harmless for terminals and logs that people read.
+//! Text of others, made harmless for terminals and logs that people read; numbers of things.
+
+use std::fmt::Display;
 
 /// Escapes what is not shown, except newlines, as `\u001b`, which in JSON is the same text.
 pub fn harmless(text: &str) -> String {
@@ -12,6 +14,12 @@ pub fn harmless(text: &str) -> String {
 /// Escapes all that is not shown as `\u001b`: the result is one line, in the order that it is read.
 pub fn visible(text: &str) -> String {
     escaped(text, is_hidden)
+}
+
+/// Returns a number of things: `1 VM`, `2 VMs`.
+pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str, more: &str) -> String {
+    let what = if count == N::from(1) { one } else { more };
+    format!("{count} {what}")
 }
 
 /// Returns true for control characters, line separators, and marks that change the direction of the text
@@ -39,6 +47,12 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_not_many() {
+        let said = |count: usize| counted(count, "volume", "volumes");
+        assert_eq!([said(0), said(1), said(2)], ["0 volumes", "1 volume", "2 volumes"]);
+    }
 
     #[test]
     fn hidden_characters_show_and_do_nothing() {

@@ -10,6 +10,7 @@ use daemon::agent::{Mode, approval_json};
 use daemon::disk;
 use daemon::http::{Body, ok, refuse};
 use daemon::log::clip;
+use daemon::text::counted;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -80,9 +81,9 @@ async fn held_up(parts: &Parts) -> Vec<String> {
     }));
     let departed = parts.departures.all();
     if let Some((mac, first)) = departed.first() {
-        let count = departed.len();
+        let count = counted(departed.len(), "NIC", "NICs");
         let why = clip(&first.why.to_string());
-        all.push(format!("{count} NICs that left the node, the first {mac}: {why}"));
+        all.push(format!("{count} that left the node, the first {mac}: {why}"));
     }
     all
 }

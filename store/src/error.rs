@@ -110,16 +110,16 @@ pub enum Thing {
 pub enum Invalid {
     /// A bucket, field, lease or holder with a name that is empty, too long, or has other characters
     /// than letters, digits, `_`, `-`, `.` and `/`.
-    #[error("{0:?} is no name")]
+    #[error("{0:?} is not a valid name")]
     Name(String),
     /// A key that is empty, too long or has control characters.
-    #[error("{0:?} is no key")]
+    #[error("{0:?} is not a valid key")]
     Key(String),
     /// A record that is no JSON object.
-    #[error("record {key} of bucket {bucket} is no object")]
+    #[error("record {key} of bucket {bucket} is not a JSON object")]
     NoObject { bucket: String, key: String },
     /// A record that cannot be written as JSON.
-    #[error("record {key} of bucket {bucket} is no JSON: {why}")]
+    #[error("record {key} of bucket {bucket} cannot be written as JSON: {why}")]
     NoJson {
         bucket: String,
         key: String,
@@ -139,9 +139,9 @@ pub enum Invalid {
     #[error("bucket {bucket} has other fields in its version {version}")]
     Fields { bucket: String, version: u32 },
     /// A text that no search gave as its marker.
-    #[error("{0:?} is no marker")]
+    #[error("{0:?} is not a marker of a search")]
     Marker(String),
     /// An address of a server that does not parse.
-    #[error("this is no address of a PostgreSQL server: {0}")]
+    #[error("not the address of a PostgreSQL server: {0}")]
     Address(String),
 }

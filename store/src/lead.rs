@@ -50,7 +50,7 @@ impl Store {
                 }
                 (_, Ok(None)) => {}
                 (_, Err(error)) => {
-                    tracing::warn!(lease, %error, "cannot claim the lease; it is tried again")
+                    tracing::warn!(lease, %error, "cannot claim the lease; trying again")
                 }
             }
             sleep(term / 3).await;
@@ -83,7 +83,7 @@ async fn held<C>(
             Ok(_) => return,
             Err(error) => {
                 pause = term / 15;
-                tracing::warn!(lease = fence.lease, %error, "cannot renew the lease; it is tried until the term ends");
+                tracing::warn!(lease = fence.lease, %error, "cannot renew the lease; trying again until its term ends");
             }
         }
     }

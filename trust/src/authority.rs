@@ -52,7 +52,7 @@ pub struct Revoked {
 
 impl Authority {
     /// Makes a new authority.
-    /// Fails with [`Invalid`] where the system has no random numbers.
+    /// Fails with [`Invalid`] where the system's random generator failed.
     pub fn new(now: i64) -> Result<Authority, Invalid> {
         let key = KeyPair::generate().map_err(Invalid::Made)?;
         let mut params = CertificateParams::default();

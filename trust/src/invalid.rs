@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Invalid {
     /// The system has no random numbers.
-    #[error("the system has no random numbers")]
+    #[error("the system's random generator failed")]
     NoChance,
     /// It is no certificate, or none of a program of the data centre.
     #[error("not a certificate of a program of the data centre")]

@@ -24,7 +24,7 @@ pub struct Token {
 
 /// A text is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no join token; `sdc-migrate trust token` makes one")]
+#[error("not a join token; `sdc-migrate trust token` makes one")]
 pub struct NoToken;
 
 impl Token {

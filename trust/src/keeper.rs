@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use daemon::disk;
+use daemon::text::counted;
 use http::Method;
 use sdc_clients::Http;
 use sdc_clients::http::{Call, Transport};
@@ -61,8 +62,9 @@ impl Standing {
                 Some(format!("its certificate has expired on {}: {wrong}", date(until)))
             }
             Some(until) if until - now < WARNS => {
-                let days = (until - now) / 86_400;
-                Some(format!("its certificate expires in {days} days and is not renewed: {wrong}"))
+                let days = usize::try_from((until - now) / 86_400).unwrap_or_default();
+                let days = counted(days, "day", "days");
+                Some(format!("its certificate expires in {days} and is not renewed: {wrong}"))
             }
             Some(_) if self.is_refused => Some(format!("migration-service refuses it: {wrong}")),
             Some(_) => None,
@@ -95,7 +97,7 @@ pub enum Unkept {
     #[error("{}: {}", .0.display(), .1)]
     BadToken(PathBuf, String),
     /// Somebody has to approve this key.
-    #[error("migration-service waits for a person: sdc-migrate trust approve, key {0}")]
+    #[error("waiting for an operator's approval: sdc-migrate trust approve, key {0}")]
     Waits(String),
     /// The thread that read or wrote has ended.
     #[error("reading or writing {} was aborted", .0.display())]

@@ -35,7 +35,7 @@ daemon::counters! {
     Puts, "puts", "puts", "Records replaced, one by one";
     Batches, "batches", "batches", "Requests that replaced several records";
     Batched, "vms_batched", "vms_batched", "Records replaced by such requests";
-    Destroyed, "vms_destroyed", "vms_destroyed", "Records that were told to be destroyed";
+    Destroyed, "vms_destroyed", "vms_destroyed", "Records reported destroyed";
     Same, "turns_same", "turns_same", "Turns that found nothing that differs";
     Deferred, "deferrals", "deferrals", "Times that a VM had to wait";
     Reported, "writes_reported", "writes_reported", "Writes that the report mode only logged";

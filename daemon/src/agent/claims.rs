@@ -97,7 +97,7 @@ impl Claims {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let (path, reason) = (self.path.display(), chain(&error));
-                tracing::error!(%path, reason, "the operator's claims are lost: claim again what was claimed");
+                tracing::error!(%path, reason, "cannot read the operator's claims: claim each node again");
             }
         }
     }

@@ -34,7 +34,7 @@ pub async fn find_uuid(vminfod: &Vminfod) -> String {
             Err(error) if !std::mem::replace(&mut is_logged, true) => {
                 tracing::warn!(
                     reason = chain(&error),
-                    "waiting for vminfod to say who the node is"
+                    "waiting for vminfod's sysinfo, which names this node"
                 );
             }
             Err(_) => {}
@@ -60,7 +60,10 @@ async fn look(
         },
         // What is known stays.
         Ok(Err(error)) => {
-            tracing::info!(reason = chain(&error), "cannot look for a second machine of this uuid");
+            tracing::info!(
+                reason = chain(&error),
+                "cannot check whether a second machine has this node's uuid"
+            );
             soon
         }
         Err(_) => soon,

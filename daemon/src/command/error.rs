@@ -23,7 +23,7 @@ pub enum CommandError {
         error: Arc<std::io::Error>,
     },
     /// These commands have no such program that can be started and streamed.
-    #[error("{0} cannot be followed here")]
+    #[error("cannot follow the output of {0} on this platform")]
     NotHere(Program),
     /// It was killed because it took too long.
     #[error("{program} still ran after {} ms and was killed", after.as_millis())]

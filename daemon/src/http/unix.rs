@@ -78,7 +78,7 @@ pub fn bind_unix(path: &Path, mode: u32) -> Result<UnixSocket> {
 
 fn refuse_if_answered(path: &Path) -> Result<()> {
     match StdStream::connect(path) {
-        Ok(_) => Err(Error::new(ErrorKind::AddrInUse, "somebody answers on this socket")),
+        Ok(_) => Err(Error::new(ErrorKind::AddrInUse, "another process answers on this socket")),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
         Err(error) => Err(error),
     }

@@ -32,7 +32,7 @@ pub(crate) enum HubError {
     #[error("vminfod's stream: {0}")]
     Long(#[from] LineTooLong),
     /// It does not say at which event its snapshot is.
-    #[error("vminfod's events have no seq: it is too old")]
+    #[error("vminfod's events have no seq: its version is too old")]
     Unnumbered,
     /// It begins elsewhere than was asked.
     #[error("vminfod's stream does not begin where it was asked to")]

@@ -48,7 +48,9 @@ fn kept(path: &Path) -> io::Result<Machine> {
     let read = disk::read(path, LONGEST).map(|bytes| serde_json::from_slice(&bytes));
     match read {
         Ok(Ok(machine)) => return Ok(machine),
-        Ok(Err(reason)) => tracing::warn!(path = %path.display(), %reason, "drawn anew"),
+        Ok(Err(reason)) => {
+            tracing::warn!(path = %path.display(), %reason, "cannot read this machine's identity; making a new one")
+        }
         Err(err) if err.kind() == io::ErrorKind::NotFound => {}
         Err(err) => return Err(err),
     }

@@ -20,16 +20,16 @@ pub(crate) enum Why {
     #[error("the feed has no event of this node")]
     Nothing,
     /// A comparison was not finished.
-    #[error("the last comparison was not finished")]
+    #[error("the last comparison did not finish")]
     Unfinished,
     /// vminfod does not have the events behind the last one any more.
     #[error("vminfod does not have the events behind the last one")]
     Gone,
     /// Messages get numbers that the feed has given already.
-    #[error("the feed was made anew or restored")]
+    #[error("the feed was recreated or restored")]
     WentBack,
     /// It is time to.
-    #[error("it is time to look")]
+    #[error("the regular comparison is due")]
     Audit,
 }
 

@@ -70,7 +70,7 @@ daemon::counters! {
     Already, "events_already_there", "events_already_there", "Events that the feed had already";
     Differences, "differences_published", "differences_published", "Differences that a comparison published";
     Comparisons, "comparisons", "comparisons", "Comparisons of the node with the feed";
-    Markers, "markers_published", "markers_published", "Times that consumers were told of a hole in the history";
+    Markers, "markers_published", "markers_published", "Markers of a hole in the history that were published";
     Nameless, "events_without_uuid", "events_without_uuid", "Events of zones without a uuid, which are not published";
     Unreadable, "lines_unreadable", "lines_unreadable", "Lines of vminfod that are no event";
     Shortened, "messages_shortened", "messages_shortened", "Messages that were too large and were published in part";

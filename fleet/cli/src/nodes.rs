@@ -5,6 +5,7 @@
 //! `nodes`: how each node is, and what needs a person.
 
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, span};
+use daemon::text::counted;
 use sdc_clients::fleet::{Beat, Mirror, NOT_HEARD, What};
 use serde_json::Value;
 
@@ -51,7 +52,11 @@ pub(crate) fn list(
         }
     }
     let text = match only_needing && needing == 0 && !layout.asks_for_table() && !layout.json {
-        true => format!("all well: {} nodes, {} VMs\n", beats.len(), mirror.len()),
+        true => format!(
+            "all well: {}, {}\n",
+            counted(beats.len(), "node", "nodes"),
+            counted(mirror.len(), "VM", "VMs")
+        ),
         false => table.print(layout, screen)?,
     };
     Ok(Printed { text, needing })
@@ -182,6 +187,6 @@ mod tests {
     fn a_data_centre_that_is_well_is_one_line() {
         let beats = [beat("c1", "well", 5, Vec::new())];
         let printed = list(&beats, &Mirror::default(), true, &Layout::default(), PLAIN).unwrap();
-        assert_eq!((printed.needing, printed.text.as_str()), (0, "all well: 1 nodes, 0 VMs\n"));
+        assert_eq!((printed.needing, printed.text.as_str()), (0, "all well: 1 node, 0 VMs\n"));
     }
 }

@@ -174,7 +174,7 @@ pub async fn ask(parts: Arc<Parts>, service: String, quiet: Duration) {
                 }
                 Err(error) if !is_told => {
                     is_told = true;
-                    tracing::warn!(%error, "migration-service did not say which copies were replaced; it is asked again");
+                    tracing::warn!(%error, "migration-service did not answer which copies were replaced; asking again");
                 }
                 Err(_) => {}
             }
@@ -197,7 +197,7 @@ async fn obey(
             let Entry { vm, end, revision, .. } = *entry;
             let about = About { migration, revision, vm, end };
             let over = Order { about, wait_ms: 0, order: What::Over, instead: None };
-            tracing::info!(%vm, %migration, "a migration is over, and its end was not reported to this agent");
+            tracing::info!(%vm, %migration, "forgetting a migration that has ended: its end never reached this agent");
             Ok(order(parts, over).await.map(drop)?)
         }
         (CopyAnswer::Kept, None) if entry.replaced => {
@@ -287,7 +287,7 @@ impl Zone<'_> {
     /// Stops it without a shutdown, if it is up.
     async fn halt(&self) -> Result<(), BootError> {
         if self.is_up().await? {
-            tracing::error!(vm = %self.vm, "runs though it was replaced on another node: it is halted");
+            tracing::error!(vm = %self.vm, "the VM was replaced on another node but runs here; halting it");
             self.zoneadm(&["halt"]).await?;
         }
         Ok(())

@@ -62,10 +62,10 @@ pub enum Failed {
         message: String,
     },
     /// A step was done, and the next plan is the same.
-    #[error("a step of the sync has no effect")]
+    #[error("a step of the sync had no effect")]
     Stuck,
     /// Another order came.
-    #[error("another order came")]
+    #[error("a later order replaced this one")]
     Cancelled,
     /// The order to receive names another node.
     #[error("this node does not expect a stream from {0}")]
@@ -80,7 +80,7 @@ pub enum Failed {
     #[error("{0} must not be touched by this migration")]
     Foreign(String),
     /// An update of something that migrations do not bring over.
-    #[error("{0} is no setting that a migration brings over")]
+    #[error("{0} is not a setting that a migration carries over")]
     NotCarried(String),
     /// The VM has no dataset.
     #[error("the VM has no dataset")]
@@ -98,7 +98,7 @@ pub enum Failed {
     #[error("{0} is encrypted with a key of its own, which the other node does not have")]
     OwnKey(String),
     /// No sync snapshot is there on all datasets.
-    #[error("no sync snapshot is there on all datasets")]
+    #[error("no sync snapshot exists on all datasets")]
     NoSnapshot,
     /// A property does not have the value that was set.
     #[error("{property} of {dataset} is {found} and not {wanted}")]

@@ -148,7 +148,9 @@ struct Line {
 #[derive(Debug, thiserror::Error)]
 pub enum NotTaken {
     /// A higher revision of the record was received.
-    #[error("revision {asked} of migration {migration} is old: {heard} was heard")]
+    #[error(
+        "revision {asked} of migration {migration} is old: this agent has accepted revision {heard}"
+    )]
     Old {
         migration: Uuid,
         /// The revision of the request.
@@ -160,10 +162,12 @@ pub enum NotTaken {
     #[error("migration {0} is over")]
     Over(Uuid),
     /// The record is another VM's, or of the other copy.
-    #[error("migration {0} is known here for another VM or the other copy")]
+    #[error("migration {0} is recorded here for another VM or the other copy")]
     Other(Uuid),
     /// Nothing is reported or done about a copy that may have been replaced.
-    #[error("it is not known yet whether the copy was replaced while its node was away")]
+    #[error(
+        "migration-service has not answered yet whether the copy was replaced while its node was away"
+    )]
     Waits,
     /// Too many are open.
     #[error("{OPEN} migrations are open on this node already")]

@@ -22,7 +22,7 @@ const COUNTERS: [(&str, &str); 5] = [
     ("orders", "Orders that have ended, by name and outcome"),
     ("requests_refused", "Requests of programs that may not make them, by reason"),
     ("streams_refused", "Streams that were refused or cut, by reason"),
-    ("handshakes_refused", "Connections of somebody who has not proved who it is, by reason"),
+    ("handshakes_refused", "Connections whose peer did not authenticate, by reason"),
     ("stream_bytes", "Bytes of streams that have passed, by direction"),
 ];
 

@@ -39,13 +39,13 @@ pub enum NodeError {
     #[error("there is no VM {0} here")]
     NoVm(Uuid),
     /// vmadm has ended well, and vminfod does not show it.
-    #[error("vmadm has ended, and vminfod does not show {0}")]
+    #[error("vmadm succeeded, but vminfod does not show {0}")]
     NotSeen(&'static str),
     /// It is no time.
-    #[error("{0:?} is no time of creation")]
+    #[error("vminfod's create_timestamp {0:?} is not a time")]
     NoTime(String),
     /// net-agent's list of holds is not understood.
-    #[error("net-agent printed no list of holds")]
+    #[error("`net-agent holds` did not print a list")]
     NoHolds,
 }
 

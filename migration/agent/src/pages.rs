@@ -47,7 +47,7 @@ async fn release(State(agent): Routes, asked: Result<Json<Vm>, JsonRejection>) -
     match agent.release(vm).await {
         Ok(true) => ok(&json!({"vm": vm})),
         Ok(false) => {
-            let why = format!("{vm} does not wait for the service's word");
+            let why = format!("{vm} does not wait for migration-service");
             refuse(StatusCode::NOT_FOUND, "ResourceNotFound", &why)
         }
         Err(why) => refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", &why),

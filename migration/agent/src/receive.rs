@@ -40,7 +40,7 @@ const ORIGINS: usize = 256;
 const SAYS: Duration = Duration::from_secs(10);
 
 /// The order to receive, while it lasts.
-/// Fails with [`Failed::Cancelled`] where another order came, or none did.
+/// Fails with [`Failed::Cancelled`] where a later order replaced this one, or none did.
 fn receiving(parts: &Parts, migration: Uuid) -> Result<Arc<Work>, Failed> {
     let work = parts.works.of(migration);
     let work = work.filter(|work| work.what.is_receive() && !work.is_cancelled());

@@ -18,7 +18,7 @@ pub fn status(parts: &Parts, keeper: Option<&Keeper>) -> Value {
         .values()
         .filter(|entry| entry.waits.is_some())
         .map(|entry| {
-            format!("migration-service's word on VM {}, which does not boot before", entry.vm)
+            format!("migration-service's answer about VM {}, which does not boot before", entry.vm)
         })
         .collect();
     let migrations = parts.memory.open().into_iter().map(|(migration, entry)| {

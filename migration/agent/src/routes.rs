@@ -84,7 +84,11 @@ async fn check(
             parts.counts.refused();
             let who = peer.map_or("nobody".to_owned(), |peer| peer.to_string());
             let path = request.uri().path();
-            tracing::warn!(who, path, "refused a request: its sender may not make it");
+            tracing::warn!(
+                who,
+                path,
+                "refused a request: its sender's certificate does not allow it"
+            );
             let why = format!("{who} may not ask this");
             refuse(StatusCode::FORBIDDEN, "NotAuthorized", &why)
         }

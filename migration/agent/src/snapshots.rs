@@ -23,7 +23,7 @@ const LONGEST: usize = 100;
 pub enum NotDone {
     /// The name is not one of these.
     #[error(
-        "{0:?} is no name of a snapshot of a volume: {PREFIX} and up to 92 of a-z A-Z 0-9 _ . -"
+        "{0:?} is not a name for a volume's snapshot: expected {PREFIX} and up to 92 of a-z A-Z 0-9 _ . -"
     )]
     Name(String),
     /// The VM has no such dataset.
@@ -42,7 +42,7 @@ pub enum NotDone {
     #[error("there is no snapshot {0}")]
     Absent(String),
     /// Later snapshots are others' and stand in the way.
-    #[error("later snapshots that are not a volume's stand in the way: {}", .0.join(", "))]
+    #[error("a rollback would destroy later snapshots that are not the volume's: {}", .0.join(", "))]
     Others(Vec<String>),
     /// There is no room.
     #[error("no space left for the snapshot: {0}")]

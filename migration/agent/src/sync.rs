@@ -407,7 +407,7 @@ impl Sync<'_> {
         done.map_err(|stopped| stopped.map_or(Failed::Cancelled, failed))
     }
 
-    /// Carries a stream to the other node; the error is none where another order came.
+    /// Carries a stream to the other node; the error is none where a later order replaced this one.
     async fn carried(
         &self,
         stdout: Pipe,

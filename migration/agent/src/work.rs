@@ -109,12 +109,12 @@ impl Work {
         self.revision.subscribe()
     }
 
-    /// Waits until another order came. Cancel-safe.
+    /// Waits until a later order replaced this one. Cancel-safe.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
     }
 
-    /// Returns true once another order came.
+    /// Returns true once a later order replaced this one.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }

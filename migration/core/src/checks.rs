@@ -112,7 +112,7 @@ pub enum Obstacle {
     NoAgent(End),
     /// The peer there is not authenticated.
     #[error(
-        "What answers on the {0}'s node does not prove to be its migration-agent: it is of another version, or its certificate is not valid"
+        "The program on the {0}'s node cannot prove that it is migration-agent: its version differs, or its certificate is not valid"
     )]
     Unproved(End),
     /// The agents would not understand each other.

@@ -125,13 +125,15 @@ impl Signs {
                 "CNAPI has no heartbeat of {cn}: it never sent one, or CNAPI was started since"
             ),
             Heartbeat::Stranger => format!("CNAPI does not know {cn}"),
-            Heartbeat::Silent => format!("CNAPI does not say when {cn} was last alive"),
+            Heartbeat::Silent => {
+                format!("CNAPI did not answer when it had the last heartbeat of {cn}")
+            }
         };
         let said = match self.said {
-            None => "what its agent said last is not known".to_owned(),
+            None => "the store has no last contact of its agent".to_owned(),
             Some(LastContact { at, what }) => {
                 let what = match what {
-                    Contact::Copy => "told what is true of a copy",
+                    Contact::Copy => "reported a copy",
                     Contact::Error => "answered with an error",
                     Contact::Question => "asked whether its copies were replaced",
                 };
@@ -167,13 +169,13 @@ mod tests {
             (at(299), said(300), false, "299 s ago"),
             (at(300), said(299), false, "a copy 299 s ago"),
             (at(-3600), said(900), false, "in the future"),
-            (at(900), None, false, "is not known"),
+            (at(900), None, false, "no last contact"),
             (none, said(900), false, "no heartbeat"),
             (read(None), said(900), false, "no heartbeat"),
             (read(Some("1970-01-01T00:00:00.000Z")), said(900), false, "no heartbeat"),
             (read(Some("2026-01-02T03:04:05.678Z")), said(900), true, ""),
             (Heartbeat::Stranger, said(900), false, "does not know"),
-            (Heartbeat::Silent, said(900), false, "does not say"),
+            (Heartbeat::Silent, said(900), false, "did not answer"),
         ] {
             let signs = Signs { cn: Uuid::nil(), answers: false, heartbeat, others, said };
             let dead = signs.dead(300, false, now);

@@ -30,7 +30,7 @@ pub enum Obstacle {
     #[error("{0}")]
     Refused(String),
     /// Somebody moves it step by step.
-    #[error("somebody migrates it step by step: switch or abort it")]
+    #[error("an operator migrates it step by step: switch or abort it")]
     ByHand,
     /// It has its own time.
     #[error("it is scheduled for {0}")]

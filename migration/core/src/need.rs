@@ -131,8 +131,8 @@ pub fn waits_for(record: &Record, turn: Option<&str>, now: Time) -> Option<Strin
 pub fn why(record: &Record, turn: Option<&str>) -> Option<String> {
     let error = |otherwise: &str| record.error.clone().unwrap_or_else(|| otherwise.to_owned());
     match record.state {
-        State::Failed => Some(error("it failed, and no reason is known")),
-        State::Aborted => Some(error("somebody aborted it")),
+        State::Failed => Some(error("it failed; no reason is recorded")),
+        State::Aborted => Some(error("it was aborted")),
         State::Queued => Some(turn.unwrap_or("it is its turn").to_owned()),
         State::Running | State::Paused | State::Scheduled | State::Successful => {
             record.error.clone()

@@ -31,11 +31,11 @@ pub enum Unclear {
     Elsewhere(End),
     /// A copy that was in use waits, and VMAPI has the VM on the other node.
     #[error(
-        "the copy on the {0}'s node waits for this service's word, and VMAPI has the instance on the other node"
+        "the copy on the {0}'s node does not boot until this service allows it, and VMAPI has the instance on the other node"
     )]
     Waits(End),
     /// VMAPI names neither node.
-    #[error("VMAPI does not say that the instance is on one of the two nodes")]
+    #[error("VMAPI has the instance on neither of the two nodes")]
     Vmapi,
 }
 

@@ -191,7 +191,7 @@ fn status_lines(page: &Value, screen: Screen) -> String {
     let counts = counts.collect::<Vec<_>>().join(", ");
     lines.push(("migrations", if counts.is_empty() { "none".to_owned() } else { counts }));
     let seen = page["rounds_seen"].as_str().map_or("-".to_owned(), pages::to_the_second);
-    lines.push(("rounds", format!("done by a service that was heard of {seen}")));
+    lines.push(("rounds", format!("last done {seen}")));
     lines.push(("address", pages::text(page, "url")));
     facts(&lines)
 }
@@ -242,7 +242,7 @@ mod tests {
             "V sync: a node",
             "W begin",
             "1 paused, 2 running",
-            "done by a service that was heard of 2026-03-01T00:00:00Z",
+            "last done 2026-03-01T00:00:00Z",
             "http://m",
         ];
         let lines: Vec<&str> = shown.lines().collect();

@@ -62,7 +62,7 @@ async fn check(request: Request, next: Next) -> Response<Body> {
     }
     let who = peer.map_or("nobody".to_owned(), |peer| peer.to_string());
     let path = request.uri().path();
-    tracing::warn!(who, path, "refused a request: its sender is no operator");
+    tracing::warn!(who, path, "refused a request: its certificate is not an operator's");
     let why = format!("{who} may not ask this: it takes an operator's certificate");
     refuse(StatusCode::FORBIDDEN, "NotAuthorized", &why)
 }

@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::routing::get;
 use daemon::http::{Body, ok, with_ping};
 use daemon::metrics::{answer, by_reason, gauges, labelled, size};
+use daemon::text::counted;
 use http::Response;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -132,10 +133,12 @@ fn alarms(record: &Record, now: Time) -> Vec<(Why, String)> {
 /// Returns the row of a state: whose it is, what it means, the details, the command.
 fn sentence(record: &Record, why: Why, now: Time) -> String {
     let journal = &record.journal;
-    let (vm, days, held) = (record.vm_uuid, age(record, now) / DAY_MS, held(journal.held_bytes));
+    let days = usize::try_from(age(record, now) / DAY_MS).unwrap_or_default();
+    let days = counted(days, "day", "days");
+    let (vm, held) = (record.vm_uuid, held(journal.held_bytes));
     let detail = match why {
-        Why::Stuck => format!(" ({}, {days} days)", record.phase.name()),
-        Why::Paused | Why::Unsynced | Why::Unfinalized => format!(" (for {days} days: {held})"),
+        Why::Stuck => format!(" ({}, {days})", record.phase.name()),
+        Why::Paused | Why::Unsynced | Why::Unfinalized => format!(" (for {days}: {held})"),
         Why::Again => {
             journal.again.as_ref().map(|it| format!(": {}", it.sentence(now))).unwrap_or_default()
         }
@@ -164,7 +167,7 @@ const PREFIX: &str = "migration_service";
 
 /// Name and help of the counter, which has the reasons as labels. It is of this process.
 const REFUSED: (&str, &str) =
-    ("handshakes_refused", "Connections of somebody who has not proved who it is, by reason");
+    ("handshakes_refused", "Connections whose peer did not authenticate, by reason");
 
 /// Name and help of each gauge.
 const GAUGES: [(&str, &str); 19] = [
@@ -188,7 +191,7 @@ const GAUGES: [(&str, &str); 19] = [
         "certificates_need",
         "Programs that wait to be let in, or whose certificate ends within 14 days",
     ),
-    ("rounds_age_seconds", "Since a service that does the rounds was heard of; -1: never"),
+    ("rounds_age_seconds", "Since a service last did the rounds; -1: never"),
     ("store_up", "1 if the store could be read for this page"),
 ];
 

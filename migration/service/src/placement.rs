@@ -33,7 +33,7 @@ pub enum Unplaced {
         passes: bool,
     },
     /// CNAPI's answer names none.
-    #[error("CNAPI chose the node {0:?}")]
+    #[error("CNAPI chose the node {0:?}, which is not a uuid")]
     Odd(String),
     /// CNAPI would end on it.
     #[error("the image {0} has no file in IMGAPI: no node can install it")]

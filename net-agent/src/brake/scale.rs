@@ -64,7 +64,7 @@ pub enum Tripped {
     #[error("{candidates} candidates and {recent} deletes in the last hour are above {allowance}")]
     TooMany { candidates: usize, recent: usize, allowance: usize },
     /// VMAPI confirmed the record, and that is not enough.
-    #[error("{why}; {}VMAPI's word is not enough", because(.why, *.reference))]
+    #[error("{why}; {}VMAPI's answer alone does not release it", because(.why, *.reference))]
     NoSecondWitness { why: Box<Tripped>, reference: Option<Reference> },
     #[error("the node shows less than when the pass was measured")]
     Fell,

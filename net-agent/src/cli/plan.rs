@@ -12,6 +12,7 @@ use anyhow::anyhow;
 use daemon::agent::running_plan;
 use daemon::cli::pages::text;
 use daemon::cli::{Cell, Layout, Progress, Screen, Table, Usage, ago, span};
+use daemon::text::counted;
 use sdc_clients::MacAddr;
 use serde_json::Value;
 
@@ -158,7 +159,8 @@ fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
         let left = span(Duration::from_secs(
             page["approval"]["expires_in_s"].as_u64().unwrap_or_default(),
         ));
-        out += &format!("net-agent approve {id}   # these {nics} NICs as they are; {left} left\n");
+        let nics = counted(nics, "NIC as it is", "NICs as they are");
+        out += &format!("net-agent approve {id}   # {nics}; {left} left\n");
     } else if page["braked"].is_string() {
         out +=
             "net-agent plan --fresh   # reads what the brake blocks, and offers it for approval\n";

@@ -4,6 +4,7 @@
 
 //! NAPI, VMAPI, CNAPI, IMGAPI, PAPI: answers to harmless GETs.
 
+use daemon::text::counted;
 use sdc_clients::http::{Call, Http, Reply, user_agent};
 use serde_json::{Map, Value};
 
@@ -82,7 +83,11 @@ async fn nics(http: Option<Http>, cn: Option<&str>) -> Finding {
                 against.push("a NIC has no etag".to_owned());
             }
         }
-        Ok(Finding::unless("B18", &against, format!("{} NICs of this node", rows.len())))
+        Ok(Finding::unless(
+            "B18",
+            &against,
+            format!("{} of this node", counted(rows.len(), "NIC", "NICs")),
+        ))
     };
     read.await.unwrap_or_else(|finding| finding)
 }
@@ -99,7 +104,7 @@ async fn filter(http: Option<Http>, cn: Option<&str>) -> Finding {
             0 => vec![],
             foreign => vec![format!("{foreign} of {} NICs are not this node's", rows.len())],
         };
-        Ok(Finding::unless("B19", &against, format!("{} NICs", rows.len())))
+        Ok(Finding::unless("B19", &against, counted(rows.len(), "NIC", "NICs")))
     };
     read.await.unwrap_or_else(|finding| finding)
 }
@@ -121,7 +126,7 @@ async fn vms(http: Option<Http>, cn: Option<&str>) -> Finding {
         if reply.text("x-joyent-resource-count").is_none() {
             against.push("no header counts the VMs".to_owned());
         }
-        Ok(Finding::unless("B20", &against, format!("{} VMs", rows.len())))
+        Ok(Finding::unless("B20", &against, counted(rows.len(), "VM", "VMs")))
     };
     read.await.unwrap_or_else(|finding| finding)
 }

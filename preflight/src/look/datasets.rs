@@ -5,6 +5,7 @@
 //! zfs, zpool.
 
 use daemon::command::Program;
+use daemon::text::counted;
 
 use super::programs::Programs;
 use crate::finding::Finding;
@@ -44,7 +45,7 @@ async fn listing(programs: &Programs) -> Finding {
     if rows.is_empty() {
         against.push("there is no dataset".to_owned());
     }
-    Finding::unless("B9", &against, format!("{} datasets", rows.len()))
+    Finding::unless("B9", &against, counted(rows.len(), "dataset", "datasets"))
 }
 
 /// Snapshots can be listed with the columns that are shown.
@@ -60,9 +61,9 @@ async fn snapshots(programs: &Programs) -> Finding {
                 .count();
             let against = match bad {
                 0 => vec![],
-                bad => vec![format!("{bad} rows are no snapshots")],
+                bad => vec![format!("{} not a snapshot", counted(bad, "row is", "rows are"))],
             };
-            Finding::unless("B10", &against, format!("{} snapshots", text.lines().count()))
+            Finding::unless("B10", &against, counted(text.lines().count(), "snapshot", "snapshots"))
         }
     }
 }

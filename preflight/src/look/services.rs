@@ -5,6 +5,7 @@
 //! SMF: which services of ours and of the platform run.
 
 use daemon::command::Program;
+use daemon::text::counted;
 
 use super::programs::Programs;
 use crate::finding::Finding;
@@ -42,7 +43,7 @@ pub(super) async fn look(programs: &Programs) -> Vec<Finding> {
         }
     }
     if unreadable > 0 {
-        against.push(format!("{unreadable} rows cannot be read"));
+        against.push(format!("{} cannot be read", counted(unreadable, "row", "rows")));
     }
     vec![Finding::unless("B15", &against, format!("{running} of {} services run", ONE_OF.len()))]
 }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use daemon::command::{Commands, Launch, Pipes, Program};
+use daemon::text::counted;
 use sdc_clients::vminfod::Lines;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -72,11 +73,14 @@ async fn channel(
             }
         }
     }
-    let seen = format!("{events} events in {} s", watch.as_secs());
+    let seen = format!("{} in {} s", counted(events, "event", "events"), watch.as_secs());
     match (is_ready, bad) {
         (false, _) => Finding::fails(belief, "sysevent never said that it is ready"),
         (true, 0) => Finding::holds(belief, seen),
-        (true, bad) => Finding::fails(belief, format!("{bad} lines are not understood; {seen}")),
+        (true, bad) => Finding::fails(
+            belief,
+            format!("{} not understood; {seen}", counted(bad, "line is", "lines are")),
+        ),
     }
 }
 

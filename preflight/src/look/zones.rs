@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use daemon::command::Program;
+use daemon::text::counted;
 use serde_json::Value;
 use vm_model::parse::{kstat, sysinfo as sysinfo_file, zone_index, zone_xml, zoneadm};
 
@@ -158,9 +159,9 @@ async fn vmadm(programs: &Programs, rows: &[zoneadm::ZoneRow]) -> Finding {
     let differ = listed.symmetric_difference(&zones).count();
     let against = match differ {
         0 => vec![],
-        differ => vec![format!("vmadm and zoneadm differ in {differ} VMs")],
+        differ => vec![format!("vmadm and zoneadm differ in {}", counted(differ, "VM", "VMs"))],
     };
-    Finding::unless("B7", &against, format!("{} VMs", listed.len()))
+    Finding::unless("B7", &against, counted(listed.len(), "VM", "VMs"))
 }
 
 /// Returns the sysinfo file.

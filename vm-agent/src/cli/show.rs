@@ -10,6 +10,7 @@ use daemon::agent::{Counter as _, Verbs as _, running_plan};
 use daemon::cli::pages::{self, count_lines, named_fields, page, state_lines, text, to_the_second};
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Screen, Table, control, facts, names, span};
+use daemon::text::counted;
 use serde_json::{Value, json};
 
 use super::args::Verb;
@@ -63,8 +64,9 @@ pub(super) async fn plan(
     }
     if let (Some(id), false) = (plan["approval"]["id"].as_str(), layout.asks_for_table()) {
         let vms = plan["approval"]["vms"].as_array().map_or(0, Vec::len);
+        let vms = counted(vms, "VM", "VMs");
         out += &format!(
-            "\n{}\nTo report these {vms} VMs destroyed: vm-agent approve {}\n",
+            "\n{}\nTo report {vms} destroyed: vm-agent approve {}\n",
             text(&plan, "brake"),
             visible(id)
         );

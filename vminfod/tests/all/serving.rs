@@ -32,7 +32,7 @@ async fn unix_socket_answers_the_same_with_its_mode() {
     // A second daemon neither takes the socket over nor goes on without it.
     let socket = Some(Socket { path: path.clone(), mode: 0o640 });
     let second = node.refused(Config { socket, ..node.config() }).await;
-    assert!(second.contains("somebody answers on this socket"), "{second}");
+    assert!(second.contains("another process answers on this socket"), "{second}");
     drop(served);
     assert!(!path.exists());
 }

@@ -32,7 +32,7 @@ pub enum Fault {
     #[error("the connection ended: {0}")]
     Cut(#[source] io::Error),
     /// What came is no reply to the call.
-    #[error("the answer is no reply: {0}")]
+    #[error("the answer is not an RPC reply: {0}")]
     Garbage(&'static str),
     /// A reply, and a refusal.
     #[error("the server refuses: {0}")]

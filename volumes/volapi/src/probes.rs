@@ -292,7 +292,7 @@ mod tests {
             peer.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").await.unwrap();
         });
         let said = ask(here).await;
-        assert_eq!(said, Heard::Fails("the answer is no reply: it is too long".to_owned()));
+        assert_eq!(said, Heard::Fails("the answer is not an RPC reply: it is too long".to_owned()));
         // The listener went away with its task.
         let refused = ask(here).await;
         assert!(matches!(&refused, Heard::Fails(why) if why.contains("refused")), "{refused:?}");

@@ -69,7 +69,7 @@ async fn who(vminfod: &Vminfod, is_configured: bool) -> (Option<String>, Option<
             return (None, None);
         }
         if !std::mem::replace(&mut said, true) {
-            tracing::warn!("waiting for vminfod to say who the node is");
+            tracing::warn!("waiting for vminfod's sysinfo, which names this node");
         }
         tokio::time::sleep(WAIT).await;
     }

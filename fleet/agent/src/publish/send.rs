@@ -87,7 +87,7 @@ impl Publisher<'_> {
                 vm = outgoing.vm,
                 bytes = outgoing.body.len(),
                 most,
-                "too large: published in part"
+                "a VM object is too large for the feed; publishing part of it"
             );
         }
         outgoing.fitted(most)

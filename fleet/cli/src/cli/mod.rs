@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use daemon::cli::{self, Screen, Usage};
 use daemon::config::{lower_uuid, parse_span};
+use daemon::text::counted;
 use daemon::{Fields, wall};
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::Jitter;
@@ -116,7 +117,7 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
             }
             let client = config.nats.connect(NAME, Jitter::from_entropy()).await?;
             let vms = forget(fleet, &Wire::new(client, &config.nats), &cn).await?;
-            (format!("forgot {} and {vms} VMs of it\n", names.node(&cn)), true)
+            (format!("forgot {} and {} of it\n", names.node(&cn), counted(vms, "VM", "VMs")), true)
         }
         Verb::Setup
         | Verb::Streams { .. }

@@ -9,7 +9,7 @@ use clap::Subcommand;
 pub(super) const HELP: &str = "\
 Examples:
   migration-agent status                        the open migrations of this node
-  migration-agent release UUID                  boot a VM that waits for the service's word";
+  migration-agent release UUID                  boot a VM that waits for migration-service";
 
 #[derive(Subcommand, Debug)]
 pub enum Verb {
@@ -22,7 +22,7 @@ The start method runs it. It asks the service about each VM with an open migrati
 autoboot=false and do_not_inventory=true. While the service does not answer, such a VM does not boot with its node: the
 daemon boots it when the service says that it was not replaced. Other VMs are not touched.")]
     Boot,
-    /// Boot a VM that waits for the service's answer whether its copy was replaced.
+    /// Boot a VM that waits for migration-service to answer whether its copy was replaced.
     #[command(after_help = "\
 Examples:
   migration-agent release 0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11

@@ -139,10 +139,7 @@ async fn admin_address(vminfod: &Vminfod) -> IpAddr {
             }
             Err(error) => daemon::log::chain(&error),
         };
-        tracing::warn!(
-            reason = why,
-            "cannot read the admin address from sysinfo; it is read again"
-        );
+        tracing::warn!(reason = why, "cannot read the admin address from sysinfo; trying again");
         tokio::time::sleep(retry.next_delay()).await;
     }
 }

@@ -40,7 +40,10 @@ pub(super) fn status_lines(page: &Value, _screen: Screen) -> String {
             let vm = text(it, "vm");
             lines.push((
                 "",
-                format!("it waits for the service's word, or: migration-agent release {vm}"),
+                format!(
+                    "it does not boot until migration-service answers; to boot it now: \
+                     migration-agent release {vm}"
+                ),
             ));
         }
     }
@@ -68,7 +71,7 @@ pub(super) fn status_lines(page: &Value, _screen: Screen) -> String {
 fn spoken(reason: &str) -> String {
     match reason {
         "receipt" => "not confirmed by the other node".to_owned(),
-        "not_allowed" => "of somebody who may not make them".to_owned(),
+        "not_allowed" => "not allowed to the sender".to_owned(),
         other => other.replace('_', " "),
     }
 }

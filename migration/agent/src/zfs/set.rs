@@ -84,7 +84,7 @@ impl Zfs {
         let rows: Vec<_> = printed.lines().filter_map(pair).collect();
         let odd = printed.lines().count() - rows.len();
         if odd > 0 {
-            tracing::warn!(dataset, odd, "left properties out: zfs printed lines that name none");
+            tracing::warn!(dataset, odd, "ignored lines of `zfs get` that name no property");
         }
         Ok(rows.into_iter().filter(|(of, _)| !of.contains(['@', '#'])).collect())
     }

@@ -115,8 +115,8 @@ fn each_obstacle_is_found_alone() {
         ),
         (
             |_, to| (to.agent_version, to.is_unproved) = (None, true),
-            &["What answers on the target's node does not prove to be its migration-agent: \
-               it is of another version, or its certificate is not valid"],
+            &["The program on the target's node cannot prove that it is migration-agent: \
+               its version differs, or its certificate is not valid"],
         ),
         (
             |_, to| to.agent_version = Some(2),

@@ -108,8 +108,8 @@ pub enum Wait {
     /// The agent does not answer.
     #[error("migration-agent on the {0}'s node does not answer")]
     Silent(End),
-    /// VMAPI does not report where the VM is.
-    #[error("VMAPI does not say where the VM is")]
+    /// VMAPI did not answer which node has the VM.
+    #[error("VMAPI did not answer which node has the VM")]
     Vmapi,
     /// A step would not be safe.
     #[error(transparent)]
@@ -156,7 +156,7 @@ pub enum Reason {
     #[error("the copies have no snapshot in common; use --discard to lose what the target wrote")]
     NoCommonSnapshot,
     /// The target's node is declared dead, and what it wrote would be lost.
-    #[error("what the target wrote cannot be read; use --discard to lose it")]
+    #[error("the target's changes since the switch cannot be read; use --discard to lose them")]
     TargetLost,
     /// The target may have written since it was allowed to boot, so that it is no rest to be removed.
     #[error("the target may have run: use migration rollback")]

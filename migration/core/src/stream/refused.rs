@@ -52,7 +52,7 @@ pub enum Refused {
         number: u64,
     },
     /// The last frame's numbers are not those of what came.
-    #[error("the last frame counts {said} bytes, {came} arrived")]
+    #[error("the last frame states {said} bytes, {came} arrived")]
     Total {
         /// The total that the last frame has.
         said: u64,

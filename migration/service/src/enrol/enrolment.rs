@@ -111,7 +111,7 @@ impl Enrolment {
             {
                 tracing::error!(
                     reason = wrong,
-                    "cannot look at the authorities; it is tried again"
+                    "cannot read the certificate authorities; trying again"
                 );
             }
             told = wrong;
@@ -237,7 +237,7 @@ impl Enrolment {
             self.tokens.put(&digest, Expect::Etag(token.etag), &used).await?;
         }
         if !needs_nobody {
-            tracing::warn!(%identity, key, "a program waits to be let in: sdc-migrate trust approve");
+            tracing::warn!(%identity, key, "a program asks for its first certificate: sdc-migrate trust approve");
             return Ok(Joined::Waits { key });
         }
         let row = self.members.get(&Member::row(identity, &key)).await?;
@@ -278,7 +278,7 @@ impl Enrolment {
     ) -> Result<Joined, Refused> {
         let row = row.ok_or_else(|| broken("the row of a member is gone"))?;
         let (certificate, known) = self.certify(row, identity, &join.request, now).await?;
-        tracing::info!(%identity, key = row.value.key, "let a program in");
+        tracing::info!(%identity, key = row.value.key, "approved a program");
         Ok(Joined::Issued { certificate, known })
     }
 

@@ -109,7 +109,7 @@ impl Enrolment {
             self.stands(identity, other, Standing::Revoked).await?;
         }
         self.stands(identity, key, Standing::Enrolled).await?;
-        tracing::warn!(target: daemon::log::AUDIT, audit = true, %identity, key, "an operator let a key in");
+        tracing::warn!(target: daemon::log::AUDIT, audit = true, %identity, key, "an operator approved a key");
         self.look().await?;
         Ok(json!({"approved": key, "revoked": replaced}))
     }

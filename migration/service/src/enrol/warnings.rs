@@ -32,7 +32,10 @@ impl Enrolment {
         let (now, members) = (self.holder.now(), self.all().await?);
         let mut told = Vec::new();
         if self.signing().is_err() {
-            told.push("no agent is let in: there is no authority: sdc-migrate trust init".into());
+            told.push(
+                "no agent can get a certificate: there is no authority: sdc-migrate trust init"
+                    .into(),
+            );
         }
         for it in &members {
             let who = &it.name;

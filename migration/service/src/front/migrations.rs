@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use daemon::text::counted;
 use sdc_clients::migrations::HistoryQuery;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -110,7 +111,10 @@ impl Front {
             Turn::Now => None,
             Turn::Waits { cn, limit, place } => Some((
                 id,
-                format!("{cn} has {limit} migrations, as many as it may have; place {place}"),
+                format!(
+                    "{cn} has {}, as many as it may have; place {place}",
+                    counted(limit, "migration", "migrations")
+                ),
             )),
         };
         let turns = turns(all.iter().map(|kept| &kept.record), &settings);

@@ -141,7 +141,7 @@ async fn compared(service: &Service, cn: Uuid, heard: &OpenMigration) -> Result<
     }
     if it.instead == Some(cn) && it.revision > heard.revision {
         let (vm, now) = (it.vm, service.clock.now());
-        tracing::error!(%cn, %vm, %other, "the store lost that this node was declared dead; the other node's agent knows it, and this copy stays down");
+        tracing::error!(%cn, %vm, %other, "the store has lost that this node was declared dead; the other node's agent remembers it; this copy stays down");
         let row = Row {
             migration: id,
             end: it.end.other(),

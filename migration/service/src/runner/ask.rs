@@ -40,7 +40,7 @@ pub async fn ask(service: &Service, fence: &Fence) {
                     match of_node(service, fence, cn).await {
                         Ok(()) => Some(cn),
                         Err(why) => {
-                            tracing::debug!(%cn, ?why, "an agent does not say what is open");
+                            tracing::debug!(%cn, ?why, "an agent did not report its open migrations");
                             None
                         }
                     }
@@ -85,7 +85,7 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
         let Open { migration, vm, end, revision, .. } = it;
         if !known.contains(&migration) {
             if room == 0 {
-                tracing::error!(%cn, %vm, %migration, "not kept: the agent has too many open migrations that the store does not know");
+                tracing::error!(%cn, %vm, %migration, "ignored an open migration: the agent has too many that the store does not know");
                 return Ok(());
             }
             room -= 1;
@@ -136,7 +136,7 @@ pub async fn found_older(
     fence: Option<&Fence>,
 ) -> Result<(), Failed> {
     let (vm, id) = (kept.record.vm_uuid, kept.record.id);
-    tracing::error!(%vm, %id, "the store is older than what the agents heard");
+    tracing::error!(%vm, %id, "the store is older than the orders that the agents have accepted");
     kept.record.journal.older = Some(service.clock.now());
     Ok(service.records.write(kept, fence).await?)
 }

@@ -86,7 +86,7 @@ pub async fn drive(service: Service, fence: Fence, id: Uuid) {
             Ok(false) | Err(Failed::Fenced) => return,
             Err(Failed::Lost) => LOST,
             Err(Failed::Again(why) | Failed::Cut(why, _) | Failed::Fatal(why)) => {
-                tracing::warn!(%id, reason = why, "cannot process a migration in this round; it is tried in the next");
+                tracing::warn!(%id, reason = why, "cannot process a migration in this round; trying again in the next");
                 AWAY
             }
         };

@@ -36,7 +36,7 @@ pub async fn watch(service: &Service, fence: &Fence) {
         if why == Failed::Fenced {
             return;
         }
-        tracing::warn!(?why, "records of an earlier version are left as they are");
+        tracing::warn!(?why, "cannot convert the records of an earlier version; trying again");
         sleep(LOOK).await;
     }
     loop {
@@ -45,7 +45,7 @@ pub async fn watch(service: &Service, fence: &Fence) {
                 let looks = stream::iter(ends).for_each_concurrent(AT_ONCE, |mut kept| async move {
                     if let Err(why) = look(service, fence, &mut kept).await {
                         let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
-                        tracing::warn!(%vm, %cn, ?why, "a copy that was replaced is looked at again");
+                        tracing::warn!(%vm, %cn, ?why, "cannot check a copy that was replaced; trying again");
                     }
                 });
                 looks.await;
@@ -164,7 +164,7 @@ async fn keep_down(service: &Service, kept: &StoredEnd, about: About, node: &Nod
         (copy.running, What::Stop),
         (!copy.hidden, What::Hide),
     ];
-    tracing::error!(%vm, %cn, "was replaced on another node: it is ordered to stop and to hide");
+    tracing::error!(%vm, %cn, "a copy that was replaced on another node is up or shown; ordering it to stop and hide");
     for (_, what) in orders.into_iter().filter(|(is_needed, _)| *is_needed) {
         let order = Order { about, wait_ms: WAIT_MS, order: what, instead: None };
         for _ in 0..PARTS {
@@ -213,7 +213,7 @@ pub async fn found_returned(
     fence: Option<&Fence>,
 ) -> Result<(), Failed> {
     let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
-    tracing::error!(%cn, %vm, "a node that was declared dead answers again");
+    tracing::error!(%cn, %vm, "a node that was declared dead answers again; its copies must not be used");
     let Some(mut record) = service.records.get(kept.row.migration).await? else { return Ok(()) };
     if record.record.journal.returned.is_none() {
         record.record.journal.returned = kept.row.returned;

@@ -52,7 +52,7 @@ impl Looks {
             if ahead_ms > AHEAD_MS {
                 tracing::error!(
                     ahead_ms,
-                    "the clock went ahead: nothing is begun, finalized or aborted by it for an hour"
+                    "the clock jumped ahead: no migration begins, is finalized or aborted by time for an hour"
                 );
                 self.unsteady = Some(Instant::now() + UNSTEADY);
             }

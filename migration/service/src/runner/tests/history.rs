@@ -124,7 +124,7 @@ async fn what_fails_is_aborted_or_removed_is_told_with_the_reason_and_who_asked(
         assert_eq!(world.act("abort").await.0, 202);
         world.settled().await.unwrap();
         let (_, body) = world.ask("GET", "/migrations?state=aborted&format=raw", json!({})).await;
-        assert_eq!(body[0]["why"], json!("somebody aborted it"), "{body}");
+        assert_eq!(body[0]["why"], json!("it was aborted"), "{body}");
         // One without a target is aborted at once.
         world.limit(0).await;
         assert_eq!(world.act("begin").await.0, 202);

@@ -71,7 +71,10 @@ async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_a
     beside(&old, async {
         sleep(LOOKED).await;
         let status = page(&old, "/status").await;
-        assert!(status.contains("the store is older than what the agents heard"), "{status}");
+        assert!(
+            status.contains("the store is older than the orders that the agents have accepted"),
+            "{status}"
+        );
         let metrics = page(&old, "/metrics").await;
         assert!(metrics.contains("migration_service_migrations_unknown 1"), "{metrics}");
         for action in ["sync", "switch", "abort&force=true"] {

@@ -310,7 +310,7 @@ async fn a_target_that_is_declared_dead_is_given_up_only_with_what_it_wrote() {
             ("", "migration-agent on the target's node does not answer"),
             (
                 &*format!("&target_dead={TWO}"),
-                "what the target wrote cannot be read; use --discard to lose it",
+                "the target's changes since the switch cannot be read; use --discard to lose them",
             ),
         ] {
             assert_eq!(world.act(&format!("rollback{words}")).await.0, 202, "{words}");

@@ -24,7 +24,7 @@ async fn an_operator_asks_with_a_certificate_of_his_own_until_it_is_revoked() {
 
     let join = format!("sdc-migrate trust token operator | sdc-migrate trust {his} join");
     let waits = typed(&lab, &join).await;
-    assert!(waits.stderr.contains("waits for a person"), "{waits:?}");
+    assert!(waits.stderr.contains("an operator's approval"), "{waits:?}");
     let key = waits.stderr.split("key ").nth(1).unwrap().split_whitespace().next().unwrap();
     good(&lab, &format!("sdc-migrate trust approve operator --key {key}")).await;
     let listed = good(&lab, &format!("sdc-migrate trust {his} list")).await;
