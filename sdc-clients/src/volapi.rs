@@ -98,6 +98,43 @@ pub struct Reservation {
     pub other: Map<String, Value>,
 }
 
+/// Something that has ended about a snapshot of a volume. What is not known is absent.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndedSnapshot {
+    /// The entry.
+    pub id: String,
+    /// When it ended, as ISO 8601.
+    pub ended: String,
+    /// When it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub began: Option<String>,
+    /// `snapshot`, `delete-snapshot` or `rollback`; an open set of words.
+    pub what: String,
+    /// `successful` or `failed`.
+    pub outcome: String,
+    /// The volume.
+    pub volume_uuid: String,
+    /// Its name then.
+    pub volume_name: String,
+    /// Its owner.
+    pub owner_uuid: String,
+    /// The snapshot.
+    pub snapshot_uuid: String,
+    /// Its name.
+    pub snapshot_name: String,
+    /// Who asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Through which program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A ready volume that cannot be used now.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -158,6 +195,18 @@ impl Volapi {
         let call = Call::get(&["volumes"]).query_opt("owner_uuid", owner);
         let call = call.timeout(LIST_TIMEOUT).body_cap(LIST_CAP);
         self.http.execute(call).await?.json("an array of volumes")
+    }
+
+    /// What has ended about the snapshots of a volume, or of all, since a time as ISO 8601; of a service with `rfd26`
+    /// alone.
+    pub async fn history(
+        &self,
+        volume: Option<&str>,
+        since: Option<&str>,
+    ) -> Result<Vec<EndedSnapshot>, Error> {
+        let call = Call::get(&["volumehistory"]).query_opt("volume_uuid", volume);
+        let call = call.query_opt("since", since).timeout(LIST_TIMEOUT);
+        self.http.execute(call).await?.json("an array of what has ended")
     }
 
     /// What is wrong with volumes; nothing of a service without a status.

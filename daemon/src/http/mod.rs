@@ -25,6 +25,8 @@ mod pages; // what the pages of all daemons share
 
 mod reply; // small responses
 
+mod sender; // who asks, through which program
+
 pub mod query; // query strings as Node reads them
 
 mod socket; // a connection's socket with its deadlines
@@ -46,6 +48,7 @@ pub use self::openings::Openings;
 pub use self::pages::{ok, with_ping, wrong_method};
 pub use self::port::{ListenError, listen, url_of};
 pub use self::reply::{JSON, collect, now_iso, refuse, reply, reply_json};
+pub use self::sender::Sender;
 pub use self::server::{Acceptor, Secure, Secured, Server, call};
 pub use self::takeover::Takeover;
 pub use self::unix::{UnixSocket, bind_unix, private_dir};

@@ -2,17 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Who asks, and through which program, from the header `user-agent`: `sdc-migrate/1.0.0 (root)`. Only people
-//! read it: what a caller may do is decided elsewhere.
+//! Who asks, and through which program. Only people read it: what a caller may do is decided elsewhere.
 
+use daemon::http::Sender;
 use http::HeaderMap;
-use http::header::USER_AGENT;
 
 use migration_core::journal::Asker;
 use migration_core::time::Time;
-
-/// So much of each is kept.
-const MOST: usize = 128;
 
 /// What a request reveals of its sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,14 +20,8 @@ pub struct Through {
 impl Through {
     /// Reads the header.
     pub fn of(headers: &HeaderMap) -> Through {
-        let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
-        let agent = agent.unwrap_or_default().trim();
-        let (program, rest) = agent.split_once(' ').unwrap_or((agent, ""));
-        let by = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map(|(by, _)| by);
-        let kept = |text: &str| -> Option<String> {
-            (!text.is_empty()).then(|| text.chars().take(MOST).collect())
-        };
-        Through { by: by.and_then(kept), program: kept(program) }
+        let Sender { by, program } = Sender::of(headers);
+        Through { by, program }
     }
 
     /// Returns a part of this service that asks by itself.
@@ -43,38 +33,5 @@ impl Through {
     pub fn asker(&self, account: Option<uuid::Uuid>, at: Time) -> Asker {
         let by = account.map(|account| account.to_string()).or_else(|| self.by.clone());
         Asker { by, program: self.program.clone(), at }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn a_user_agent_says_program_and_person() {
-        let long = format!("{} ({})", "p".repeat(300), "b".repeat(300));
-        for (agent, program, by) in [
-            ("sdc-migrate/1.0.0 (root)", Some("sdc-migrate/1.0.0"), Some("root")),
-            (
-                "restify/1.4.3 (x64-sunos; v8/3.14) node/0.10",
-                Some("restify/1.4.3"),
-                Some("x64-sunos; v8/3.14"),
-            ),
-            ("curl/7.88.1", Some("curl/7.88.1"), None),
-            ("a (b", Some("a"), None),
-            ("", None, None),
-            (&long, Some(&*"p".repeat(128)), Some(&*"b".repeat(128))),
-        ] {
-            let headers = HeaderMap::from_iter([(USER_AGENT, agent.parse().unwrap())]);
-            let through = Through::of(&headers);
-            assert_eq!(
-                (through.program.as_deref(), through.by.as_deref()),
-                (program, by),
-                "{agent}"
-            );
-        }
-        assert_eq!(Through::of(&HeaderMap::new()), Through::default());
     }
 }

@@ -11,6 +11,8 @@
 
 pub mod snapshots; // what becomes of a volume's snapshots, and what is asked about them
 
+pub mod history; // what has ended about a volume's snapshots
+
 pub mod reduce; // volumes, reservations, a fact about a VM → what the records should be
 
 pub mod networks; // a volume gets another network, or loses one

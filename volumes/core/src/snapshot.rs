@@ -18,6 +18,17 @@ pub enum Stage {
     Deleting,
 }
 
+/// Who asked for something about a snapshot, through which program, and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// In milliseconds since 1970.
+    pub at: i64,
+}
+
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -30,6 +41,9 @@ pub struct Snapshot {
     /// Why it failed, or why the last roll-back to it was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What is asked about it now, or was last; clients do not see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
 }
 
 impl Snapshot {
@@ -39,6 +53,7 @@ impl Snapshot {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
+        shown.remove("asked");
         show_time(&mut shown);
         shown.into()
     }

@@ -11,7 +11,7 @@ use super::checks::{self, Causes, Params};
 use super::facts::VmState;
 use super::failure::Failure;
 use super::refused::Refused;
-use super::snapshot::{Rollback, Snapshot, Stage};
+use super::snapshot::{Asked, Rollback, Snapshot, Stage};
 use super::volume::{State, Volume};
 
 /// The longest reason that a record keeps, in characters.
@@ -233,6 +233,13 @@ pub fn begin_rollback(volume: &mut Volume, which: &Which) -> Result<(), Refused>
     set_stage(volume, &snapshot.uuid, |it| it.reason = None);
     volume.set_rollback(Some(&Rollback { snapshot: snapshot.uuid, is_over: false }));
     volume.set_state(State::RollingBack);
+    Ok(())
+}
+
+/// Notes who asked for what has just begun.
+pub fn asked_by(volume: &mut Volume, which: &Which, asked: &Asked) -> Result<(), Refused> {
+    let snapshot = which.of(volume)?;
+    set_stage(volume, &snapshot.uuid, |it| it.asked = Some(asked.clone()));
     Ok(())
 }
 

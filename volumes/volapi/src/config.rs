@@ -14,6 +14,7 @@ use daemon::agent::{Basics, Files, Keys, Mode, Places};
 use daemon::config::{http_url, https_url, lower_uuid};
 use uuid::Uuid;
 
+use crate::records::KEEP;
 use crate::service::Settings;
 
 /// Where the file is.
@@ -61,6 +62,8 @@ pub struct Own {
     pub services: Addresses,
     /// The migration-agents of the nodes.
     pub agents: Agents,
+    /// How long what has ended is kept.
+    pub history_keep: Duration,
     /// The service's parameters.
     pub settings: Settings,
     /// The pause between two calls of each storage VM's NFS server; zero: none are called.
@@ -106,10 +109,11 @@ impl Keys for Own {
                 .unwrap_or(AGENTS_PORT),
             urls: f.urls_of_nodes("agents.urls"),
         };
+        let history_keep = f.span("history_keep", KEEP, s(86_400)..=s(4000 * 86_400));
         let probe_every = f.span("probe.every", s(20), s(0)..=s(3600));
         let listen = f.parse("listen", "0.0.0.0:80");
         let postgres = f.optional_text("postgres");
-        Own { listen, postgres, services, agents, settings, probe_every }
+        Own { listen, postgres, services, agents, history_keep, settings, probe_every }
     }
 
     fn basics(files: &mut Files) -> Basics {

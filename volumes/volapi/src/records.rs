@@ -5,11 +5,14 @@
 //! The records in the store: volumes, reservations, who has which name, and what is under way.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::{Batch, Bucket, Etag, Expect, Query, Schema, Store, Versioned};
 
+use volumes_core::history::{self, Ended, Wanted};
 use volumes_core::networks::Way;
 use volumes_core::package::Package;
 use volumes_core::refused::Refused;
@@ -42,6 +45,20 @@ const ARCHIVE: Schema = Schema {
     fields: &["owner_uuid", "name"],
     lists: &[],
 };
+
+const HISTORY: Schema = Schema {
+    bucket: "volapi_history",
+    version: 1,
+    fields: &["ended", "volume_uuid", "owner_uuid"],
+    lists: &[],
+};
+
+/// So many entries of one volume are kept.
+const MOST_OF_ONE: usize = 500;
+/// So many entries that are too old are removed with one that is written.
+const PRUNED: usize = 10;
+/// How long an entry is kept unless the configuration says otherwise.
+pub const KEEP: Duration = Duration::from_secs(400 * 86_400);
 
 /// How often a write is tried again because another one came first.
 const TRIES: usize = 32;
@@ -115,6 +132,10 @@ pub struct Records {
     pub failures: Bucket<Failure>,
     /// Volumes that failed long ago.
     pub archive: Bucket<Volume>,
+    /// What has ended.
+    pub history: Bucket<Ended>,
+    /// How long that is kept.
+    pub history_keep: Duration,
 }
 
 impl Records {
@@ -129,6 +150,8 @@ impl Records {
             network_changes: Bucket::open(&store, NETWORK_CHANGES).await?,
             failures: Bucket::open(&store, FAILURES).await?,
             archive: Bucket::open(&store, ARCHIVE).await?,
+            history: Bucket::open(&store, HISTORY).await?,
+            history_keep: KEEP,
             store,
         })
     }
@@ -214,7 +237,7 @@ impl Records {
     }
 
     /// Changes a volume as it is now: `change` is called again where another write came first. Returns
-    /// what was written or found; none if the volume is gone.
+    /// what was written or found; none if the volume is gone. What ends with the change is in the history with it.
     pub async fn change(
         &self,
         uuid: &str,
@@ -229,11 +252,58 @@ impl Records {
             if wanted == found.value {
                 return Ok(Some(wanted));
             }
-            let put = self.volumes.put(uuid, Expect::Etag(found.etag), &wanted).await;
-            if written(put.map(drop), ())?.is_some() {
+            let mut batch = Batch::new();
+            let expect = Expect::Etag(found.etag);
+            self.volumes.put_in(&mut batch, uuid, expect, &wanted).map_err(of_storage)?;
+            let now = daemon::wall::now();
+            for ended in history::ended(&found.value, &wanted, now.as_millisecond()) {
+                self.end(&mut batch, &ended, now).await.map_err(of_storage)?;
+            }
+            let committed = self.store.commit(batch).await;
+            if written(committed.map(drop), ())?.is_some() {
                 return Ok(Some(wanted));
             }
         }
+    }
+}
+
+impl Records {
+    /// Adds an entry to the batch that ends what it is about. Those that are too old go, and the oldest of a volume that
+    /// has too many.
+    async fn end(
+        &self,
+        batch: &mut Batch,
+        ended: &Ended,
+        now: Timestamp,
+    ) -> Result<(), store::Error> {
+        let oldest = now.checked_sub(self.history_keep).unwrap_or(Timestamp::UNIX_EPOCH);
+        let oldest = format!("{oldest:.3}");
+        let old = self.history.find(Query::all().by("ended").limit(PRUNED)).await?;
+        let of_one = Query::all().with("volume_uuid", ended.volume_uuid.clone());
+        let of_one = self.history.find(of_one.by("ended").limit(MOST_OF_ONE)).await?;
+        let too_many = usize::from(of_one.records.len() >= MOST_OF_ONE);
+        let too_old = old.records.iter().filter(|row| row.value.ended < oldest);
+        let gone: BTreeMap<_, _> = too_old
+            .chain(of_one.records.iter().take(too_many))
+            .filter(|row| row.key != ended.id)
+            .map(|row| (row.key.clone(), row.etag.clone()))
+            .collect();
+        for (key, etag) in gone {
+            self.history.delete_in(batch, &key, Expect::Etag(etag))?;
+        }
+        self.history.put_in(batch, &ended.id, Expect::Anything, ended)
+    }
+
+    /// Returns the newest entries that are wanted.
+    pub async fn ended(&self, wanted: &Wanted) -> Result<Vec<Ended>, Refused> {
+        let conditions = [("volume_uuid", &wanted.volume_uuid), ("owner_uuid", &wanted.owner_uuid)];
+        let said = conditions.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let query = said.fold(Query::all(), |query, (name, value)| query.with(name, value.clone()));
+        let query = query.by("ended").descending().limit(history::MOST);
+        let page = self.history.find(query).await.map_err(of_storage)?;
+        let since = wanted.since.as_deref().unwrap_or_default();
+        let all = page.records.into_iter().map(|row| row.value);
+        Ok(all.filter(|entry| entry.ended.as_str() >= since).collect())
     }
 }
 

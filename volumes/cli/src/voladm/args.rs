@@ -143,6 +143,23 @@ volumes with one name, users that are no more, tickets that are held, reservatio
         #[command(flatten)]
         list: ListArgs,
     },
+    /// List what has ended about snapshots of volumes: made, deleted, rolled back to, by whom.
+    #[command(after_help = "\
+Examples:
+  sdc-voladm history
+  sdc-voladm history VOLUME --since 2d
+  sdc-voladm history -o ended,volume,what,told -s -ended
+
+Needs a volapi with rfd26: no other has snapshots. sdc-migrate history has what ended of migrations.")]
+    History {
+        /// Only of this volume: its uuid, a beginning of it, or its name.
+        volume: Option<String>,
+        /// Only what ended since then: 2h, 3d, or a time in ISO 8601.
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
     #[command(flatten)]
     Generated(Generated),
 }

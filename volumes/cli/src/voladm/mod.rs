@@ -13,6 +13,8 @@ mod check;
 
 mod judge;
 
+mod history;
+
 mod act;
 
 mod job;
@@ -65,6 +67,11 @@ async fn answer(verb: Verb, reach: &Reach, screen: Screen) -> anyhow::Result<Exi
             let (text, has_found) = check::check(&services()?, &list.layout(), screen).await?;
             let printed = cli::print(NAME, &text);
             if has_found { ExitCode::from(exit::FAILED) } else { printed }
+        }
+        Verb::History { volume, since, list } => {
+            let (volume, since) = (volume.as_deref(), since.as_deref());
+            let text = history::list(&services()?, volume, since, &list.layout(), screen).await?;
+            cli::print(NAME, &text)
         }
         Verb::Generated(asked) => {
             cli::print(NAME, &asked.text::<Cli>().context("the manual pages")?)

@@ -15,7 +15,7 @@ fn params(value: Value) -> Params {
 
 fn snapshot(name: &str, state: Stage) -> Snapshot {
     let (uuid, name) = (format!("uuid-{name}"), name.to_owned());
-    Snapshot { uuid, name, create_timestamp: 1_794_000_000_000, state, reason: None }
+    Snapshot { uuid, name, create_timestamp: 1_794_000_000_000, state, reason: None, asked: None }
 }
 
 fn volume(state: State, snapshots: &[(&str, Stage)]) -> Volume {

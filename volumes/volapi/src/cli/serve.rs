@@ -104,7 +104,7 @@ pub(super) async fn open(config: &Config) -> Result<Records, ServeError> {
     };
     loop {
         match Records::open(store.clone()).await {
-            Ok(records) => return Ok(records),
+            Ok(records) => return Ok(Records { history_keep: config.history_keep, ..records }),
             Err(error) if error.is_away() && config.postgres.is_some() => {
                 tracing::warn!(%error, "no answer from the store; waiting");
                 tokio::time::sleep(AGAIN).await;

@@ -6,7 +6,7 @@
 
 use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
 use sdc_clients::schema::Schemas;
-use sdc_clients::volapi::{NewVolume, Reservation, Volume};
+use sdc_clients::volapi::{EndedSnapshot, NewVolume, Reservation, Volume};
 use serde_json::Value;
 use volumes_core::networks::Way;
 
@@ -26,6 +26,7 @@ pub enum Route {
     Snapshots,
     Snapshot,
     RollBack,
+    History,
     Packages,
     Package,
     Network(Way),
@@ -35,6 +36,7 @@ pub enum Route {
 /// Returns the document of these paths.
 pub fn document() -> Value {
     let schemas = Schemas::default().with::<NewVolume>().with::<Volume>().with::<Reservation>();
+    let schemas = schemas.with::<EndedSnapshot>();
     ENDPOINTS.openapi("volapi", env!("CARGO_PKG_VERSION"), schemas.all())
 }
 
@@ -44,10 +46,19 @@ const LIST: &[&str] = &["owner_uuid", "name", "state", "size", "type", "vm_uuid"
 impl Route {
     /// Returns true for what the deployed service does not have.
     pub(super) fn is_rfd26(self) -> bool {
-        use Route::{MakeSnapshot, Network, Package, Packages, RollBack, Snapshot, Snapshots};
+        use Route::{
+            History, MakeSnapshot, Network, Package, Packages, RollBack, Snapshot, Snapshots,
+        };
         matches!(
             self,
-            Packages | Package | Network(_) | MakeSnapshot | Snapshots | Snapshot | RollBack
+            Packages
+                | Package
+                | Network(_)
+                | MakeSnapshot
+                | Snapshots
+                | Snapshot
+                | RollBack
+                | History
         )
     }
 }
@@ -95,6 +106,9 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
             .about("one snapshot; deletes it"),
         Endpoint::new("/volumes/{uuid}/rollbacktosnapshot", "POST", Route::RollBack)
             .about("rolls a volume back to one of its snapshots"),
+        Endpoint::new("/volumehistory", "GET", Route::History)
+            .about("what has ended about snapshots: made, deleted, rolled back to; the newest first, 1,000 at most")
+            .shapes(&[Shape::get(&["volume_uuid", "owner_uuid", "since"], "[EndedSnapshot]")]),
         Endpoint::new("/openapi.json", "GET", Route::Document).about("this document"),
     ],
     slashes: Slashes::Kept,

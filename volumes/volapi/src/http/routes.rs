@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use daemon::Tasks;
-use daemon::http::{Body, Router};
+use daemon::http::{Body, Router, Sender};
 use http::header::HeaderValue;
 use http::{Method, Response, StatusCode, request};
 use sdc_clients::restify::{self, Found};
@@ -73,10 +73,11 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response<Body
         Err(bad) => return reply(bad_body(bad), kind),
     };
     let (service, method) = (Arc::clone(&shared.service), parts.method.clone());
+    let sender = Sender::of(&parts.headers);
     let (done, result) = oneshot::channel();
     shared.tasks.spawn("request", async move {
         // The client may have gone away.
-        let _ = done.send(act(&service, route, &method, &params).await);
+        let _ = done.send(act(&service, route, &method, &params, &sender).await);
     });
     let answer = match result.await {
         Ok(Ok(answer)) => answer,
@@ -129,14 +130,17 @@ async fn act(
     route: Route,
     method: &Method,
     params: &Params,
+    sender: &Sender,
 ) -> Result<Answer, Refused> {
     let ok = |body: Value| Answer::with(StatusCode::OK, body);
     let is_post = method == Method::POST;
     let rfd26 = service.shared.settings.rfd26;
     Ok(match route {
-        Route::MakeSnapshot | Route::Snapshots | Route::Snapshot | Route::RollBack => {
-            snapshots::act(route, service, method, params).await?
-        }
+        Route::MakeSnapshot
+        | Route::Snapshots
+        | Route::Snapshot
+        | Route::RollBack
+        | Route::History => snapshots::act(route, service, method, params, sender).await?,
         Route::Ping => {
             requests::none(params)?;
             ping(service).await

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::http::Sender;
 use serde_json::{Value, json};
 use store::{Batch, Expect};
 use tokio::sync::Notify;
@@ -24,12 +25,17 @@ use crate::peers::{Place, is_refusal};
 use crate::records::{Doing, Tries, Work, of_storage, written};
 use volumes_core::facts::Fact;
 use volumes_core::refused::Refused;
-use volumes_core::snapshot::{Snapshot, Stage};
+use volumes_core::snapshot::{Asked, Snapshot, Stage};
 use volumes_core::snapshots::{self as rules, Due, Request, RollBack, Which};
 use volumes_core::volume::Volume;
 
 /// Another instance takes over what was not done in this time, in seconds.
 const LIFE: i64 = 120;
+
+fn by(sender: &Sender) -> Asked {
+    let Sender { by, program } = sender.clone();
+    Asked { by, program, at: daemon::wall::now().as_millisecond() }
+}
 
 /// Makes, lists and deletes snapshots, and begins roll-backs.
 #[derive(Debug)]
@@ -58,7 +64,7 @@ impl Snapshots {
 
     /// Makes a snapshot; returns the volume with it: created, failed, or in state creating where the node did not
     /// answer yet.
-    pub async fn create(&self, asked: &Request) -> Result<Value, Refused> {
+    pub async fn create(&self, asked: &Request, sender: &Sender) -> Result<Value, Refused> {
         let uuid = Uuid::new_v4().to_string();
         let new = Snapshot {
             name: asked.name.clone().unwrap_or_else(|| uuid.clone()),
@@ -66,6 +72,7 @@ impl Snapshots {
             create_timestamp: daemon::wall::now().as_millisecond(),
             state: Stage::Creating,
             reason: None,
+            asked: Some(by(sender)),
         };
         let most = self.shared.settings.max_snapshots;
         let add = |volume: &mut Volume| rules::begin_create(volume, new.clone(), most);
@@ -89,8 +96,16 @@ impl Snapshots {
 
     /// Deletes a snapshot; returns the uuids of the job and of the volume. The snapshot is there until the node has
     /// destroyed it.
-    pub async fn delete(&self, (asked, which): &(Request, Which)) -> Result<Value, Refused> {
-        let mark = |volume: &mut Volume| rules::begin_delete(volume, which);
+    pub async fn delete(
+        &self,
+        (asked, which): &(Request, Which),
+        sender: &Sender,
+    ) -> Result<Value, Refused> {
+        let by = by(sender);
+        let mark = |volume: &mut Volume| {
+            rules::begin_delete(volume, which)?;
+            rules::asked_by(volume, which, &by)
+        };
         let busy = self.begin(&asked.uuid, asked.owner_uuid.as_deref(), mark).await?;
         let answer = json!({"job_uuid": busy.key(), "volume_uuid": asked.uuid});
         self.carry(busy, &asked.uuid).await;
@@ -98,7 +113,7 @@ impl Snapshots {
     }
 
     /// Begins to roll a volume back; returns it in state `rolling_back`. It is ready when its storage VM runs again.
-    pub async fn roll_back(&self, asked: &RollBack) -> Result<Value, Refused> {
+    pub async fn roll_back(&self, asked: &RollBack, sender: &Sender) -> Result<Value, Refused> {
         let owner = asked.owner_uuid.as_deref();
         let volume = self.volume_of(&asked.uuid, owner).await?;
         let snapshot = asked.to.of(&volume)?;
@@ -110,7 +125,11 @@ impl Snapshots {
             self.deletes.require_unused(&volume).await.map_err(Ended::refused)?;
         }
         self.require_on_node(&volume, &snapshot).await?;
-        let mark = |volume: &mut Volume| rules::begin_rollback(volume, &asked.to);
+        let by = by(sender);
+        let mark = |volume: &mut Volume| {
+            rules::begin_rollback(volume, &asked.to)?;
+            rules::asked_by(volume, &asked.to, &by)
+        };
         let busy = self.begin(&asked.uuid, owner, mark).await?;
         self.carry(busy, &asked.uuid).await;
         let volume = self.volume_of(&asked.uuid, None).await?;

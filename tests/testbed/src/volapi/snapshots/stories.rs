@@ -32,6 +32,7 @@ async fn ask(world: &World, method: Method, path: &str, body: Value) -> (u16, Va
     let routes = router(Arc::clone(&world.service), tasks, "volapi");
     let request = Request::builder().method(method).uri(path);
     let request = request.header("content-type", "application/json");
+    let request = request.header("user-agent", "curl/8.1 (ops)");
     let request = request.body(Body::from(body.to_string())).unwrap();
     let (head, body) = daemon::http::call(routes, request).await.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
@@ -88,6 +89,41 @@ async fn snapshots_on_the_wire() {
     assert!(volume.get("snapshots").is_none());
 }
 
+#[tokio::test(start_paused = true)] // V143
+async fn what_has_ended_is_told_with_who_asked() {
+    let world = World::new().await;
+    for (method, path, body) in [
+        (Method::POST, at("snapshot"), json!({"name": "first"})),
+        (Method::POST, at("rollbacktosnapshot"), json!({"name": "first"})),
+        (Method::DELETE, at("snapshots/first"), Value::Null),
+    ] {
+        assert!(ask(&world, method, &path, body).await.0 < 300, "{path}");
+        world.pass().await;
+    }
+    let history = async |query: &str| {
+        let path = format!("/volumehistory{query}");
+        let (status, found) = ask(&world, Method::GET, &path, Value::Null).await;
+        assert_eq!(status, 200, "{found}");
+        found.as_array().unwrap().clone()
+    };
+    let all = history("").await;
+    let mut told: Vec<&str> = all.iter().map(|it| it["what"].as_str().unwrap()).collect();
+    told.sort_unstable();
+    assert_eq!(told, ["delete-snapshot", "rollback", "snapshot"]);
+    for entry in &all {
+        let who = ["by", "program", "outcome", "volume_name", "snapshot_name"].map(|it| &entry[it]);
+        assert_eq!(who, ["ops", "curl/8.1", "successful", "name", "first"], "{entry}");
+        let [began, ended] = ["began", "ended"].map(|it| entry[it].as_str().unwrap());
+        assert!(began <= ended && entry.get("error").is_none(), "{entry}");
+    }
+    let of = |volume| format!("?volume_uuid={volume}&owner_uuid={OWNER}");
+    assert_eq!(history(&of(VOLUME)).await, all);
+    assert_eq!(history(&of(STRANGER)).await.len(), 0);
+    assert_eq!(history("?since=2999-01-01T00:00:00.000Z").await.len(), 0);
+    let (status, _) = ask(&world, Method::GET, "/volumehistory?odd=1", Value::Null).await;
+    assert_eq!(status, 409);
+}
+
 #[tokio::test(start_paused = true)] // V130
 async fn without_the_rfd_there_is_no_such_route() {
     let mut world = World::new().await;
@@ -99,6 +135,7 @@ async fn without_the_rfd_there_is_no_such_route() {
         (Method::GET, at("snapshots/first")),
         (Method::DELETE, at("snapshots/first")),
         (Method::POST, at("rollbacktosnapshot")),
+        (Method::GET, "/volumehistory".to_owned()),
     ] {
         let (status, error) = ask(&world, method, &path, json!({"name": "first"})).await;
         assert_eq!((status, &error["code"]), (404, &json!("ResourceNotFound")), "{path}");

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use daemon::http::Sender;
 use serde_json::{Value, json};
 use store::Store;
 use volapi::service::Service;
@@ -89,12 +90,12 @@ impl World {
 
     pub async fn create(&self, name: &str) -> Result<Value, Refused> {
         let asked = asked::create(&params(json!({"uuid": VOLUME, "name": name})))?;
-        self.service.snapshots.create(&asked).await
+        self.service.snapshots.create(&asked, &Sender::default()).await
     }
 
     pub async fn delete(&self, name: &str) -> Result<Value, Refused> {
         let asked = asked::one(&params(json!({"uuid": VOLUME, "name": name})))?;
-        self.service.snapshots.delete(&asked).await
+        self.service.snapshots.delete(&asked, &Sender::default()).await
     }
 
     pub async fn roll_back(&self, name: &str) -> Result<Value, Refused> {
@@ -104,7 +105,7 @@ impl World {
     pub async fn roll_back_with(&self, set: Value) -> Result<Value, Refused> {
         let mut all = params(json!({"uuid": VOLUME}));
         all.extend(params(set));
-        self.service.snapshots.roll_back(&asked::roll_back(&all)?).await
+        self.service.snapshots.roll_back(&asked::roll_back(&all)?, &Sender::default()).await
     }
 
     /// The passes go on until nothing is left.

@@ -1,0 +1,214 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What has ended about the snapshots of a volume: what a change of its record says. Pure.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vm_model::js::iso;
+
+use super::checks::{self, Causes, Params};
+use super::refused::Refused;
+use super::snapshot::{Asked, Snapshot, Stage};
+use super::volume::{State, Volume};
+
+/// So many entries an answer has at most.
+pub const MOST: usize = 1000;
+
+/// Something that has ended. What is not known is absent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Its key: the snapshot, what was done, and when that began.
+    pub id: String,
+    /// As ISO 8601.
+    pub ended: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<String>,
+    /// `snapshot`, `delete-snapshot`, `rollback`.
+    pub what: String,
+    /// `successful` or `failed`.
+    pub outcome: String,
+    pub volume_uuid: String,
+    pub volume_name: String,
+    pub owner_uuid: String,
+    pub snapshot_uuid: String,
+    pub snapshot_name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Returns what ended with this change of a volume, in milliseconds since 1970.
+pub fn ended(before: &Volume, after: &Volume, now: i64) -> Vec<Ended> {
+    let left = after.snapshots();
+    let of = |snapshot: &Snapshot, what: &str, error: Option<String>| {
+        let asked = snapshot.asked.clone();
+        let at = asked.as_ref().map_or(snapshot.create_timestamp, |asked| asked.at);
+        let Asked { by, program, .. } = asked.clone().unwrap_or_default();
+        Ended {
+            id: format!("{}-{what}-{at}", snapshot.uuid),
+            ended: time(now).unwrap_or_default(),
+            began: asked.and_then(|asked| time(asked.at)),
+            what: what.to_owned(),
+            outcome: if error.is_none() { "successful" } else { "failed" }.to_owned(),
+            volume_uuid: before.uuid().to_owned(),
+            volume_name: before.name().to_owned(),
+            owner_uuid: before.owner_uuid().to_owned(),
+            snapshot_uuid: snapshot.uuid.clone(),
+            snapshot_name: snapshot.name.clone(),
+            by,
+            program,
+            error,
+        }
+    };
+    let why = |now: &Snapshot| now.reason.clone().unwrap_or_else(|| "it failed".to_owned());
+    let mut all = Vec::new();
+    for snapshot in before.snapshots() {
+        let now = left.iter().find(|it| it.uuid == snapshot.uuid);
+        all.extend(match (snapshot.state, now.map(|it| it.state)) {
+            (Stage::Creating, Some(Stage::Created)) => Some(of(&snapshot, "snapshot", None)),
+            (Stage::Creating, Some(Stage::Failed)) => Some(of(&snapshot, "snapshot", now.map(why))),
+            (Stage::Deleting, None) => Some(of(&snapshot, "delete-snapshot", None)),
+            _ => None,
+        });
+    }
+    let rolled = before.rollback().filter(|_| before.state() == State::RollingBack);
+    if let Some(rollback) = rolled {
+        let is_it = |it: &&Snapshot| it.uuid == rollback.snapshot;
+        let snapshot = left.iter().find(is_it).cloned();
+        let snapshot = snapshot.or_else(|| before.snapshots().iter().find(is_it).cloned());
+        let error = match after.state() {
+            State::Ready => Some(snapshot.as_ref().and_then(|it| it.reason.clone())),
+            State::Failed => Some(Some("the storage VM failed, or is gone".to_owned())),
+            _ => None,
+        };
+        all.extend(snapshot.zip(error).map(|(snapshot, error)| of(&snapshot, "rollback", error)));
+    }
+    all
+}
+
+fn time(ms: i64) -> Option<String> {
+    iso(ms as f64)
+}
+
+/// What is asked of the history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub volume_uuid: Option<String>,
+    pub owner_uuid: Option<String>,
+    /// What ended then or later, as ISO 8601.
+    pub since: Option<String>,
+}
+
+/// `GET /volumehistory`.
+pub fn wanted(params: &Params) -> Result<Wanted, Refused> {
+    let mut causes = Causes::default();
+    causes.names(params, &[], &["volume_uuid", "owner_uuid", "since"]);
+    for name in ["volume_uuid", "owner_uuid"] {
+        if params.contains_key(name) {
+            causes.check(checks::uuid(params.get(name), name));
+        }
+    }
+    let text = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
+    causes.done()?;
+    Ok(Wanted {
+        volume_uuid: text("volume_uuid"),
+        owner_uuid: text("owner_uuid"),
+        since: text("since"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::snapshot::Rollback;
+    use crate::snapshots::{
+        Which, asked_by, destroyed, failed, gave_up, lost, made, ready, rolled_back,
+    };
+    use crate::volume::NewVolume;
+
+    fn volume(state: State, stage: Stage) -> Volume {
+        let mut volume = Volume::new(NewVolume {
+            uuid: "u".to_owned(),
+            labels: None,
+            name: "n".to_owned(),
+            owner_uuid: "o".to_owned(),
+            size: 10240.0,
+            create_timestamp: 1,
+            refs: Vec::new(),
+            networks: vec!["net".to_owned()],
+            vm_uuid: "v".to_owned(),
+        });
+        volume.set_state(state);
+        let (uuid, name) = ("s".to_owned(), "first".to_owned());
+        let (create_timestamp, reason, asked) = (1_794_000_000_000, None, None);
+        volume.set_snapshots(&[Snapshot {
+            uuid,
+            name,
+            create_timestamp,
+            state: stage,
+            reason,
+            asked,
+        }]);
+        let asked =
+            Asked { by: Some("ops".into()), program: Some("curl/8".into()), at: 1_794_000_000_000 };
+        asked_by(&mut volume, &Which::Uuid("s".into()), &asked).unwrap();
+        if state == State::RollingBack {
+            volume.set_rollback(Some(&Rollback { snapshot: "s".into(), is_over: false }));
+        }
+        volume
+    }
+
+    /// What each of these changes ends, one after the other.
+    fn told(mut volume: Volume, changes: &[&dyn Fn(&mut Volume)]) -> Vec<(String, Option<String>)> {
+        let mut all = Vec::new();
+        for change in changes {
+            let before = volume.clone();
+            change(&mut volume);
+            all.extend(ended(&before, &volume, 1_794_000_005_000));
+            assert_eq!(ended(&volume, &volume, 1), [], "once");
+        }
+        for entry in &all {
+            let who = (entry.by.as_deref(), entry.program.as_deref());
+            assert_eq!(who, (Some("ops"), Some("curl/8")));
+            let times = (entry.began.as_deref(), entry.ended.as_str());
+            assert_eq!(times, (Some("2026-11-06T21:20:00.000Z"), "2026-11-06T21:20:05.000Z"));
+            assert_eq!((entry.outcome == "failed"), entry.error.is_some());
+        }
+        all.into_iter().map(|it| (it.what, it.error)).collect()
+    }
+
+    #[test] // V143
+    fn each_end_is_told_once_with_who_asked_and_why_it_failed() {
+        let entry = |what: &str, why: Option<&str>| vec![(what.to_owned(), why.map(str::to_owned))];
+        let (making, deleting) =
+            (volume(State::Ready, Stage::Creating), volume(State::Ready, Stage::Deleting));
+        let rolling = volume(State::RollingBack, Stage::Created);
+        assert_eq!(told(making.clone(), &[&|it| made(it, "s")]), entry("snapshot", None));
+        let full = told(making, &[&|it| failed(it, "s", "no room")]);
+        assert_eq!(full, entry("snapshot", Some("no room")));
+        assert_eq!(told(deleting, &[&|it| destroyed(it, "s")]), entry("delete-snapshot", None));
+        let back: [&dyn Fn(&mut Volume); 2] =
+            [&|it| rolled_back(it, "s", &["s".to_owned()]), &|it| ready(it, "s")];
+        assert_eq!(told(rolling.clone(), &back), entry("rollback", None));
+        let given_up: [&dyn Fn(&mut Volume); 2] =
+            [&|it| gave_up(it, "s", "held"), &|it| ready(it, "s")];
+        assert_eq!(told(rolling.clone(), &given_up), entry("rollback", Some("held")));
+        let gone = entry("rollback", Some("the storage VM failed, or is gone"));
+        assert_eq!(told(rolling, &[&lost]), gone);
+    }
+
+    #[test]
+    fn what_is_asked_is_checked() {
+        let params = |value: Value| value.as_object().cloned().unwrap();
+        assert_eq!(wanted(&params(json!({}))).unwrap(), Wanted::default());
+        assert!(wanted(&params(json!({"owner_uuid": "x"}))).is_err());
+        assert!(wanted(&params(json!({"odd": "x"}))).is_err());
+    }
+}
