@@ -4,77 +4,41 @@
 
 //! What has ended about the snapshots of a volume: what a change of its record says. Pure.
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use vm_model::js::iso;
 
 use super::checks::{self, Causes, Params};
 use super::refused::Refused;
-use super::snapshot::{Asked, Snapshot, Stage};
+use super::snapshot::{Snapshot, Stage};
 use super::volume::{State, Volume};
 
 /// So many entries an answer has at most.
 pub const MOST: usize = 1000;
 
-/// Something that has ended. What is not known is absent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
-    /// Its key: the snapshot, what was done, and when that began.
-    pub id: String,
-    /// As ISO 8601.
-    pub ended: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub began: Option<String>,
+/// What has ended about a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
     /// `snapshot`, `delete-snapshot`, `rollback`.
-    pub what: String,
-    /// `successful` or `failed`.
-    pub outcome: String,
-    pub volume_uuid: String,
-    pub volume_name: String,
-    pub owner_uuid: String,
-    pub snapshot_uuid: String,
-    pub snapshot_name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub what: &'static str,
+    /// With who asked.
+    pub snapshot: Snapshot,
+    /// Why it failed.
     pub error: Option<String>,
 }
 
-/// Returns what ended with this change of a volume, in milliseconds since 1970.
-pub fn ended(before: &Volume, after: &Volume, now: i64) -> Vec<Ended> {
+/// Returns what ended with this change of a volume.
+pub fn ended(before: &Volume, after: &Volume) -> Vec<End> {
     let left = after.snapshots();
-    let of = |snapshot: &Snapshot, what: &str, error: Option<String>| {
-        let asked = snapshot.asked.clone();
-        let at = asked.as_ref().map_or(snapshot.create_timestamp, |asked| asked.at);
-        let Asked { by, program, .. } = asked.clone().unwrap_or_default();
-        Ended {
-            id: format!("{}-{what}-{at}", snapshot.uuid),
-            ended: time(now).unwrap_or_default(),
-            began: asked.and_then(|asked| time(asked.at)),
-            what: what.to_owned(),
-            outcome: if error.is_none() { "successful" } else { "failed" }.to_owned(),
-            volume_uuid: before.uuid().to_owned(),
-            volume_name: before.name().to_owned(),
-            owner_uuid: before.owner_uuid().to_owned(),
-            snapshot_uuid: snapshot.uuid.clone(),
-            snapshot_name: snapshot.name.clone(),
-            by,
-            program,
-            error,
-        }
-    };
     let why = |now: &Snapshot| now.reason.clone().unwrap_or_else(|| "it failed".to_owned());
     let mut all = Vec::new();
     for snapshot in before.snapshots() {
         let now = left.iter().find(|it| it.uuid == snapshot.uuid);
-        all.extend(match (snapshot.state, now.map(|it| it.state)) {
-            (Stage::Creating, Some(Stage::Created)) => Some(of(&snapshot, "snapshot", None)),
-            (Stage::Creating, Some(Stage::Failed)) => Some(of(&snapshot, "snapshot", now.map(why))),
-            (Stage::Deleting, None) => Some(of(&snapshot, "delete-snapshot", None)),
-            _ => None,
-        });
+        let (what, error) = match (snapshot.state, now.map(|it| it.state)) {
+            (Stage::Creating, Some(Stage::Created)) => ("snapshot", None),
+            (Stage::Creating, Some(Stage::Failed)) => ("snapshot", now.map(why)),
+            (Stage::Deleting, None) => ("delete-snapshot", None),
+            _ => continue,
+        };
+        all.push(End { what, snapshot, error });
     }
     let rolled = before.rollback().filter(|_| before.state() == State::RollingBack);
     if let Some(rollback) = rolled {
@@ -86,13 +50,10 @@ pub fn ended(before: &Volume, after: &Volume, now: i64) -> Vec<Ended> {
             State::Failed => Some(Some("the storage VM failed, or is gone".to_owned())),
             _ => None,
         };
-        all.extend(snapshot.zip(error).map(|(snapshot, error)| of(&snapshot, "rollback", error)));
+        let end = snapshot.zip(error);
+        all.extend(end.map(|(snapshot, error)| End { what: "rollback", snapshot, error }));
     }
     all
-}
-
-fn time(ms: i64) -> Option<String> {
-    iso(ms as f64)
 }
 
 /// What is asked of the history.
@@ -127,7 +88,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::snapshot::Rollback;
+    use crate::snapshot::{Asked, Rollback};
     use crate::snapshots::{
         Which, asked_by, destroyed, failed, gave_up, lost, made, ready, rolled_back,
     };
@@ -171,17 +132,14 @@ mod tests {
         for change in changes {
             let before = volume.clone();
             change(&mut volume);
-            all.extend(ended(&before, &volume, 1_794_000_005_000));
-            assert_eq!(ended(&volume, &volume, 1), [], "once");
+            all.extend(ended(&before, &volume));
+            assert_eq!(ended(&volume, &volume), [], "once");
         }
-        for entry in &all {
-            let who = (entry.by.as_deref(), entry.program.as_deref());
-            assert_eq!(who, (Some("ops"), Some("curl/8")));
-            let times = (entry.began.as_deref(), entry.ended.as_str());
-            assert_eq!(times, (Some("2026-11-06T21:20:00.000Z"), "2026-11-06T21:20:05.000Z"));
-            assert_eq!((entry.outcome == "failed"), entry.error.is_some());
+        for end in &all {
+            let asked = end.snapshot.asked.as_ref().unwrap();
+            assert_eq!((asked.by.as_deref(), asked.at), (Some("ops"), 1_794_000_000_000));
         }
-        all.into_iter().map(|it| (it.what, it.error)).collect()
+        all.into_iter().map(|it| (it.what.to_owned(), it.error)).collect()
     }
 
     #[test] // V143

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
+use sdc_clients::volapi::EndedSnapshot;
 use serde::{Deserialize, Serialize};
 use store::{Batch, Bucket, Etag, Expect, Query, Schema, Store, Versioned};
 
-use volumes_core::history::{self, Ended, Wanted};
+use volumes_core::history::{self, End, Wanted};
 use volumes_core::networks::Way;
 use volumes_core::package::Package;
 use volumes_core::refused::Refused;
@@ -133,7 +134,7 @@ pub struct Records {
     /// Volumes that failed long ago.
     pub archive: Bucket<Volume>,
     /// What has ended.
-    pub history: Bucket<Ended>,
+    pub history: Bucket<EndedSnapshot>,
     /// How long that is kept.
     pub history_keep: Duration,
 }
@@ -256,8 +257,8 @@ impl Records {
             let expect = Expect::Etag(found.etag);
             self.volumes.put_in(&mut batch, uuid, expect, &wanted).map_err(of_storage)?;
             let now = daemon::wall::now();
-            for ended in history::ended(&found.value, &wanted, now.as_millisecond()) {
-                self.end(&mut batch, &ended, now).await.map_err(of_storage)?;
+            for end in history::ended(&found.value, &wanted) {
+                self.end(&mut batch, &entry(&wanted, end, now), now).await.map_err(of_storage)?;
             }
             let committed = self.store.commit(batch).await;
             if written(committed.map(drop), ())?.is_some() {
@@ -267,13 +268,35 @@ impl Records {
     }
 }
 
+/// The entry of what has ended about a volume.
+fn entry(volume: &Volume, end: End, now: Timestamp) -> EndedSnapshot {
+    let End { what, snapshot, error } = end;
+    let asked = snapshot.asked.unwrap_or_default();
+    let began = Timestamp::from_millisecond(asked.at).ok().filter(|_| asked.at > 0);
+    EndedSnapshot {
+        id: format!("{}-{what}-{}", snapshot.uuid, asked.at),
+        ended: format!("{now:.3}"),
+        began: began.map(|at| format!("{at:.3}")),
+        what: what.to_owned(),
+        outcome: if error.is_none() { "successful" } else { "failed" }.to_owned(),
+        volume_uuid: volume.uuid().to_owned(),
+        volume_name: volume.name().to_owned(),
+        owner_uuid: volume.owner_uuid().to_owned(),
+        snapshot_uuid: snapshot.uuid,
+        snapshot_name: snapshot.name,
+        by: asked.by,
+        program: asked.program,
+        error,
+    }
+}
+
 impl Records {
     /// Adds an entry to the batch that ends what it is about. Those that are too old go, and the oldest of a volume that
     /// has too many.
     async fn end(
         &self,
         batch: &mut Batch,
-        ended: &Ended,
+        ended: &EndedSnapshot,
         now: Timestamp,
     ) -> Result<(), store::Error> {
         let oldest = now.checked_sub(self.history_keep).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -295,7 +318,7 @@ impl Records {
     }
 
     /// Returns the newest entries that are wanted.
-    pub async fn ended(&self, wanted: &Wanted) -> Result<Vec<Ended>, Refused> {
+    pub async fn ended(&self, wanted: &Wanted) -> Result<Vec<EndedSnapshot>, Refused> {
         let conditions = [("volume_uuid", &wanted.volume_uuid), ("owner_uuid", &wanted.owner_uuid)];
         let said = conditions.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
         let query = said.fold(Query::all(), |query, (name, value)| query.with(name, value.clone()));
