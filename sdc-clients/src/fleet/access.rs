@@ -16,7 +16,7 @@ use super::turns::Turns;
 use crate::jitter::Jitter;
 
 /// A request that takes longer is not answered.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
 /// A file of a key.
 const LONGEST_KEY: u64 = 4096;
 

@@ -46,7 +46,7 @@ mod error; // why the feed did not do what was asked
 
 mod name; // the names of the streams
 
-pub use access::Access;
+pub use access::{Access, PATIENCE as ANSWERS_WITHIN};
 pub use beats::{Beats, Heard};
 pub use error::FleetError;
 pub use follow::{FleetEvent, Follower, Place};
@@ -58,4 +58,5 @@ pub use node::{Claim, NOT_HEARD, Need, Node, Program, What};
 pub use read::{Beat, Fleet, Health};
 pub use streams::{Made, Shape, make};
 pub use sweep::sweep;
+pub use turns::Turns;
 pub use wire::{Stored, Wire};

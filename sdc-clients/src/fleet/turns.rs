@@ -13,7 +13,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// The turns of the servers.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub struct Turns {
     waits: Vec<Duration>,
     drawn: usize,
     last: Option<String>,
@@ -21,14 +21,14 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Draws the waits, and the first server.
-    pub(super) fn new(mut jitter: Jitter) -> Turns {
+    pub fn new(mut jitter: Jitter) -> Turns {
         let waits = (0..64).map(|_| jitter.full(LONGEST_WAIT)).collect();
         Turns { waits, drawn: 0, last: None }
     }
 
     /// Returns the next server and the wait before it: of those that failed least often the one behind the last one. A server
     /// that was left is not asked again at once.
-    pub(super) fn next(&mut self, servers: &[(String, usize)]) -> Option<(usize, Duration)> {
+    pub fn next(&mut self, servers: &[(String, usize)]) -> Option<(usize, Duration)> {
         let count = servers.len();
         let drawn = self.waits.get(self.drawn % self.waits.len().max(1)).copied();
         let drawn = drawn.unwrap_or(LONGEST_WAIT);

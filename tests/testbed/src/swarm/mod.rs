@@ -7,6 +7,7 @@
 //! again.
 
 mod bounds;
+mod feed;
 mod node;
 mod queue;
 mod run;
@@ -64,6 +65,9 @@ struct Args {
     /// What a slow service does with a request nobody waits for any more
     #[arg(long, value_enum)]
     overload: Option<Overload>,
+    /// How fleet-agents connect to their servers again, instead; no other option but --agents and --seed counts
+    #[arg(long)]
+    feed: bool,
     /// Where the picture goes
     #[arg(long, value_name = "FILE", default_value = "swarm.svg")]
     svg: PathBuf,
@@ -71,7 +75,24 @@ struct Args {
 
 /// Runs the command with these arguments on runtimes whose clock is virtual.
 pub fn run(args: &[OsString]) -> ExitCode {
-    command("testbed swarm", args, async |args: Args| all(&args))
+    command("testbed swarm", args, async |args: Args| match args.feed {
+        true => Ok(reconnects(args.agents, args.seed)),
+        false => all(&args),
+    })
+}
+
+/// Prints how fleet-agents connect again; whether every promise was kept.
+fn reconnects(agents: u32, seed: u64) -> bool {
+    let mut good = true;
+    for row in feed::rows(agents, seed) {
+        println!("{row}");
+        for check in row.checks() {
+            good &= check.kept();
+            let word = if check.kept() { "ok  " } else { "MISS" };
+            println!("   {word} {}: {:.1} (at most {:.1})", check.what, check.found, check.most);
+        }
+    }
+    good
 }
 
 fn all(args: &Args) -> anyhow::Result<bool> {
