@@ -2,12 +2,14 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use fleet_cli::key::draw;
 use fleet_cli::permissions::{Keys, NODES_API, accounts, inbox};
 use futures_util::StreamExt as _;
+use rustix::process::Signal;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
     Access, FleetError, Kind, Labels, Position, VMS, Wire, subject, subjects_of,
@@ -138,4 +140,37 @@ async fn a_readers_key_reads_everything_and_writes_nothing() {
     let own = Wire::new(reader.jetstream().client(), &with("reader"));
     assert!(own.publish(&subject(CN, Some(VM)), &labels(2), body, 1).await.is_err());
     assert_eq!(operator.changes("vms.*.*").await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_added_is_let_in_after_a_reload_and_nobody_is_disconnected() {
+    // N26
+    let dir = tempfile::tempdir().unwrap();
+    let all = keys(&dir);
+    let mut first = keys(&tempfile::tempdir().unwrap());
+    (first.operators, first.nodes) = (all.operators.clone(), vec![all.nodes[0].clone()]);
+    let Some(nats) = servers(1, Some(&accounts(&first))) else { return };
+    let node = |cn: &str| Access {
+        nkey: Some(dir.path().join(cn)),
+        api: NODES_API.into(),
+        inbox: Some(inbox(cn)),
+        ..access(&nats)
+    };
+    let operator = Access { nkey: Some(dir.path().join("operator")), ..access(&nats) };
+    made(&operator, 1).await;
+    let client = node(CN).connect("node", Jitter::from_seed(1)).await.unwrap();
+    let other = node(OTHER).connect("other", Jitter::from_seed(2)).await.unwrap();
+    let (wire, new) = (Wire::new(client.clone(), &node(CN)), Wire::new(other, &node(OTHER)));
+    let (own, others) = (subject(CN, Some(VM)), subject(OTHER, Some(VM)));
+    let body = Bytes::from_static(b"{\"vm\": {\"alias\": \"a\"}}");
+    let seq = wire.publish(&own, &labels(1), body.clone(), 0).await.unwrap();
+    assert!(new.publish(&others, &labels(1), body.clone(), 0).await.is_err(), "not let in yet");
+    nats.configure(&accounts(&all)).unwrap();
+    nats.signal(0, Signal::HUP);
+    until("the new node is let in", async || {
+        new.publish(&others, &labels(1), body.clone(), 0).await.is_ok()
+    })
+    .await;
+    wire.publish(&own, &labels(2), body, seq).await.unwrap();
+    assert_eq!(client.statistics().connects.load(Ordering::Relaxed), 1, "it stayed connected");
 }
