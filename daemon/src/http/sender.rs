@@ -11,7 +11,7 @@ use http::header::USER_AGENT;
 /// So much of each is kept.
 const MOST: usize = 128;
 
-/// What a request says of its sender.
+/// What a request reveals of its sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
     /// Who asks.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
 use sdc_clients::volapi::EndedSnapshot;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::{Batch, Bucket, Etag, Expect, Query, Schema, Store, Versioned};
 
