@@ -47,6 +47,8 @@ function show() {
 }
 
 window.addEventListener('hashchange', show);
+// A phone that is turned, a window that becomes narrow.
+window.addEventListener('resize', show);
 byId('tabs').addEventListener('keydown', (event) => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step) return;

@@ -66,7 +66,7 @@ pub(super) async fn plan(
         let vms = plan["approval"]["vms"].as_array().map_or(0, Vec::len);
         let vms = counted(vms, "VM", "VMs");
         out += &format!(
-            "\n{}\nTo report {vms} destroyed: vm-agent approve {}\n",
+            "\nbrake: {}\nTo report {vms} destroyed: vm-agent approve {}\n",
             text(&plan, "brake"),
             visible(id)
         );

@@ -38,13 +38,13 @@ pub struct Crowd {
 /// Why a VM that is gone may not be reported now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
-    #[error("brake: {0}")]
+    #[error("{0}")]
     Brake(Tripped),
     #[error("{gone} VMs left at once, more than {allowance}: they are looked at again in {} s",
         .left.as_secs())]
     SecondLook { gone: usize, allowance: usize, left: Duration },
     #[error(
-        "brake: VMAPI has {gone} VMs here that this agent has never seen, more than {STRANGERS} in a day"
+        "VMAPI has {gone} VMs here that this agent has never seen, more than {STRANGERS} in a day"
     )]
     Strangers { gone: usize },
 }

@@ -248,7 +248,7 @@ async fn what_is_adopted_without_the_other_node_is_kept_down_when_that_is_back()
         // The store has never heard of that node.
         let (status, body) = adopt(&empty, &format!("?other={ONE}")).await;
         let why = body["message"].as_str().unwrap();
-        assert!(status == 412 && why.contains("said last is not known"), "{why}");
+        assert!(status == 412 && why.contains("no last contact of its agent"), "{why}");
         let (status, body) = adopt(&empty, &format!("?other={ONE}&really=true")).await;
         assert_eq!(status, 200, "{body}");
         empty.centre().hosts.get_mut(&ONE).unwrap().is_silent = false;

@@ -146,7 +146,7 @@ async fn a_node_is_not_taken_for_dead_while_it_was_heard_of_late_or_nobody_knows
         ("a word", "asked whether its copies were replaced 29"),
         ("CNAPI restarted", "has no heartbeat of"),
         ("CNAPI forgot it", "does not know"),
-        ("CNAPI is down", "does not say when"),
+        ("CNAPI is down", "did not answer when"),
     ] {
         let world = World::new(true);
         beside(&world, async {
