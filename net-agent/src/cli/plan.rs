@@ -212,7 +212,7 @@ mod tests {
              90:b8:d0:00:00:04  d  delete     leaked → done\n\
              1 more are kept as they are (--all shows them)\n\
              brake: too many\\u001b[2J\n\
-             net-agent approve 9f3c   # these 1 NICs as they are; 14m left\n"
+             net-agent approve 9f3c   # 1 NIC as it is; 14m left\n"
         );
     }
 
