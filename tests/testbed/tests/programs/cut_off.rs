@@ -12,7 +12,7 @@ use testbed::moving::judge::{Copy, Judge};
 use testbed::moving::subject::VM;
 
 use super::common::centre::{nodes, provisioned};
-use super::common::{signal, until};
+use super::common::{Lab, signal, until};
 
 fn copy(node: &Node) -> Copy {
     Judge::new(VM).copy(node).unwrap()
@@ -56,6 +56,47 @@ async fn a_node_that_was_cut_off_and_declared_dead_stops_its_copy_when_it_is_bac
     // Somebody starts it by hand.
     lab.verbs().boot(VM).await.unwrap();
     until("it is stopped again", async || is_down(copy(lab.node()))).await;
+    assert!(copy(other.node()).running && !copy(other.node()).hidden);
+    other.stop().await.unwrap();
+    lab.stop().await;
+}
+
+/// The service's metrics say so of copies that run though they were replaced.
+async fn alarm(lab: &Lab) -> bool {
+    let page = reqwest::get(format!("{}/metrics", lab.migrations_url())).await.unwrap();
+    let metrics = page.text().await.unwrap();
+    metrics.contains("migration_service_migrations_replaced_running 1\n")
+}
+
+#[tokio::test(flavor = "multi_thread")] // M121
+#[ignore = "two minutes: the service looks at a replaced copy once a minute"]
+async fn a_replaced_copy_that_cannot_be_stopped_is_an_alarm_that_pages_until_it_is() {
+    let (mut lab, other) = nodes(|options| {
+        // The service is the first to see it.
+        options.migration_agent.insert("ask_after".to_owned(), json!("5m"));
+    })
+    .await;
+    provisioned(&mut lab).await;
+    let client = lab.migrations().unwrap();
+    let [from, to] = [lab.node(), other.node()].map(|node| node.cn_uuid().to_owned());
+    let target = Options { override_server_uuid: Some(to), ..Options::default() };
+    done(&client, "begin", &target, "paused").await;
+    done(&client, "sync", &Options::default(), "paused").await;
+    let agent = lab.pid("migration-agent").unwrap();
+    signal(agent, Signal::STOP);
+    let word = Options { source_dead: Some(from), really: true, ..Options::default() };
+    done(&client, "switch", &word, "successful").await;
+    assert!(!alarm(&lab).await, "its node is silent");
+    let vmadm = lab.node().dir().join("bin/vmadm");
+    let aside = vmadm.with_extension("aside");
+    std::fs::rename(&vmadm, &aside).unwrap();
+    signal(agent, Signal::CONT);
+    until("the alarm pages", async || alarm(&lab).await).await;
+    assert!(copy(lab.node()).running && copy(other.node()).running);
+    std::fs::rename(&aside, &vmadm).unwrap();
+    let is_down = |copy: Copy| !copy.running && copy.hidden && !copy.autoboot;
+    until("its copy is stopped and hidden", async || is_down(copy(lab.node()))).await;
+    until("the alarm is over", async || !alarm(&lab).await).await;
     assert!(copy(other.node()).running && !copy(other.node()).hidden);
     other.stop().await.unwrap();
     lab.stop().await;

@@ -9,6 +9,7 @@
 
 mod agent;
 mod bad_input;
+mod by_hand;
 #[cfg(target_os = "linux")] // reads /proc
 mod chaos;
 mod cli;
