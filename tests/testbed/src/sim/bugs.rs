@@ -87,10 +87,12 @@ pub enum Bug {
     BelieveNewer,
     /// A write without an answer counts as not done, or done, once and for all.
     ForgetTheUnknown,
+    /// Whoever answers in vminfod's place is believed, whatever he has read.
+    TrustAnyHub,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 39] = [
+pub const BUGS: [(&str, Bug); 40] = [
     ("drop-if-match", Bug::DropIfMatch),
     ("ask-no-vmapi", Bug::AskNoVmapi),
     ("skip-second-look", Bug::SkipSecondLook),
@@ -130,6 +132,7 @@ pub const BUGS: [(&str, Bug); 39] = [
     ("count-who-moved", Bug::CountWhoMoved),
     ("believe-newer", Bug::BelieveNewer),
     ("forget-the-unknown", Bug::ForgetTheUnknown),
+    ("trust-any-hub", Bug::TrustAnyHub),
 ];
 
 impl Bug {

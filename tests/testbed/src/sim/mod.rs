@@ -73,6 +73,8 @@ pub mod judge; // whether a write to NAPI was allowed
 
 mod cnapi; // CNAPI as agents reach it
 
+mod hub; // who answers in vminfod's place
+
 mod sight; // the node as its vm-agent sees it
 
 pub mod wire; // the vminfod of a node as an agent reaches it

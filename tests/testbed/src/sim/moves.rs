@@ -126,13 +126,13 @@ pub(super) async fn evacuated(
     for vm in more.iter().skip(MOST_STAY - 1).chain(&go) {
         let by_hand = rng.random();
         if give(centre, cn, rng, (vm, by_hand)).await? {
-            centre.truth.give(vm);
             given.push(vm);
         }
     }
     // All migrations are finalized at once.
     for vm in given {
         cn.verbs.delete(vm).await?;
+        centre.truth.give(vm);
     }
     // What was hidden is remembered, and nobody is asked about it meanwhile.
     tokio::time::sleep(EVACUATED).await;

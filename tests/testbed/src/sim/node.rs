@@ -29,6 +29,7 @@ use super::bugs::Bug;
 use super::centre::Centre;
 use super::commands::SimCommands;
 use super::gate::{Gate, NAPI, VMAPI};
+use super::hub::{Hub, Impostor};
 use super::judge::Judge;
 use super::outside::Outside;
 use super::records::Records;
@@ -70,6 +71,8 @@ pub struct Cn {
     pub watch: SimWatch,
     /// To its vminfod.
     pub wire: NodeWire,
+    /// Who may be in its place for the agents.
+    pub impostor: Impostor,
     /// To NAPI and VMAPI, for its net-agent.
     pub outside: Arc<Outside>,
     /// To VMAPI, for its vm-agent.
@@ -128,6 +131,7 @@ impl Cn {
             centre: centre.clone(),
             watch: SimWatch::new(honest.files()),
             wire,
+            impostor: Impostor::default(),
             starts: 0,
             most: 0,
             left: 0,
@@ -243,7 +247,8 @@ impl Cn {
             "mirror_stopped": bug != Some(Bug::ForgetStopped),
         });
         let config = net_agent::config::Config::from_json(&config.to_string())?;
-        let (node, outside) = self.net.wires(Arc::new(self.wire.clone()), self.outside.clone());
+        let hub = Hub::new(Arc::new(self.wire.clone()), &self.impostor, bug);
+        let (node, outside) = self.net.wires(hub, self.outside.clone());
         let made = net_agent::agent::clients(&config, outside, node)?;
         let agent = net_agent::agent::Agent::with_clients(config, made);
         self.net.run(|shutdown| agent.run(shutdown));
@@ -267,7 +272,8 @@ impl Cn {
         });
         let config = vm_agent::config::Config::from_json(&config.to_string())?;
         let sight = Sight::new(self.wire.of_another(), bug);
-        let (node, outside) = self.vms.wires(Arc::new(sight), self.records.clone());
+        let hub = Hub::new(Arc::new(sight), &self.impostor, bug);
+        let (node, outside) = self.vms.wires(hub, self.records.clone());
         let made = vm_agent::agent::clients(&config, &self.uuid, outside, node)?;
         let agent = vm_agent::agent::Agent::with_clients(config, self.uuid.clone(), made);
         self.vm_agent = Some(Arc::clone(&agent));

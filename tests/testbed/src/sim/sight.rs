@@ -4,7 +4,7 @@
 
 //! The node as its vm-agent sees it: as it is, unless a deliberate bug takes hidden VMs for others.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -57,14 +57,33 @@ fn without_hidden(mut answer: Response) -> Response {
     answer
 }
 
-/// A line of the stream of a node on which a VM that becomes hidden is gone.
-fn line_without_hidden(line: &[u8]) -> Bytes {
+/// The stream of a node on which VMs of this kind are gone.
+pub(super) fn stream_without(
+    opened: StreamResponse,
+    is_gone: impl Fn(&Value) -> bool + Send + Sync + 'static,
+) -> StreamResponse {
+    let lines = Mutex::new(Lines::new(64 << 20));
+    let seen = move |piece: Bytes| {
+        let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.push(&piece);
+        let mut seen = Vec::new();
+        while let Ok(Some(line)) = lines.next_line() {
+            seen.extend_from_slice(&line_without(&line, &is_gone));
+        }
+        Bytes::from(seen)
+    };
+    let body = opened.body.map(move |piece| piece.map(&seen)).boxed();
+    StreamResponse { body, ..opened }
+}
+
+/// A line of such a stream.
+fn line_without(line: &[u8], is_gone: impl Fn(&Value) -> bool) -> Bytes {
     let mut line: Value = serde_json::from_slice(line).unwrap_or_default();
     if let Some(Ok(Value::Array(vms))) = line["vms"].as_str().map(serde_json::from_str) {
-        let vms: Vec<Value> = vms.into_iter().filter(|vm| !is_hidden(vm)).collect();
+        let vms: Vec<Value> = vms.into_iter().filter(|vm| !is_gone(vm)).collect();
         line["vms"] = Value::from(Value::from(vms).to_string());
     }
-    if is_hidden(&line["vm"])
+    if is_gone(&line["vm"])
         && let Some(event) = line.as_object_mut()
     {
         event.insert("type".to_owned(), "delete".into());
@@ -88,26 +107,14 @@ impl Transport for Sight {
     fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
         Box::pin(async move {
             let opened = self.wire.stream(request).await?;
-            let body = match self.bug {
+            Ok(match self.bug {
                 Some(Bug::NameHiddenVms) => {
-                    opened.body.map(|piece| piece.map(|piece| shown(&piece))).boxed()
+                    let body = opened.body.map(|piece| piece.map(|piece| shown(&piece))).boxed();
+                    StreamResponse { body, ..opened }
                 }
-                Some(Bug::TakeHiddenForGone) => {
-                    let lines = Arc::new(Mutex::new(Lines::new(64 << 20)));
-                    let seen = move |piece: Bytes| {
-                        let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-                        lines.push(&piece);
-                        let mut seen = Vec::new();
-                        while let Ok(Some(line)) = lines.next_line() {
-                            seen.extend_from_slice(&line_without_hidden(&line));
-                        }
-                        Bytes::from(seen)
-                    };
-                    opened.body.map(move |piece| piece.map(&seen)).boxed()
-                }
-                _ => opened.body,
-            };
-            Ok(StreamResponse { body, ..opened })
+                Some(Bug::TakeHiddenForGone) => stream_without(opened, is_hidden),
+                _ => opened,
+            })
         })
     }
 }

@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! What the agents of a node are told that is not so, or not any more: a record from the future, a write that is carried
-//! out when its answer was given up.
+//! out when its answer was given up, a list of who is not vminfod.
 
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ use super::records::LATE;
 
 /// What an agent has read or begun is told by then.
 const TOLD: Duration = Duration::from_secs(300);
+/// Both agents compare all that they have within this.
+const LIES: Duration = Duration::from_secs(1200);
 
 /// In some worlds, and with a deliberate bug that needs it: the first node's agents are told wrong.
 pub(super) async fn wrong(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
@@ -27,6 +29,7 @@ pub(super) async fn wrong(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> any
     match (centre.bug, centre.seed % 32) {
         (Some(Bug::BelieveNewer), _) | (None, 3) if !is_doubted => future(centre, cn, rng).await,
         (Some(Bug::ForgetTheUnknown), _) | (None, 7) if !is_doubted => late(centre, cn, rng).await,
+        (Some(Bug::TrustAnyHub), _) | (None, 11) if !is_doubted => hub(centre, cn, rng).await,
         _ => Ok(()),
     }
 }
@@ -62,6 +65,22 @@ async fn future(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Resul
     centre.vmapi.put(record);
     cn.vms.kill(false).await?;
     cn.start_vm_agent()
+}
+
+/// For a while another one answers in vminfod's place, and shows a VM less; both agents start meanwhile.
+async fn hub(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
+    rest(centre, cn).await;
+    let Some(vm) = shown(centre, cn, rng) else { return Ok(()) };
+    centre.truth.note(format!("who answers in vminfod's place does not show {vm}"));
+    for (hidden, lasts) in [(Some(vm), LIES), (None, TOLD)] {
+        cn.impostor.hides(hidden);
+        cn.net.kill(false).await?;
+        cn.vms.kill(false).await?;
+        cn.start_agent()?;
+        cn.start_vm_agent()?;
+        tokio::time::sleep(lasts).await;
+    }
+    Ok(())
 }
 
 /// A write's answer does not come, and it is carried out when a later one has been.

@@ -93,15 +93,19 @@ impl World {
         Ok(())
     }
 
-    /// The first node's agents are told what is not so; with a deliberate bug that needs it the node is evacuated, or
-    /// shows less than it has.
+    /// The first node's agents are told what is not so; in some worlds, and with a deliberate bug that
+    /// needs it, the node is evacuated; with one it shows less than it has.
     pub(super) async fn evacuate(&mut self) -> anyhow::Result<()> {
         if let (Some(Bug::ForgetTheReference), [cn, ..]) =
             (self.centre.bug, self.nodes.as_mut_slice())
         {
             lies::smaller(&self.centre, cn, &mut self.rng).await?;
         }
-        if let (Some(Bug::CountWhoMoved), [cn, ..]) = (self.centre.bug, self.nodes.as_mut_slice()) {
+        let is_evacuated = match self.centre.bug {
+            None => self.centre.lies && self.centre.seed % 32 == 15,
+            bug => bug == Some(Bug::CountWhoMoved),
+        };
+        if let (true, [cn, ..]) = (is_evacuated, self.nodes.as_mut_slice()) {
             moves::evacuated(&self.centre, cn, &mut self.rng).await?;
         }
         if let (true, Some(cn)) = (self.centre.lies, self.nodes.first_mut()) {
