@@ -119,7 +119,7 @@ async fn execute(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed
         }
         What::Autoboot { on: true } => {
             node.set_autoboot(vm, true).await?;
-            Ok(memory.change(id, |entry| give(entry, |power| power.autoboot = false)).await?)
+            Ok(memory.change(id, |entry| entry.give(|power| power.autoboot = false)).await?)
         }
         What::Autoboot { on: false } => {
             take(parts, about).await?;
@@ -132,7 +132,7 @@ async fn execute(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed
         What::Boot => {
             mount(parts, about).await?;
             node.boot(vm).await?;
-            Ok(memory.change(id, |entry| give(entry, |power| power.running = false)).await?)
+            Ok(memory.change(id, |entry| entry.give(|power| power.running = false)).await?)
         }
         What::Hide => {
             memory.change(id, |entry| entry.hidden = true).await?;
@@ -190,15 +190,6 @@ async fn take(parts: &Parts, about: &About) -> Result<(), Failed> {
         parts.memory.change(about.migration, taken).await?;
     }
     Ok(())
-}
-
-/// The VM has something again.
-fn give(entry: &mut Entry, given: impl FnOnce(&mut Power)) {
-    if let Some(power) = &mut entry.power {
-        given(power);
-    }
-    let is_left = |power: &Power| power.running || power.autoboot;
-    entry.power = entry.power.filter(is_left);
 }
 
 /// Returns the roots of a VM's datasets with what there is of them.

@@ -101,6 +101,14 @@ impl Entry {
         self.incoming && number > self.whole.unwrap_or(0)
     }
 
+    /// The VM has something again.
+    pub fn give(&mut self, given: impl FnOnce(&mut Power)) {
+        if let Some(power) = &mut self.power {
+            given(power);
+        }
+        self.power = self.power.filter(|power| power.running || power.autoboot);
+    }
+
     fn new(about: &About) -> Entry {
         Entry {
             vm: about.vm,

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sdc_clients::vminfod::VmFields as _;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -16,8 +16,9 @@ use super::node::NodeError;
 use super::parts::Parts;
 use super::sync;
 use super::vm::{self, Run};
+use migration_core::journal::Power;
 use migration_core::machine::{self, Copy, Snapshot};
-use migration_core::protocol::{Datasets, Node, Observe, Observed, Open, Rest, Size};
+use migration_core::protocol::{Datasets, Node, Observe, Observed, Open, Rest, Size, State};
 use migration_core::sync_plan::{Row, Side};
 
 /// The version of the protocol.
@@ -29,15 +30,17 @@ const MOST_RANGES: usize = 1000;
 /// Observes a copy.
 pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed> {
     let about = &asked.about;
-    if !parts.memory.is_over(about.migration) {
+    let over = parts.memory.is_over(about.migration);
+    if !over {
         parts.memory.hear(about).await?;
     }
     let held = parts.node.is_held(about.vm).await?;
     let doing = || parts.works.of(about.migration).map(|work| work.doing());
     let Some(object) = parts.node.vm(about.vm).await? else {
         let node = machine::Node { held, copy: None };
-        return Ok(Observed { node, object: None, doing: doing() });
+        return Ok(Observed { node, object: None, doing: doing(), over });
     };
+    has_again(parts, about.migration, &object).await?;
     let entry = parts.memory.get(about.migration);
     let (roots, side) = match vm::to_sync(&object) {
         Some(_) => {
@@ -58,6 +61,7 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         running: vm::is_running(&object),
         hidden: object.is_hidden(),
         autoboot: vm::has_autoboot(&object),
+        taken_power: entry.as_ref().and_then(|entry| entry.power),
         quota_lifted: entry.as_ref().is_some_and(|entry| !entry.quotas.is_empty()),
         bare: roots.iter().all(|root| !side.datasets.contains(root)),
         partial: is_partial,
@@ -69,7 +73,20 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         marked: vm::marked(&object, &side),
     };
     let node = machine::Node { held, copy: Some(copy) };
-    Ok(Observed { node, object: Some(object), doing: doing() })
+    Ok(Observed { node, object: Some(object), doing: doing(), over })
+}
+
+/// Where no order runs, and the VM does all that was taken from it: somebody has given it back.
+async fn has_again(parts: &Parts, migration: Uuid, object: &VmObject) -> Result<(), Failed> {
+    let is_busy =
+        parts.works.of(migration).is_some_and(|work| work.doing().state == State::Running);
+    let has_taken = |entry: &Entry| entry.power.is_some();
+    if is_busy || !parts.memory.get(migration).as_ref().is_some_and(has_taken) {
+        return Ok(());
+    }
+    let (running, autoboot) = (vm::is_running(object), vm::has_autoboot(object));
+    let lacks = |it: &Power| it.running && !running || it.autoboot && !autoboot;
+    Ok(parts.memory.change(migration, |entry| entry.power = entry.power.filter(lacks)).await?)
 }
 
 /// Returns the sync snapshots that all datasets have, oldest first, with the GUID that the first of the roots has.

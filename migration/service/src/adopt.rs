@@ -184,17 +184,28 @@ impl Service {
         let (source, target) =
             (claims.of(migration, End::Source)?, claims.of(migration, End::Target)?);
         let of = |end: End| if end == End::Source { source } else { target };
-        let node = |end: End| {
-            let by_record = old.and_then(|record| match end {
+        let heard = [source, target].map(|it| it.map_or(0, |(_, open)| open.revision));
+        if let Some(old) = old
+            && self.has_ended(old, object.server, heard).await
+            && let Some(kept) = kept
+        {
+            return Ok(self.forget(kept, object.server, asked).await?);
+        }
+        let of_record = |end: End| {
+            old.and_then(|record| match end {
                 End::Source => Some(record.source_server_uuid),
                 End::Target => record.target_server_uuid,
-            });
-            let cn = of(end).map(|(cn, _)| cn).or(by_record).or(other);
+            })
+        };
+        let node = |end: End| {
+            let cn = of(end).map(|(cn, _)| cn).or(of_record(end)).or(other);
             let is_named = of(end).is_some() || (cn.is_some() && cn == other);
+            // One node has no two ends: the record may know none of the target's.
+            let is_others = of(end.other()).map(|(cn, _)| cn).or(of_record(end.other())) == cn;
             let why = format!(
                 "The agent of the {end}'s node does not say that it has the migration; name it as `other`"
             );
-            cn.filter(|_| is_named).ok_or_else(|| Refused::precondition(&why))
+            cn.filter(|_| is_named && !is_others).ok_or_else(|| Refused::precondition(&why))
         };
         let (from, to) = (node(End::Source)?, node(End::Target)?);
         let mut known = [Known::Silent, Known::Silent];
@@ -225,10 +236,9 @@ impl Service {
             Some(record) => record.clone(),
             None => self.new_record(&object, asked, Some(to), now),
         };
-        let heard = [source, target].into_iter().flatten().map(|(_, it)| it.revision);
         let ends = self.records.ends.of_vm(vm).await?;
         let asked_with = ends.iter().filter(|it| it.row.migration == migration);
-        let heard = heard.chain(asked_with.map(|it| it.row.revision));
+        let heard = asked_with.map(|it| it.row.revision).chain(heard);
         let revision = heard.max().unwrap_or(0).max(record.journal.revision) + 1;
         let is_reserved = record.journal.reserved;
         // Which of them the migration reserved is unknown; late requests may still reserve some.

@@ -27,6 +27,8 @@ mod verify; // the two copies of a VM, compared
 
 mod adopt; // a record from what the agents have
 
+mod ended; // a record whose migration had ended
+
 mod command; // an action on the record of a VM
 
 mod claims; // what agents have open that the store does not know

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::journal::End;
+use crate::journal::{End, Power};
 
 /// The answers of a round. An answer that failed is no fact: nothing follows from silence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,9 @@ pub struct Copy {
     pub hidden: bool,
     /// It boots with the node.
     pub autoboot: bool,
+    /// What an order of the migration took from it, and it has not had again since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_power: Option<Power>,
     /// Its quota is raised or removed for a sync.
     pub quota_lifted: bool,
     /// Its configuration is there, and none of its datasets.
@@ -183,6 +186,12 @@ impl Facts {
 }
 
 impl Copy {
+    /// What the VM does, or did before the migration took it: of a store that was restored the agent knows it.
+    pub fn power(&self) -> Power {
+        let taken = self.taken_power.unwrap_or(Power { running: false, autoboot: false });
+        Power { running: self.running || taken.running, autoboot: self.autoboot || taken.autoboot }
+    }
+
     /// Returns true if it is stopped, hidden and does not boot with its node.
     pub fn is_off(&self) -> bool {
         !self.running && self.hidden && !self.autoboot

@@ -39,5 +39,5 @@ pub use decide::next;
 pub use facts::{Copy, Facts, Node, Protection, Seen, Settings, Snapshot};
 pub use fence::{MayBoot, MayDelete, MayMove, MayShow, Unsafe};
 pub use next::{Ending, Next, Note, Reason, Step, Wait};
-pub use outcome::{After, follow, give_up, note, queue, rescue, settle, stall, start};
+pub use outcome::{After, follow, give_up, may_be_over, note, queue, rescue, settle, stall, start};
 pub use refusal::Refusal;

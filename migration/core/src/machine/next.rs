@@ -216,3 +216,36 @@ pub enum Ending {
     /// The operation failed, and what could be undone was.
     Failed(String),
 }
+
+impl Step {
+    /// Returns true if it is an order to the agent of this end.
+    pub fn is_of(&self, end: End) -> bool {
+        let of = match self {
+            Step::Send { .. } => return true,
+            Step::Place | Step::Create | Step::Reserve | Step::Unreserve | Step::MoveRecord(_) => {
+                return false;
+            }
+            Step::Hold(of)
+            | Step::Release(of)
+            | Step::NoAutoboot(of)
+            | Step::Stop(of)
+            | Step::RestoreQuota(of)
+            | Step::Forget { end: of, .. }
+            | Step::Settle(of)
+            | Step::Protect(of, _)
+            | Step::Hide(of) => *of,
+            Step::BringOver | Step::Date => End::Target,
+            Step::Autoboot(may) | Step::Boot(may) => may.end(),
+            Step::Show(may) => may.end(),
+            Step::Delete(may) => may.end(),
+        };
+        of == end
+    }
+}
+
+impl Ending {
+    /// After this nothing is left to be done on the nodes.
+    pub fn is_last(&self) -> bool {
+        matches!(self, Ending::Aborted | Ending::RolledBack { .. } | Ending::Finalized { .. })
+    }
+}

@@ -6,10 +6,15 @@
 
 use uuid::Uuid;
 
-use super::next::{Ending, Note};
-use crate::journal::Before;
+use super::decide::next;
+use super::facts::Facts;
+use super::next::{Ending, Next, Note};
+use crate::journal::{Before, End};
 use crate::record::{Entry, EntryFields, Phase, Record, State};
 use crate::time::Time;
+
+/// No operation has so many notes one after another.
+const MOST_NOTES: usize = 16;
 
 /// What becomes of a record after an ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +121,25 @@ pub fn note(record: &mut Record, note: Note) {
 /// Gives an operation up. What can be undone is undone in the rounds that follow. The first reason stays.
 pub fn give_up(record: &mut Record, reason: &impl std::fmt::Display) {
     record.journal.undo.get_or_insert_with(|| reason.to_string());
+}
+
+/// Returns true if a record can be right of whose migration the agents of these ends know that it is over: it is
+/// about to end, or what follows is none of theirs. A rescue begins after the end of the copy that is gone.
+pub fn may_be_over(record: &Record, facts: &Facts, over: &[End]) -> bool {
+    if over.is_empty() {
+        return true;
+    }
+    let mut record = record.clone();
+    for _ in 0..MOST_NOTES {
+        match next(&record, facts) {
+            Next::Note(it) => note(&mut record, it),
+            Next::Wait(_) => return true,
+            Next::Do(step) => return !over.iter().any(|end| step.is_of(*end)),
+            Next::End(ending) => return ending.is_last() || record.journal.rescue.is_some(),
+            Next::GiveUp(_) => return record.journal.rescue.is_some(),
+        }
+    }
+    false
 }
 
 /// Ends an operation that cannot go on nor be undone now, because a node does not answer. The next command

@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use migration_core::protocol::Open;
+use migration_core::journal::End;
+use migration_core::protocol::{Observe, Open};
 use migration_core::record::is_on;
 use sdc_clients::cnapi::ServerQuery;
 use store::Fence;
 use tokio::time::sleep;
 use uuid::Uuid;
 
+use super::ending::is_busy;
+use super::observe::about;
 use super::order::Failed;
 use crate::records::Stored;
 use crate::state::Service;
@@ -100,7 +103,28 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
             found_older(service, &mut kept, Some(fence)).await?;
         }
     }
+    of_records(service, fence, cn, &ids).await?;
     service.contacts.compared(cn);
+    Ok(())
+}
+
+/// Asks a node about the records on it of which nothing runs and which it does not have open: they may be over.
+async fn of_records(
+    service: &Service,
+    fence: &Fence,
+    cn: Uuid,
+    open: &[Uuid],
+) -> Result<(), Failed> {
+    let mut records = service.records.open_ones().await?;
+    records.retain(|it| is_on(&it.record, cn) && !open.contains(&it.record.id));
+    records.retain(|it| !is_busy(&it.record) && it.record.journal.older.is_none());
+    for mut kept in records {
+        let end = if kept.record.source_server_uuid == cn { End::Source } else { End::Target };
+        let asked = Observe { about: about(&kept.record, end) };
+        if service.agents.observe(cn, &asked).await?.over {
+            found_older(service, &mut kept, Some(fence)).await?;
+        }
+    }
     Ok(())
 }
 
@@ -129,7 +153,7 @@ async fn again(service: &Service) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Writes into a record that an agent received a later revision: from now on it is not acted on.
+/// Writes into a record that an agent received a later revision, or was told of the end: from now on it is not acted on.
 pub async fn found_older(
     service: &Service,
     kept: &mut Stored,

@@ -25,7 +25,7 @@ use crate::state::Service;
 use migration_core::downtime;
 use migration_core::journal::Again;
 use migration_core::limits::Attempts;
-use migration_core::machine::{Next, Step, next, note};
+use migration_core::machine::{Next, Step, may_be_over, next, note};
 use migration_core::progress::{Latest, Meter, advance, mark};
 use migration_core::protocol::Progress;
 use migration_core::record::{Phase, Record, State};
@@ -124,6 +124,9 @@ impl Drive<'_> {
                 true => Err(Failed::Lost),
                 false => found_older(service, &mut kept, Some(fence)).await.map(|()| false),
             };
+        }
+        if !may_be_over(&kept.record, &seen.facts, &seen.over) {
+            return found_older(service, &mut kept, Some(fence)).await.map(|()| false);
         }
         let is_nowhere = seen.facts.is_nowhere(kept.record.journal.target_shown);
         let runs_again = downtime::seen(&mut kept.record, &seen.facts, service.clock.now());

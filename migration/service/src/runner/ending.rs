@@ -52,7 +52,7 @@ pub async fn end(
     if !matches!(ending, Ending::Begun | Ending::Synced | Ending::Paused | Ending::Failed(_)) {
         tickets::free(service, kept).await;
     }
-    if is_last(&ending) {
+    if ending.is_last() {
         over(service, &kept.record, &ending).await;
     }
     let ended = history::named(&kept.record, &ending);
@@ -123,11 +123,6 @@ pub async fn give_up(
 /// What a reason of the state machine is for people.
 pub fn sentence(reason: &Reason) -> String {
     reason.to_string()
-}
-
-/// After this nothing is left to be done on the nodes.
-fn is_last(ending: &Ending) -> bool {
-    matches!(ending, Ending::Aborted | Ending::RolledBack { .. } | Ending::Finalized { .. })
 }
 
 /// Orders both agents to forget the migration. One that does not receive it keeps a few bytes. That of a node that was

@@ -32,6 +32,8 @@ pub struct Round {
     pub target: Option<Observed>,
     /// An agent received a later round.
     pub is_old: bool,
+    /// The ends whose agents have heard that the migration is over.
+    pub over: Vec<End>,
 }
 
 impl Round {
@@ -95,7 +97,10 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     let dated = objects.is_none_or(|(source, target)| is_dated(source, target));
     let reserved = is_reserved(record);
     let facts = Facts { source, target, vmapi, reserved, settings, dated };
-    Round { facts, source: source_said, target: target_said, is_old: is_older }
+    let said = [(End::Source, &source_said), (End::Target, &target_said)].into_iter();
+    let over = said.filter(|(_, it)| it.as_ref().is_some_and(|it| it.over));
+    let over = over.map(|(end, _)| end).collect();
+    Round { facts, source: source_said, target: target_said, is_old: is_older, over }
 }
 
 /// Returns true if the target was created when the source was, or that time is unknown.

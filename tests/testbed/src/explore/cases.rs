@@ -20,7 +20,7 @@ const FEW: usize = 3;
 const MANY: usize = 25;
 
 /// What can happen before or after a point.
-fn faults(moment: Moment, shape: Shape) -> Vec<Fault> {
+fn faults(moment: Moment) -> Vec<Fault> {
     let both = [End::Source, End::Target];
     let mut parties = vec![Party::Service(1)];
     parties.extend(both.map(Party::Agent));
@@ -30,10 +30,8 @@ fn faults(moment: Moment, shape: Shape) -> Vec<Fault> {
     all.extend(both.map(Fault::Reboots));
     all.extend(both.map(Fault::Cut));
     all.push(Fault::Loses);
-    if shape.loses_store {
-        all.push(Fault::Empty);
-        all.extend([FEW, MANY].map(Fault::Older));
-    }
+    all.push(Fault::Empty);
+    all.extend([FEW, MANY].map(Fault::Older));
     if moment == Moment::Before {
         all.push(Fault::Late);
     }
@@ -64,7 +62,7 @@ pub fn single(plain: &[(Story, Ran)], shape: Shape) -> Vec<Case> {
             for moment in [Moment::Before, Moment::After] {
                 let planned = |fault| vec![Planned { at, moment, fault }];
                 let of = |fault| Case { story: *story, planned: planned(fault), shape };
-                cases.extend(faults(moment, shape).into_iter().map(of));
+                cases.extend(faults(moment).into_iter().map(of));
             }
         }
     }
@@ -87,7 +85,7 @@ pub fn pair(seed: u64, plain: &[(Story, Ran)], shape: Shape) -> Case {
     let mut planned: Vec<Planned> = (0..2)
         .map(|_| {
             let moment = if rng.random() { Moment::Before } else { Moment::After };
-            let all = faults(moment, shape);
+            let all = faults(moment);
             let fault = all[rng.random_range(0..all.len())];
             Planned { at: rng.random_range(0..points), moment, fault }
         })

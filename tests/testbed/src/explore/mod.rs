@@ -78,15 +78,12 @@ struct Args {
     /// net-agent and vm-agent run on both nodes
     #[arg(long)]
     agents: bool,
-    /// The services' store is lost, too, or restored as it once was
-    #[arg(long)]
-    store: bool,
     /// Which deliberate bugs are noticed
     #[arg(long)]
     bugs: bool,
-    /// Only the runs of which this would be told if they failed, such as `SourceDead, After 127`
+    /// Only the runs of which all of this would be told if they failed, such as `SourceDead, After 127`
     #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Tell what happens in runs that fail
     #[arg(long)]
     verbose: bool,
@@ -128,17 +125,14 @@ pub fn plain(shape: Shape) -> anyhow::Result<Vec<(Story, Ran)>> {
 
 fn explore(args: &Args) -> anyhow::Result<u64> {
     let began = Instant::now();
-    let (with_agents, loses_store) = (args.agents, args.store);
-    let shape = Shape { with_agents, loses_store, ..Shape::default() };
+    let shape = Shape { with_agents: args.agents, ..Shape::default() };
     let plain = plain(shape)?;
     let mut cases = single(&plain, shape);
     let all = cases.len();
     cases.drain(..args.skip.min(all));
     cases.truncate(args.points.unwrap_or(all));
     cases.extend((args.from..args.from + args.seeds).map(|seed| pair(seed, &plain, shape)));
-    if let Some(text) = &args.only {
-        cases.retain(|case| named(case, &plain).contains(text));
-    }
+    cases.retain(|case| args.only.iter().all(|text| named(case, &plain).contains(text)));
     let until = args.minutes.map(|minutes| began + Duration::from_secs(minutes * 60));
     let (ran, happened) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failed = failed_in_parallel(&cases, &|case| {

@@ -49,8 +49,6 @@ const BOOTS: Duration = Duration::from_secs(90);
 pub struct Shape {
     /// net-agent and vm-agent run on both nodes.
     pub with_agents: bool,
-    /// The services' store is lost, too, or restored as it once was.
-    pub loses_store: bool,
     /// A deliberate bug.
     pub bug: Option<Bug>,
 }

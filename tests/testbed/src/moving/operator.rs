@@ -311,7 +311,10 @@ impl Operator<'_> {
                     self.judge.note(format!(">> adopted: {phase} {state}, {other:?}"));
                     break;
                 }
-                Err(error) => self.judge.note(format!(">> adopt {other:?}: {error}")),
+                Err(error) => {
+                    let why = error.told().unwrap_or_default();
+                    self.judge.note(format!(">> adopt {other:?}: {error}: {why}"));
+                }
             }
         }
         self.rested().await

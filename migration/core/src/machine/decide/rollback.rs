@@ -49,8 +49,7 @@ fn target_off(record: &Record, facts: &Facts) -> Stage<()> {
         let power = if is_lost {
             Power { running: true, autoboot: true } // nobody can be asked
         } else {
-            let target = copy(facts, End::Target)?;
-            Power { running: target.running, autoboot: target.autoboot }
+            copy(facts, End::Target)?.power()
         };
         return Err(Next::Note(Note::Power(power)));
     }

@@ -59,8 +59,7 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
         unless(facts.dated, Step::Date)?; // the target of an older service
     }
     if journal.power.is_none() {
-        let power = |it: &Copy| Power { running: it.running, autoboot: it.autoboot };
-        return Err(Next::Note(Note::Power(source.map_or(UNKNOWN, power))));
+        return Err(Next::Note(Note::Power(source.map_or(UNKNOWN, Copy::power))));
     }
     if let Some(number) = journal.sending
         && source.is_some_and(|it| it.running || was_started_after(it, number))
@@ -88,8 +87,7 @@ fn was_started_after(copy: &Copy, number: u32) -> bool {
 fn target_on(record: &Record, facts: &Facts) -> Stage<()> {
     let journal = &record.journal;
     // A rollback that failed before it began has changed nothing.
-    let as_it_is = |it: &Copy| Power { running: it.running, autoboot: it.autoboot };
-    let running = facts.copy(End::Target).filter(|_| journal.target_booted).map(as_it_is);
+    let running = facts.copy(End::Target).filter(|_| journal.target_booted).map(Copy::power);
     let power = journal.power.or(running).unwrap_or(UNKNOWN);
     stopped(facts, End::Source)?;
     hidden(facts, End::Source)?;

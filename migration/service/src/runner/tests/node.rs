@@ -122,10 +122,11 @@ impl Host {
         object.as_object().cloned()
     }
 
-    pub fn observe(&mut self, cn: Uuid) -> Observed {
+    pub fn observe(&mut self, cn: Uuid, migration: Uuid) -> Observed {
         self.observed += 1;
         let node = Node { held: self.held, copy: self.copy.clone() };
-        Observed { node, object: self.object(cn), doing: None }
+        let over = self.over.contains(&migration);
+        Observed { node, object: self.object(cn), doing: None, over }
     }
 
     /// Does an order on its own copy. What a stream brings to the other node is done by the world.
@@ -168,11 +169,17 @@ impl Host {
                 let data = &mut self.data;
                 let Some(copy) = &mut self.copy else { return done(State::Done) };
                 match what {
-                    What::Autoboot { on } => copy.autoboot = *on,
-                    What::Stop => copy.running = false,
+                    What::Autoboot { on } => {
+                        copy.taken_power = Some(copy.power()).filter(|_| !on);
+                        copy.autoboot = *on;
+                    }
+                    What::Stop => {
+                        copy.taken_power = Some(copy.power());
+                        copy.running = false;
+                    }
                     What::Boot => {
                         self.boots += usize::from(!copy.running);
-                        copy.running = true;
+                        (copy.running, copy.taken_power) = (true, None);
                         copy.started_since_snapshot = !copy.snapshots.is_empty();
                         *data += 1000;
                     }

@@ -110,6 +110,125 @@ async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_a
     assert!(page(&old, "/metrics").await.contains("migration_service_migrations_unknown 0"));
 }
 
+#[tokio::test(start_paused = true)] // M175
+async fn a_store_that_lost_one_write_gives_back_what_the_vm_did_before() {
+    for action in ["switch", "rollback"] {
+        let world = World::new(true);
+        let stops = if action == "switch" { ONE } else { TWO };
+        let mut old = None;
+        beside(&world, async {
+            world.synced().await;
+            if action == "rollback" {
+                assert_eq!(world.act("switch").await.0, 202);
+                assert_eq!(world.settled().await.unwrap().state, State::Successful);
+            }
+            let state = migration_core::protocol::State::Running;
+            let fails = super::node::Fails { name: "stop", state, times: 90, moved: |_| (0, 0) };
+            world.centre().hosts.get_mut(&stops).unwrap().fails = Some(fails);
+            assert_eq!(world.act(action).await.0, 202);
+            sleep(Duration::from_secs(30)).await;
+            old = world.record().await;
+        })
+        .await;
+        assert!(!copy(&world, stops).autoboot, "{action}: it was taken");
+        let mut old = old.unwrap();
+        assert!(old.journal.power.take().unwrap().autoboot, "{action}");
+        // The next round has the revision that the agents have heard in the round that was lost.
+        old.journal.revision -= 1;
+        let old = restored(&world, Some(old)).await;
+        old.centre().hosts.get_mut(&stops).unwrap().fails = None;
+        beside(&old, async { drop(old.settled().await) }).await;
+        let up = copy(&old, if action == "switch" { TWO } else { ONE });
+        assert!(up.running && up.autoboot && !up.hidden, "{action}: {up:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)] // M176
+async fn a_store_that_does_not_know_the_end_of_a_migration_moves_nothing_until_it_is_adopted() {
+    for (last, phase, state) in [
+        ("finalize", Phase::Sync, State::Running),
+        ("finalize", Phase::Switch, State::Running),
+        ("finalize", Phase::Sync, State::Paused),
+        ("finalize", Phase::Sync, State::Failed),
+        ("rollback", Phase::Switch, State::Running),
+        ("rollback", Phase::Rollback, State::Running),
+        ("abort", Phase::Sync, State::Running),
+        ("abort", Phase::Sync, State::Paused),
+    ] {
+        let what = format!("{last}, {phase:?} {state:?}");
+        let world = World::new(true);
+        let mut old = None;
+        beside(&world, async {
+            world.synced().await;
+            old = world.record().await;
+            if last != "abort" {
+                assert_eq!(world.act("switch").await.0, 202);
+                assert_eq!(world.settled().await.unwrap().state, State::Successful);
+            }
+            assert!(world.act(&format!("{last}&force=true")).await.0 < 300, "{what}");
+            world.settled().await;
+        })
+        .await;
+        let mut old = old.unwrap();
+        (old.phase, old.state) = (phase, state);
+        let old = restored(&world, Some(old)).await;
+        let all = |world: &Arc<World>| {
+            let centre = world.centre();
+            let vmapi = centre.vmapi.clone();
+            (
+                [ONE, TWO]
+                    .map(|cn| (centre.hosts[&cn].orders.len(), centre.hosts[&cn].copy.clone())),
+                vmapi,
+            )
+        };
+        let before = all(&old);
+        beside(&old, async {
+            sleep(2 * LOOKED).await;
+            let status = page(&old, "/status").await;
+            assert!(status.contains("the store is older"), "{what}: {status}");
+            assert_eq!(old.act("switch").await.0, 412, "{what}");
+            let (status, body) = adopt(&old, "").await;
+            assert_eq!(status, 200, "{what}: {body}");
+            assert!(body["error"].as_str().unwrap().contains("had ended"), "{what}: {body}");
+            assert!(old.record().await.is_none(), "{what}");
+            sleep(2 * LOOKED).await;
+        })
+        .await;
+        let metrics = page(&old, "/metrics").await;
+        assert!(metrics.contains("migration_service_migrations_unknown 0"), "{what}");
+        assert_eq!(all(&old), before, "{what}: nothing was ordered, VMAPI is as it was");
+    }
+}
+
+#[tokio::test(start_paused = true)] // M125
+async fn a_node_named_as_the_other_one_is_not_taken_for_both() {
+    let world = World::new(true);
+    let mut old = None;
+    beside(&world, async {
+        world.synced().await;
+        old = world.record().await;
+    })
+    .await;
+    // The store is that of before the target was chosen.
+    let mut old = old.unwrap();
+    (old.target_server_uuid, old.journal.revision) = (None, 1);
+    let old = restored(&world, Some(old)).await;
+    beside(&old, async {
+        sleep(LOOKED).await;
+        for query in ["".to_owned(), format!("?other={ONE}&really=true")] {
+            let (status, body) = adopt(&old, &query).await;
+            let why = body["message"].as_str().unwrap();
+            assert!(status == 412 && why.contains("target"), "{query}: {status} {why}");
+        }
+        let (status, body) = adopt(&old, &format!("?other={TWO}")).await;
+        assert_eq!(status, 200, "{body}");
+        let record = old.record().await.unwrap();
+        assert_eq!((record.source_server_uuid, record.target_server_uuid), (ONE, Some(TWO)));
+        assert_eq!((record.phase, record.state), (Phase::Sync, State::Paused));
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)] // M123 M125
 async fn what_the_agents_have_open_and_an_empty_store_lacks_is_an_alarm_and_can_be_adopted() {
     for (stage, end) in [("synced", "abort"), ("switched", "finalize"), ("between", "switch")] {

@@ -370,14 +370,21 @@ impl Centre {
             ["observe"] => {
                 let asked: Observe = serde_json::from_value(body.clone()).unwrap();
                 let host = self.hosts.get_mut(&cn).unwrap();
-                if !host.hears(&asked.about) {
+                if !host.over.contains(&asked.about.migration) && !host.hears(&asked.about) {
                     return old();
                 }
-                (200, json!(host.observe(cn)))
+                (200, json!(host.observe(cn, asked.about.migration)))
             }
             ["orders"] => {
                 let order: Order = serde_json::from_value(body.clone()).unwrap();
                 let host = self.hosts.get_mut(&cn).unwrap();
+                if host.over.contains(&order.about.migration) {
+                    let over = json!({"code": "MigrationOver", "message": "the migration is over"});
+                    return match order.order {
+                        What::Over => (200, json!(host.order(&order))),
+                        _ => (409, over),
+                    };
+                }
                 if !host.hears(&order.about) {
                     return old();
                 }
