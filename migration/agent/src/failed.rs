@@ -79,6 +79,9 @@ pub enum Failed {
     /// Something that belongs to another VM, or to the source.
     #[error("{0} must not be touched by this migration")]
     Foreign(String),
+    /// What came leads elsewhere than a file system is to be mounted.
+    #[error("{dataset} is not mounted: there is a link on the way to {place}")]
+    Linked { dataset: String, place: String },
     /// An update of something that migrations do not bring over.
     #[error("{0} is not a setting that a migration carries over")]
     NotCarried(String),
@@ -127,7 +130,7 @@ impl Failed {
             Failed::Other(failure) => failure.fatal,
             Failed::Zfs(error) => error.cause() == Cause::Full,
             Failed::Command { message, .. } => super::zfs::cause(message) == Cause::Full,
-            Failed::Foreign(_) | Failed::NotCarried(_) => true,
+            Failed::Foreign(_) | Failed::Linked { .. } | Failed::NotCarried(_) => true,
             Failed::NoDataset | Failed::Stuck => true,
             Failed::LongName { .. } | Failed::OwnKey(_) | Failed::NotDeleted(_) => true,
             _ => false,

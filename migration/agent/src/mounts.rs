@@ -6,6 +6,10 @@
 //! files are read or changed. What is delegated to the zone is the zone's.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use daemon::disk;
 
 use super::failed::Failed;
 use super::parts::Parts;
@@ -80,6 +84,7 @@ pub async fn mount(parts: &Parts, root: &str, delegated: &[String]) -> Result<()
             continue;
         }
         if is_in_its_place(parts, &name).await? {
+            is_reached(parts, root, &name).await?;
             parts.zfs.change(args(&["mount", &name])).await?;
         } else {
             tracing::warn!(
@@ -89,6 +94,37 @@ pub async fn mount(parts: &Parts, root: &str, delegated: &[String]) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Checks that the way to a file system's place, below that of the tree's root, goes over directories: a stream may have
+/// put a link there, over which the node would mount it anywhere, and at each boot.
+/// Fails with [`Failed::Linked`]; then the node does not mount it any more.
+async fn is_reached(parts: &Parts, root: &str, name: &str) -> Result<(), Failed> {
+    let below = name.strip_prefix(root).unwrap_or_default().to_owned();
+    if below.is_empty() {
+        return Ok(());
+    }
+    let top = parts.zfs.text("mountpoint", root).await?.unwrap_or_default();
+    let top = String::from_utf8_lossy(&top).into_owned();
+    let (at, place) = (parts.top.join(top.trim_start_matches('/')), format!("{top}{below}"));
+    let looked = disk::blocking(move || is_over_directories(&at, &below)).await;
+    if looked.is_some_and(|is_fine| is_fine) {
+        return Ok(());
+    }
+    parts.zfs.change(args(&["set", "canmount=noauto", name])).await?;
+    Err(Failed::Linked { dataset: name.to_owned(), place })
+}
+
+/// Returns true if each part of a path below this directory is a directory, or not there.
+fn is_over_directories(top: &Path, below: &str) -> bool {
+    let mut at = top.to_owned();
+    below.split('/').filter(|part| !part.is_empty()).all(|part| {
+        at.push(part);
+        match at.symlink_metadata() {
+            Ok(about) => about.is_dir(),
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        }
+    })
 }
 
 /// Unmounts the file systems of a tree.

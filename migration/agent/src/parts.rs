@@ -4,6 +4,7 @@
 
 //! The parts that the tasks share, each of which owns its state.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -55,6 +56,8 @@ pub struct Streams {
 
 pub struct Parts {
     pub cn: Uuid,
+    /// Where the node's directories begin.
+    pub top: PathBuf,
     pub commands: Arc<dyn Commands>,
     pub node: Node,
     pub zfs: Zfs,

@@ -24,7 +24,7 @@ use super::quotas;
 use super::vm::{self, Run};
 use super::wire::{Connection, Incoming};
 use super::work::Work;
-use super::zfs::{args, is_of};
+use super::zfs::{Cause, args, is_of};
 use super::{mounts, settled};
 use migration_core::journal::End;
 use migration_core::properties::PLACES;
@@ -202,7 +202,7 @@ pub type Opened = (stream::Incoming<Connection>, Expected);
 /// Reads what opens a connection: a stream that was offered, or nothing.
 pub async fn opened(parts: &Parts, incoming: Incoming) -> Option<Opened> {
     let streams = &parts.streams;
-    let Secured { stream, peer } = match incoming.await {
+    let Secured { stream, peer, .. } = match incoming.await {
         Ok(secured) => secured,
         Err(error) => {
             tracing::warn!(%error, "refused a data connection: its peer did not authenticate");
@@ -326,12 +326,20 @@ async fn delegated(parts: &Parts, vm: Uuid) -> Result<Vec<String>, Failed> {
     Ok(vm.as_ref().map(vm::delegated).unwrap_or_default())
 }
 
-/// What is delegated to the VM by its own zone is the zone's, whatever came: a stream without properties says nothing,
-/// and the sender is not asked.
+/// What is delegated to the VM by its own zone is the zone's with all below it, whatever came: a stream without
+/// properties says nothing, the sender is not asked, and the node would mount at its next boot what says that it is not.
 async fn give_to_zone(parts: &Parts, delegated: &[String]) -> Result<(), Failed> {
-    for (name, zoned) in parts.zfs.each("zoned", delegated).await? {
-        if zoned == "off" {
-            parts.zfs.change(args(&["set", "zoned=on", &name])).await?;
+    for top in delegated {
+        // What is below has it from above, unless it says otherwise: that is looked at afterwards.
+        for is_deep in [false, true] {
+            let rows = match parts.zfs.get(&["zoned"], std::slice::from_ref(top), is_deep).await {
+                Err(error) if error.cause() == Cause::Absent => continue,
+                rows => rows?,
+            };
+            let is_dataset = |name: &str| !name.contains(['@', '#']);
+            for row in rows.into_iter().filter(|row| row.value == "off" && is_dataset(&row.of)) {
+                parts.zfs.change(args(&["set", "zoned=on", &row.of])).await?;
+            }
         }
     }
     Ok(())

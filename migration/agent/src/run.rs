@@ -39,6 +39,8 @@ const STREAMS: usize = 64;
 /// What an agent is made of.
 pub struct Setup {
     pub cn: Uuid,
+    /// Where the node's directories begin.
+    pub top: PathBuf,
     pub pool: String,
     /// Where the journal is.
     pub state_dir: PathBuf,
@@ -67,10 +69,11 @@ pub struct Agent {
 impl Agent {
     /// Makes an agent, with what it remembers. It runs until the shutdown.
     pub async fn new(setup: Setup, shutdown: &Shutdown) -> Result<Agent, Damage> {
-        let Setup { cn, pool, state_dir, seed, mbps, .. } = setup;
+        let Setup { cn, top, pool, state_dir, seed, mbps, .. } = setup;
         let memory = Memory::read(&state_dir, cn).await?;
         let parts = Parts {
             cn,
+            top,
             node: Node::new(Arc::clone(&setup.commands), setup.vminfod),
             zfs: Zfs::new(Arc::clone(&setup.commands), &pool),
             commands: setup.commands,

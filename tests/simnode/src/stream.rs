@@ -160,6 +160,9 @@ fn payload(record: &Record) -> (u8, Vec<u8>) {
         Record::Change(Change::File(path, mode, len)) => {
             (b'f', [named(path), mode.to_be_bytes().to_vec(), len.to_be_bytes().to_vec()].concat())
         }
+        Record::Change(Change::Link(path, to)) => {
+            (b'l', [named(path), to.clone().into_bytes()].concat())
+        }
         Record::Change(Change::Data(path, at, block)) => {
             (b'w', [named(path), at.to_be_bytes().to_vec(), block.clone()].concat())
         }
@@ -203,6 +206,10 @@ fn record(kind: u8, payload: &[u8]) -> Option<Record> {
             let (mode, rest) = four(rest)?;
             Record::Change(Change::File(path, mode, eight(rest)?.0))
         }
+        b'l' => {
+            let (path, to) = named(payload)?;
+            Record::Change(Change::Link(path, String::from_utf8(to.to_vec()).ok()?))
+        }
         b'w' => {
             let (path, rest) = named(payload)?;
             let (at, block) = eight(rest)?;
@@ -238,7 +245,7 @@ impl Decoder {
             return Ok(None);
         };
         let (kind, len) = (*kind, u32::from_be_bytes(*len) as usize);
-        if !b"PBxdfwEZ".contains(&kind) || len > LONGEST {
+        if !b"PBxdflwEZ".contains(&kind) || len > LONGEST {
             return Err(Damage::Format);
         }
         let Some(frame) = self.unread.get(..len + AROUND) else { return Ok(None) };

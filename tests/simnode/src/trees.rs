@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The contents of a dataset: directories and files, and the changes from one state to another. A
+//! The contents of a dataset: directories, files and links, and the changes from one state to another. A
 //! volume has one file. Other kinds of files are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,8 @@ pub enum Item {
     Dir(u32),
     /// A file with its permissions and bytes.
     File(u32, Vec<u8>),
+    /// A symbolic link, with where it points.
+    Link(String),
 }
 
 /// Contents by path, without a leading `/`.
@@ -37,6 +39,8 @@ pub enum Change {
     Dir(String, u32),
     /// There is a file of so many bytes; what it had stays, new bytes are zeros.
     File(String, u32, u64),
+    /// There is a symbolic link.
+    Link(String, String),
     /// The block at an offset of a file.
     Data(String, u64, Vec<u8>),
 }
@@ -98,6 +102,7 @@ impl Tree {
             }
             match item {
                 Item::Dir(mode) => changes.push(Change::Dir(path.clone(), *mode)),
+                Item::Link(to) => changes.push(Change::Link(path.clone(), to.clone())),
                 Item::File(mode, bytes) => {
                     changes.push(Change::File(path.clone(), *mode, bytes.len() as u64));
                     let had = match old {
@@ -128,6 +133,9 @@ impl Tree {
             }
             Change::Dir(path, mode) => {
                 self.0.insert(path, Item::Dir(mode));
+            }
+            Change::Link(path, to) => {
+                self.0.insert(path, Item::Link(to));
             }
             Change::File(path, mode, len) => {
                 let Ok(len) = usize::try_from(len) else { return false };
@@ -192,6 +200,9 @@ impl Tree {
             } else if about.is_file() {
                 let bytes = std::fs::read(&path).map_err(|e| NodeError::io("read", &path, e))?;
                 self.0.insert(name, Item::File(mode, bytes));
+            } else if about.is_symlink() {
+                let to = std::fs::read_link(&path).map_err(|e| NodeError::io("read", &path, e))?;
+                self.0.insert(name, Item::Link(to.to_string_lossy().into_owned()));
             }
         }
         Ok(())
@@ -204,12 +215,21 @@ impl Tree {
         for change in self.changes_from(&old) {
             if let Change::Remove(path) = change {
                 let path = dir.join(path);
-                if path.is_dir() { files::remove_tree(&path)? } else { files::remove_file(&path)? }
+                let is_dir = path.symlink_metadata().is_ok_and(|about| about.is_dir());
+                if is_dir { files::remove_tree(&path)? } else { files::remove_file(&path)? }
             }
         }
         for (name, item) in self.0.iter().filter(|(name, item)| old.0.get(*name) != Some(*item)) {
             let path = dir.join(name);
             let mode = match item {
+                Item::Link(to) => {
+                    if path.is_symlink() {
+                        files::remove_file(&path)?;
+                    }
+                    std::os::unix::fs::symlink(to, &path)
+                        .map_err(|e| NodeError::io("link", &path, e))?;
+                    continue;
+                }
                 Item::Dir(mode) => {
                     files::make_dir(&path)?;
                     mode

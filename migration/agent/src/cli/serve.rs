@@ -5,6 +5,7 @@
 //! `serve`: opens the listeners, runs the agent. `boot`: before the zones boot.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +64,7 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
     let mut seed = [0; 8];
     SysRng.try_fill_bytes(&mut seed).map_err(ServeError::failed)?;
     let setup = Setup {
+        top: PathBuf::from("/"),
         cn: config.cn,
         pool: config.pool.clone(),
         state_dir: places.state_dir.clone(),

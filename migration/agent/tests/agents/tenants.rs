@@ -146,6 +146,45 @@ async fn a_stream_does_not_say_where_the_node_mounts_the_vms_file_systems() {
     }
 }
 
+#[tokio::test(start_paused = true)] // M91
+async fn what_comes_below_a_delegated_dataset_is_the_zones_whatever_it_says() {
+    for zfs in [Zfs::Illumos, Zfs::Fuse] {
+        let world = World::new(zfs).await;
+        let below = format!("{}/below", data());
+        world.source.programs.zfs(&format!("create {below}"));
+        world.source.programs.set(&below, "zoned", "off");
+        world.source.programs.set(&below, "mountpoint", "/opt/custom/smf");
+        assert_eq!(world.send(End::Source, 1).await.unwrap(), State::Done);
+        assert_eq!(
+            world.target.get("zoned", &below),
+            "on",
+            "{zfs:?}: the node mounts it at its next boot"
+        );
+        assert_eq!(world.target.get("mounted", &below), "no", "{zfs:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)] // M91
+async fn nothing_is_mounted_over_a_link_that_a_stream_has_brought() {
+    let world = World::new(Zfs::Illumos).await;
+    let (root, below) = (format!("zones/{VM}"), format!("zones/{VM}/volumes"));
+    world.source.programs.zfs(&format!("create {below}"));
+    let elsewhere = world.target.programs.node.path("/opt/custom/smf");
+    std::fs::create_dir_all(&elsewhere).unwrap();
+    // Whoever has the node's root has the link where the file system is mounted.
+    world.source.programs.zfs(&format!("unmount {below}"));
+    let link = world.source.programs.node.path(&format!("/{below}"));
+    std::fs::remove_dir_all(&link).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+    let failed = world.send(End::Source, 1).await.unwrap();
+    let State::Failed { error, fatal: true } = failed else { panic!("{failed:?}") };
+    assert!(error.contains("there is a link on the way"), "{error}");
+    let ran = world.target.programs.ran.lock().unwrap().clone();
+    assert!(!ran.iter().any(|line| line == &format!("zfs mount {below}")), "{ran:?}");
+    assert_eq!(world.target.get("canmount", &below), "noauto", "nor at its next boot");
+    assert_eq!(world.target.get("canmount", &root), "on");
+}
+
 #[tokio::test(start_paused = true)] // M92
 async fn every_name_that_zfs_allows_is_sent_and_its_snapshots_are_forgotten() {
     for (zfs, is_encrypted) in [(Zfs::Illumos, false), (Zfs::Fuse, false), (Zfs::Illumos, true)] {

@@ -76,6 +76,7 @@ impl Cn {
         let vminfod = Http::with_transport("http://127.0.0.1:9090", "test", vminfod).unwrap();
         let setup = Setup {
             cn: self.uuid,
+            top: self.programs.node.root(),
             pool: "zones".to_owned(),
             state_dir: self.dir.path().join("state"),
             seed: [self.starts; 8],

@@ -188,6 +188,7 @@ impl Cn {
         };
         let setup = Setup {
             cn: self.uuid,
+            top: self.node.root(),
             pool: "zones".to_owned(),
             state_dir: self.state_dir(),
             seed: [running.starts; 8],

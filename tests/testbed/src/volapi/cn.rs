@@ -153,6 +153,7 @@ async fn agent(node: &Node, cn: Uuid, dir: &Path) -> anyhow::Result<Agent> {
     let nobody = Known { port: 0, urls: Default::default() };
     let setup = Setup {
         cn,
+        top: node.root(),
         pool: "zones".to_owned(),
         state_dir: dir.to_owned(),
         seed: [7; 8],
