@@ -4,6 +4,7 @@
 
 //! What a certificate says. Whether it is true is decided in the handshake.
 
+use daemon::http::Shown;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use sdc_clients::identity::Identity;
@@ -28,6 +29,13 @@ pub struct About {
     pub from: i64,
     /// Until when.
     pub until: i64,
+}
+
+impl From<About> for Shown {
+    fn from(about: About) -> Shown {
+        let About { serial, key, issuer, until, .. } = about;
+        Shown { serial, key, issuer, until }
+    }
 }
 
 impl About {

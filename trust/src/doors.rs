@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use daemon::http::{Openings, Secure, Secured};
+use daemon::http::{Openings, Secure, Secured, Shown};
 use futures_util::future::BoxFuture;
 use rustls::pki_types::ServerName;
 use sdc_clients::http::Duplex;
@@ -95,7 +95,8 @@ where
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let about = shown.map(|shown| About::read(shown)).transpose().map_err(io::Error::other)?;
     let peer = about.as_ref().map(|it| it.identity);
-    Ok(Secured { stream: ended(holder, &live.about, about.as_ref(), stream), peer })
+    let stream = ended(holder, &live.about, about.as_ref(), stream);
+    Ok(Secured { stream, peer, shown: about.map(Shown::from) })
 }
 
 /// The connection ends with the first certificate of its ends.

@@ -49,6 +49,6 @@ pub use self::pages::{ok, with_ping, wrong_method};
 pub use self::port::{ListenError, listen, url_of};
 pub use self::reply::{JSON, collect, now_iso, refuse, reply, reply_json};
 pub use self::sender::Sender;
-pub use self::server::{Acceptor, Secure, Secured, Server, call};
+pub use self::server::{Acceptor, Secure, Secured, Server, Shown, call};
 pub use self::takeover::Takeover;
 pub use self::unix::{UnixSocket, bind_unix, private_dir};

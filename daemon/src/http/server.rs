@@ -69,12 +69,28 @@ pub trait Secure: std::fmt::Debug + Send + Sync {
     fn secure(&self, stream: TcpStream, from: IpAddr) -> BoxFuture<'static, io::Result<Secured>>;
 }
 
-/// A connection whose client is known. The routes find it as the extension `Option<Identity>`.
+/// A connection whose client is known. The routes find him as the extension `Option<Identity>`, and what he has shown as
+/// `Option<Shown>`.
 pub struct Secured {
     /// The connection. What it does not carry to its end is an error to the other end.
     pub stream: Box<dyn Duplex>,
     /// Who has proved to be there; none where that is not asked for.
     pub peer: Option<Identity>,
+    /// The certificate with which he has.
+    pub shown: Option<Shown>,
+}
+
+/// A certificate that somebody has proved himself with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its number, as hexadecimal text.
+    pub serial: String,
+    /// The fingerprint of its key.
+    pub key: String,
+    /// The name of the authority that signed it.
+    pub issuer: String,
+    /// Until when it is valid, in seconds since 1970.
+    pub until: i64,
 }
 
 impl std::fmt::Debug for Secured {
@@ -247,14 +263,14 @@ impl Server {
             shaken = shaking => shaken,
             () = self.shutdown.wait() => return,
         };
-        let Secured { stream, peer } = match shaken {
+        let Secured { stream, peer, shown } = match shaken {
             Ok(secured) => secured,
             Err(error) => {
                 tracing::warn!(%error, "refused a connection: the client did not authenticate");
                 return;
             }
         };
-        let router = router.layer(axum::Extension(peer));
+        let router = router.layer(axum::Extension(peer)).layer(axum::Extension(shown));
         self.connection(Proved(stream), guard, router, cut).await;
     }
 

@@ -190,6 +190,9 @@ fn status_lines(page: &Value, screen: Screen) -> String {
     let counts = counts.iter().map(|(state, count)| format!("{count} {state}"));
     let counts = counts.collect::<Vec<_>>().join(", ");
     lines.push(("migrations", if counts.is_empty() { "none".to_owned() } else { counts }));
+    for one in list("revoked") {
+        lines.push(("revoked", visible(one.as_str().unwrap_or_default())));
+    }
     let seen = page["rounds_seen"].as_str().map_or("-".to_owned(), pages::to_the_second);
     lines.push(("rounds", format!("last done {seen}")));
     lines.push(("address", pages::text(page, "url")));
@@ -235,13 +238,15 @@ mod tests {
     fn the_status_says_first_what_needs_a_person() {
         let page = json!({"alarms": ["V: it \u{1b}failed"], "rounds_seen": "2026-03-01T00:00:00.123Z", "url": "http://m",
             "migrations": [{"state": "running", "phase": "sync", "vm_uuid": "V", "waits_for": "a node"},
-                {"state": "paused"}, {"state": "running", "phase": "begin", "vm_uuid": "W"}]});
+                {"state": "paused"}, {"state": "running", "phase": "begin", "vm_uuid": "W"}],
+            "revoked": ["N on a day"]});
         let shown = status_lines(&page, Screen { is_terminal: true, colour: false });
         let want = [
             "V: it \\u001bfailed",
             "V sync: a node",
             "W begin",
             "1 paused, 2 running",
+            "N on a day",
             "last done 2026-03-01T00:00:00Z",
             "http://m",
         ];

@@ -61,9 +61,13 @@ async fn page(service: &Service) -> Result<Value, Refused> {
     let alarms = all_alarms(&alive, &ends, &strangers, now);
     let mut alarms: Vec<String> = alarms.into_iter().map(|it| it.1).collect();
     alarms.extend(of_certificates(service).await?);
+    let revoked = match &service.enrolment {
+        Some(enrolment) => enrolment.revoked().await?,
+        None => Vec::new(),
+    };
     let replaced: Vec<_> = ends.iter().map(|kept| &kept.row).collect();
     Ok(json!({
-        "alarms": alarms, "migrations": migrations, "replaced": replaced, "rounds_seen": seen,
+        "alarms": alarms, "migrations": migrations, "replaced": replaced, "revoked": revoked, "rounds_seen": seen,
         "url": *service.url, "version": env!("CARGO_PKG_VERSION"),
     }))
 }

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use daemon::http::Shown;
 use sdc_clients::cnapi::Cnapi;
 use serde::{Deserialize, Serialize};
 use store::{Bucket, Error, Expect, Query, Schema, Store, Versioned};
@@ -144,7 +145,7 @@ impl Enrolment {
         let names = authorities.iter().map(Authority::name).collect::<Result<Vec<_>, _>>();
         let names = names.map_err(broken)?;
         let signer = signer(&names, &members, now);
-        let all: Vec<_> = names.iter().map(|name| revoked(&members, name, now)).collect();
+        let all: Vec<_> = names.iter().map(|name| revoked(&members, name)).collect();
         let lists: Vec<Vec<String>> =
             all.iter().map(|of| of.iter().map(|it| it.serial.clone()).collect()).collect();
         let is_same = {
@@ -167,6 +168,11 @@ impl Enrolment {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = Seen { authorities, names, signer, known, lists };
         Ok(())
+    }
+
+    /// Returns the names of the authorities that there are.
+    fn names(&self) -> Vec<String> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).names.clone()
     }
 
     /// Returns the signing authority, and what all members have to know.
@@ -297,23 +303,34 @@ impl Enrolment {
         let made = authority.issue(identity, request, now).map_err(broken)?;
         let about = About::of(&made).map_err(broken)?;
         let mut member = row.value.clone();
-        member.issued(&about, &made, now);
+        member.issued(&about, &made, &self.names());
         member.seen = now;
         self.members.put(&row.key, Expect::Etag(row.etag.clone()), &member).await?;
         Ok((made, known))
     }
 
     /// Returns what is new to a member, and renews its certificate.
-    pub async fn state(&self, identity: Identity, asks: &Asks) -> Result<State, Refused> {
+    pub async fn state(
+        &self,
+        identity: Identity,
+        shown: Option<&Shown>,
+        asks: &Asks,
+    ) -> Result<State, Refused> {
         if identity == Identity::Service {
             return Err(refused("NotAuthorized", "a service renews its own certificate itself"));
         }
         let now = self.holder.now();
-        let row = match self.members.get(&Member::row(identity, &asks.key)).await {
+        let mut row = match self.members.get(&Member::row(identity, &asks.key)).await {
             Ok(row) if row.value.key == asks.key => row,
-            Ok(_) | Err(Error::NotFound { .. }) => return self.unknown(identity, asks, now).await,
+            Ok(_) | Err(Error::NotFound { .. }) => {
+                return self.unknown(identity, (shown, asks), now).await;
+            }
             Err(error) => return Err(error.into()),
         };
+        // Also of a key that was revoked: what it still has is to be on the list.
+        if shown.is_some_and(|shown| row.value.has_shown(shown, &self.names())) {
+            row.etag = self.members.put(&row.key, Expect::Etag(row.etag), &row.value).await?;
+        }
         match row.value.standing {
             Standing::Enrolled => {}
             Standing::Waits => {
@@ -322,7 +339,6 @@ impl Enrolment {
             }
             Standing::Revoked => return Err(refused("Revoked", "this key was revoked")),
         }
-        let mut row = row;
         if row.value.knows != asks.knows || now - row.value.seen >= SEEN {
             (row.value.knows, row.value.seen) = (asks.knows.clone(), now);
             row.etag = self.members.put(&row.key, Expect::Etag(row.etag), &row.value).await?;
@@ -341,10 +357,18 @@ impl Enrolment {
     }
 
     /// Somebody has a certificate, and the store does not know him: it was lost, or is older. A person decides.
-    async fn unknown(&self, identity: Identity, asks: &Asks, now: i64) -> Result<State, Refused> {
+    async fn unknown(
+        &self,
+        identity: Identity,
+        (shown, asks): (Option<&Shown>, &Asks),
+        now: i64,
+    ) -> Result<State, Refused> {
         if asks.key.len() == 64 && asks.key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             self.has_room(&self.rows().await?, identity, &asks.key)?;
-            let member = Member::new(identity, &asks.key, "", now);
+            let mut member = Member::new(identity, &asks.key, "", now);
+            if let Some(shown) = shown {
+                member.has_shown(shown, &self.names());
+            }
             let row = Member::row(identity, &asks.key);
             match self.members.put(&row, Expect::Absent, &member).await {
                 Err(Error::EtagConflict { .. }) | Ok(_) => {}

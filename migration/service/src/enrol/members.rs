@@ -4,6 +4,7 @@
 
 //! Members, candidates, and which authority signs for them. Pure.
 
+use daemon::http::Shown;
 use serde::{Deserialize, Serialize};
 use trust::{About, Identity, Revoked};
 use uuid::Uuid;
@@ -45,7 +46,8 @@ pub struct Member {
     pub standing: Standing,
     /// The digest of the token that it came with.
     pub token: String,
-    /// Its certificates that have not expired, the newest last.
+    /// Its certificates of the authorities that there are, the newest last. One that has expired by this clock may be
+    /// valid by a right one.
     #[serde(default)]
     pub certificates: Vec<Issued>,
     /// The authorities that it knows, as it reported last.
@@ -80,13 +82,26 @@ impl Member {
         format!("{}-{}", identity.name(), key.get(..16).unwrap_or(key))
     }
 
-    /// Notes a new certificate, and forgets those that have expired.
-    pub fn issued(&mut self, about: &About, pem: &str, now: i64) {
-        self.certificates.retain(|it| it.until > now);
+    /// Notes a new certificate, and forgets those of authorities that have gone.
+    pub fn issued(&mut self, about: &About, pem: &str, authorities: &[String]) {
+        self.certificates.retain(|it| authorities.contains(&it.issuer));
         self.certificates.iter_mut().for_each(|it| it.pem = None);
         let (serial, issuer, pem) =
             (about.serial.clone(), about.issuer.clone(), Some(pem.to_owned()));
         self.certificates.push(Issued { serial, issuer, until: about.until, pem });
+    }
+
+    /// Notes a certificate that it has shown. Returns true if it was not known: the store is older, or was lost.
+    pub fn has_shown(&mut self, shown: &Shown, authorities: &[String]) -> bool {
+        let is_known = self.certificates.iter().any(|it| it.serial == shown.serial);
+        if is_known || shown.key != self.key || !authorities.contains(&shown.issuer) {
+            return false;
+        }
+        let at = self.certificates.iter().position(|it| it.until > shown.until);
+        let Shown { serial, issuer, until, .. } = shown.clone();
+        let at = at.unwrap_or(self.certificates.len());
+        self.certificates.insert(at, Issued { serial, issuer, until, pem: None });
+        true
     }
 
     /// Returns its certificate of this authority, unless it is to be renewed: however often it is asked for, what is
@@ -122,11 +137,12 @@ pub(super) struct Required {
     pub since: i64,
 }
 
-/// Returns the certificates of an authority that were revoked and have not expired.
-pub fn revoked(members: &[Member], issuer: &str, now: i64) -> Vec<Revoked> {
+/// Returns the certificates of an authority that were revoked: as long as it is there, since a clock that runs ahead
+/// must not make anybody forget one.
+pub fn revoked(members: &[Member], issuer: &str) -> Vec<Revoked> {
     let all = members.iter().filter_map(|member| Some((member, member.revoked?)));
     let all = all.flat_map(|(member, at)| {
-        let of = member.certificates.iter().filter(|it| it.issuer == issuer && it.until > now);
+        let of = member.certificates.iter().filter(|it| it.issuer == issuer);
         of.map(move |it| Revoked { serial: it.serial.clone(), at })
     });
     all.collect()
@@ -200,13 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_on_its_own_authoritys_list_until_it_expires() {
+    fn a_certificate_is_on_its_own_authoritys_list() {
         let all = [
             member(0xa1, Standing::Revoked, "old", &[]),
             member(2, Standing::Enrolled, "old", &[]),
         ];
-        assert_eq!(revoked(&all, "old", 1), [Revoked { serial: "a1".into(), at: 7 }]);
-        assert!(revoked(&all, "new", 1).is_empty());
-        assert!(revoked(&all, "old", 100).is_empty());
+        assert_eq!(revoked(&all, "old"), [Revoked { serial: "a1".into(), at: 7 }]);
+        assert!(revoked(&all, "new").is_empty());
     }
 }

@@ -8,7 +8,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use daemon::http::{Body, reply_json, with_ping};
+use daemon::http::{Body, Shown, reply_json, with_ping};
 use http::{Response, StatusCode};
 use sdc_clients::identity::Identity;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,7 @@ async fn join(State(it): Routes, asked: Asked<Join>) -> Response<Body> {
 async fn state(
     State(it): Routes,
     peer: Option<Extension<Option<Identity>>>,
+    shown: Option<Extension<Option<Shown>>>,
     asked: Asked<Asks>,
 ) -> Response<Body> {
     let Some(Extension(Some(peer))) = peer else {
@@ -64,7 +65,10 @@ async fn state(
         return answer::<()>(Err(Refused::coded(403, "NotAuthorized", why)));
     };
     match asked {
-        Ok(Json(asks)) => answer(it.state(peer, &asks).await),
+        Ok(Json(asks)) => {
+            let shown = shown.and_then(|Extension(shown)| shown);
+            answer(it.state(peer, shown.as_ref(), &asks).await)
+        }
         Err(why) => invalid(&why),
     }
 }

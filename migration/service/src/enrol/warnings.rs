@@ -4,6 +4,8 @@
 
 //! The warnings about enrolment that people read.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 
 use super::enrolment::Enrolment;
@@ -20,6 +22,23 @@ impl Enrolment {
         let has =
             |standing| members.iter().any(|it| (it.cn_uuid, it.standing) == (Some(cn), standing));
         Ok(has(Standing::Revoked) && !has(Standing::Enrolled))
+    }
+
+    /// Returns the programs that were revoked, and of which no other key was let in since: it is as somebody wanted it.
+    pub async fn revoked(&self) -> Result<Vec<String>, Refused> {
+        let members = self.all().await?;
+        let is_in = |name: &str| {
+            members.iter().any(|it| it.name == name && it.standing == Standing::Enrolled)
+        };
+        let mut told = BTreeMap::new();
+        for it in members.iter().filter(|it| !it.is_operator() && !is_in(&it.name)) {
+            if let Some(at) = it.revoked {
+                let (who, at, whom) = (&it.name, trust::date(at), it.whom());
+                let text = format!("{who} on {at}; a new key: sdc-migrate trust token {whom}");
+                told.insert(who, text);
+            }
+        }
+        Ok(told.into_values().collect())
     }
 
     /// Returns how many handshakes were refused at the port of agents, by reason.

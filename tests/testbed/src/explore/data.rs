@@ -63,7 +63,7 @@ impl Wire for Port {
             let accepted = self.incoming.lock().await.recv().await;
             self.seat.pass().await;
             let (stream, peer) = accepted.ok_or_else(|| io::Error::other("closed"))?;
-            let secured = Secured { stream, peer: Some(peer) };
+            let secured = Secured { stream, peer: Some(peer), shown: None };
             let incoming: Incoming = Box::pin(std::future::ready(Ok(secured)));
             Ok((incoming, Ipv4Addr::LOCALHOST.into()))
         })

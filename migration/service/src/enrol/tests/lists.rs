@@ -1,0 +1,81 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What is revoked stays revoked, whatever the clock did, and whatever the store has lost.
+
+use super::*;
+
+#[tokio::test] // M154
+async fn a_clock_that_ran_ahead_forgets_no_revocation() {
+    let world = world().await;
+    let (one, mut two) = (world.agent(ONE).await, world.agent(TWO).await);
+    world.enrolment.revoke(Identity::Agent(ONE), None).await.unwrap();
+    world.later(91 * DAY);
+    world.enrolment.look().await.unwrap();
+    // Meanwhile the other one renews, and what it knows is of that time.
+    world.round(&mut two).await.unwrap();
+    world.later(-91 * DAY);
+    assert!(world.is_revoked_to(&two, &one).await, "before the service has looked again");
+    world.enrolment.look().await.unwrap();
+    world.round(&mut two).await.unwrap();
+    assert!(world.is_revoked_to(&two, &one).await);
+}
+
+#[tokio::test] // M154
+async fn a_certificate_of_before_the_clock_ran_ahead_is_revoked_with_the_others() {
+    let world = world().await;
+    let (one, mut two) = (world.agent(ONE).await, world.agent(TWO).await);
+    world.later(91 * DAY);
+    assert!(world.state(&one, true).await.unwrap().certificate.is_some());
+    world.later(-91 * DAY);
+    world.enrolment.revoke(Identity::Agent(ONE), None).await.unwrap();
+    world.round(&mut two).await.unwrap();
+    assert!(world.is_revoked_to(&two, &one).await);
+}
+
+#[tokio::test] // M154
+async fn what_a_lost_store_did_not_know_is_revoked_with_what_it_has_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = || Some(Place::File(dir.path().join("trust/authority.json")));
+    let world = world_on(&Store::in_memory().unwrap(), place()).await;
+    world.enrolment.init().await.unwrap();
+    let (one, mut two) = (world.agent(ONE).await, world.agent(TWO).await);
+    let again = world_on(&Store::in_memory().unwrap(), place()).await;
+    again.enrolment.look().await.unwrap();
+    for (cn, held) in [(ONE, &one), (TWO, &two)] {
+        assert_eq!(again.state(held, false).await.unwrap_err(), "NoSuchKey");
+        let key = held.about().unwrap().key;
+        again.enrolment.approve(Identity::Agent(cn), Some(&key)).await.unwrap();
+        again.state(held, false).await.unwrap();
+    }
+    again.enrolment.revoke(Identity::Agent(ONE), None).await.unwrap();
+    again.round(&mut two).await.unwrap();
+    assert!(again.is_revoked_to(&two, &one).await);
+}
+
+#[tokio::test] // M154
+async fn a_key_that_was_revoked_takes_each_certificate_along_that_it_shows_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = || Some(Place::File(dir.path().join("trust/authority.json")));
+    let world = world_on(&Store::in_memory().unwrap(), place()).await;
+    world.enrolment.init().await.unwrap();
+    let (one, mut two) = (world.agent(ONE).await, world.agent(TWO).await);
+    let again = world_on(&Store::in_memory().unwrap(), place()).await;
+    again.enrolment.look().await.unwrap();
+    // A person refuses what waits, and does not know with which certificate it came.
+    assert_eq!(again.state(&two, false).await.unwrap_err(), "NoSuchKey");
+    let key = two.about().unwrap().key;
+    again.enrolment.approve(Identity::Agent(TWO), Some(&key)).await.unwrap();
+    let about = one.about().unwrap();
+    let asks = Asks { key: about.key.clone(), knows: one.knows(), request: None };
+    assert!(again.enrolment.state(about.identity, None, &asks).await.is_err());
+    again.enrolment.revoke(Identity::Agent(ONE), None).await.unwrap();
+    again.round(&mut two).await.unwrap();
+    assert!(!again.is_revoked_to(&two, &one).await, "nobody has seen its certificate yet");
+    assert_eq!(again.state(&one, false).await.unwrap_err(), "Revoked");
+    again.enrolment.look().await.unwrap();
+    again.round(&mut two).await.unwrap();
+    assert!(again.is_revoked_to(&two, &one).await);
+    assert_eq!(again.enrolment.revoked().await.unwrap().len(), 1);
+}
