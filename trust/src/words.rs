@@ -11,10 +11,10 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::certificate::date;
 
-/// A handshake that was refused. Its source is what TLS says.
+/// A handshake that was refused. What TLS says of it is in these words already, and has the time of each try in it.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", why(.0))]
-struct Unproved(#[source] io::Error);
+struct Unproved(io::Error);
 
 /// Gives an error of a handshake its words.
 pub(crate) fn worded(error: io::Error) -> io::Error {
@@ -34,6 +34,9 @@ pub(crate) fn of_tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls:
         };
         if tls.is_some() {
             return tls;
+        }
+        if let Some(Unproved(refused)) = wrapped.and_then(|wrapped| wrapped.downcast_ref()) {
+            return of_tls(refused);
         }
         cause = inner.source();
     }
@@ -71,7 +74,7 @@ pub(crate) fn said(error: &rustls::Error) -> String {
         rustls::Error::NoCertificatesPresented => "it has shown no certificate".to_owned(),
         rustls::Error::AlertReceived(alert) => {
             let what = match alert {
-                AlertDescription::CertificateExpired => "it has expired",
+                AlertDescription::CertificateExpired => "it has expired, or is not valid yet",
                 AlertDescription::CertificateRevoked => "it was revoked",
                 AlertDescription::UnknownCA => "it does not know its authority",
                 AlertDescription::CertificateRequired => "there is none",
