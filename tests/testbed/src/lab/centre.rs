@@ -49,7 +49,7 @@ impl Migrations {
     }
 
     /// The base URL of its pages.
-    pub(super) fn status_url(&self) -> String {
+    pub fn status_url(&self) -> String {
         format!("http://{}", self.status)
     }
 }
@@ -130,7 +130,7 @@ impl Centre {
         let migrations = Migrations { listen, status, trust };
         let agents = [free(0)?, free(0)?];
         let _held = held.into();
-        let trust = Trust::default();
+        let trust = Trust::new(options.by_hand);
         Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, agents, _held, trust, nodes })
     }
 

@@ -53,6 +53,8 @@ pub struct WorldOptions {
     pub napi_port: u16,
     /// Port of the mock VMAPI; 0 takes a free one.
     pub vmapi_port: u16,
+    /// Nobody is let in by the lab: a person does it.
+    pub by_hand: bool,
     /// Keys of vminfod's configuration besides the lab's own; they win.
     pub vminfod: Map<String, Value>,
     /// The same of migration-agent's.
@@ -78,6 +80,7 @@ impl WorldOptions {
             console_port: 0,
             napi_port: 0,
             vmapi_port: 0,
+            by_hand: false,
             vminfod: Map::new(),
             migration_agent: Map::new(),
             migration_service: Map::new(),

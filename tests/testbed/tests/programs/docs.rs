@@ -20,7 +20,7 @@ async fn lab() -> (Lab, Wrongs) {
     (lab, wrongs)
 }
 
-fn document(name: &str) -> String {
+pub fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -34,7 +34,7 @@ fn section(document: &str, heading: &str) -> String {
 }
 
 /// The indented lines below a heading.
-fn commands(document: &str, heading: &str) -> String {
+pub fn commands(document: &str, heading: &str) -> String {
     let section = section(document, heading);
     let found: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("    ")).collect();
     assert!(!found.is_empty(), "no commands below {heading:?}");

@@ -154,6 +154,31 @@ fn the_architecture_names_every_crate_and_its_folder() {
 }
 
 #[test]
+fn each_threat_names_the_tests_that_hold_against_it() {
+    let root = source::root();
+    let page = std::fs::read_to_string(root.join("docs/trust.md")).unwrap();
+    let (_, threats) = page.split_once("## Threats\n").unwrap();
+    let rows: Vec<&str> = threats.lines().filter(|line| line.starts_with("| ")).skip(2).collect();
+    assert!(rows.len() > 5, "{} rows", rows.len());
+    let mut code = String::new();
+    for file in source::files(&root, ".", "rs") {
+        code += &std::fs::read_to_string(root.join(file)).unwrap();
+    }
+    for row in rows {
+        let [_, who, _, cannot, shown, _] = row.split('|').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        // Whoever can everything, or nothing, is held by none.
+        let is_none = shown.trim() == "–";
+        assert!(!is_none || cannot.trim() == "–", "{who}: nothing shows what he cannot");
+        for name in shown.split(", ").map(|name| name.trim().trim_matches('`')) {
+            let is_there = code.contains(&format!("fn {name}("));
+            assert!(is_none || is_there, "{who}: there is no test {name}");
+        }
+    }
+}
+
+#[test]
 fn paths_and_cargos_words_are_found_in_a_line() {
     let folders = ["docs", "tests"].map(str::to_owned).into();
     for (line, want) in [

@@ -16,6 +16,7 @@ use testbed::process::{self, Finished};
 use super::common::{LATE, Lab, until};
 
 mod ends; // certificates that end
+mod guide; // what the page has an operator type
 mod moving; // two nodes, and a slow stream
 mod operator; // an operator with a certificate of his own
 mod ports; // the versions of TLS
