@@ -15,6 +15,7 @@ use testbed::process::{self, Finished};
 
 use super::common::{LATE, Lab, until};
 
+mod clocks; // clocks that are wrong
 mod ends; // certificates that end
 mod guide; // what the page has an operator type
 mod moving; // two nodes, and a slow stream
