@@ -165,9 +165,9 @@ async fn a_node_that_is_added_is_let_in_after_a_reload_and_nobody_is_disconnecte
     let body = Bytes::from_static(b"{\"vm\": {\"alias\": \"a\"}}");
     let seq = wire.publish(&own, &labels(1), body.clone(), 0).await.unwrap();
     assert!(new.publish(&others, &labels(1), body.clone(), 0).await.is_err(), "not let in yet");
-    // A reload turns JetStream off that is on by an option of the command line alone.
-    let jetstream = format!("jetstream {{ store_dir: {:?} }}\n", nats.store(0));
-    nats.configure(&(jetstream + &accounts(&all))).unwrap();
+    // A reload is refused that changes the name, and turns JetStream off that only the command line turned on.
+    let options = format!("server_name: n0\njetstream {{ store_dir: {:?} }}\n", nats.store(0));
+    nats.configure(&(options + &accounts(&all))).unwrap();
     nats.signal(0, Signal::HUP);
     until("the new node is let in", async || {
         new.publish(&others, &labels(1), body.clone(), 0).await.is_ok()
