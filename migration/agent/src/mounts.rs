@@ -108,7 +108,7 @@ async fn is_reached(parts: &Parts, root: &str, name: &str) -> Result<(), Failed>
     let top = String::from_utf8_lossy(&top).into_owned();
     let (at, place) = (parts.top.join(top.trim_start_matches('/')), format!("{top}{below}"));
     let looked = disk::blocking(move || is_over_directories(&at, &below)).await;
-    if looked.is_some_and(|is_fine| is_fine) {
+    if looked == Some(true) {
         return Ok(());
     }
     parts.zfs.change(args(&["set", "canmount=noauto", name])).await?;
