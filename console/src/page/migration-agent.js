@@ -35,6 +35,7 @@ export function parts(status, plan, name) {
   return [
     ...open(status).filter((one) => one.order?.state === 'failed').map((one) =>
       note('bad', short(name(one.vm), 40), short(one.order.error, 300))),
+    ...status.last_error ? [note('', 'Last failure', short(status.last_error, 400))] : [],
     tiles([
       ['migrations', open(status).length, ''],
       ['net-agent held', open(status).filter((one) => one.held).length, ''],

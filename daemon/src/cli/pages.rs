@@ -131,10 +131,7 @@ pub fn state_lines(page: &Value, screen: Screen) -> Vec<(&'static str, String)> 
         Some(why) => screen.paint(Tone::Odd, &format!("writes nothing: {}", visible(why))),
     };
     let mut lines = vec![("state", state)];
-    for what in page["waiting_for"].as_array().into_iter().flatten() {
-        let what = visible(what.as_str().unwrap_or("-"));
-        lines.push(("waiting for", screen.paint(Tone::Odd, &what)));
-    }
+    lines.extend(waiting_lines(page, screen));
     for (key, name) in [("brake", "brake"), ("memory", "memory fault")] {
         if page[key].is_string() {
             lines.push((name, screen.paint(Tone::Bad, &text(page, key))));
@@ -148,6 +145,13 @@ pub fn state_lines(page: &Value, screen: Screen) -> Vec<(&'static str, String)> 
         lines.push(("approved", screen.paint(Tone::Odd, &approved)));
     }
     lines
+}
+
+/// Returns the lines of an agent's status that say what it waits for.
+pub fn waiting_lines(page: &Value, screen: Screen) -> Vec<(&'static str, String)> {
+    let all = page["waiting_for"].as_array().into_iter().flatten();
+    let what = all.map(|what| visible(what.as_str().unwrap_or("-")));
+    what.map(|what| ("waiting for", screen.paint(Tone::Odd, &what))).collect()
 }
 
 /// Returns the last lines of an agent's status: what it has counted under these names, and what went wrong

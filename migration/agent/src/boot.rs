@@ -19,6 +19,7 @@ use super::failed::Failed;
 use super::memory::{Entry, Memory, Taken};
 use super::parts::Parts;
 use super::peer::Peers;
+use super::status::{Count, Own, State, Task};
 use migration_core::protocol::{About, Order, Replaced, What};
 
 /// For one question to the service, and between two.
@@ -161,23 +162,36 @@ pub async fn ask(parts: Arc<Parts>, service: String, quiet: Duration) {
         let is_due = answered.is_none_or(|at| at.elapsed() >= quiet);
         let is_quiet = || open.keys().any(|id| parts.memory.is_quiet(*id, quiet));
         if waits || (is_due && is_quiet()) {
+            let (status, began) = (&parts.status, Instant::now());
             match replaced(&parts.peers, (&service, parts.cn), &open).await {
                 Ok(answer) => {
                     (answered, is_told) = (Some(Instant::now()), false);
+                    status.count(Count::Asked);
+                    let mut state = State::Resting;
                     for (migration, entry) in &open {
                         if let Err(error) = obey(&parts, &answer, *migration, entry).await {
                             answered = None; // both copies may run: it is tried again at once
                             let vm = entry.vm;
                             tracing::error!(%vm, %error, "cannot act on a replaced or waiting copy; it is tried again");
+                            state = State::Retrying(status.failed(Count::Errors, &error));
                         }
                     }
+                    if state == State::Resting {
+                        status.recovered(..began);
+                    }
+                    status.is(Task::Replaced, state);
                 }
-                Err(error) if !is_told => {
+                Err(error) => {
+                    if !is_told {
+                        tracing::warn!(%error, "migration-service did not answer which copies were replaced; asking again");
+                    }
                     is_told = true;
-                    tracing::warn!(%error, "migration-service did not answer which copies were replaced; asking again");
+                    let why = status.failed(Count::Errors, &error);
+                    status.is(Task::Replaced, State::Own(Own::Service(why)));
                 }
-                Err(_) => {}
             }
+        } else {
+            parts.status.is(Task::Replaced, State::Resting);
         }
         tokio::time::sleep(PAUSE).await;
     }

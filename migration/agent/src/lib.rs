@@ -58,7 +58,9 @@ mod parts; // what the tasks share
 
 mod failed; // why an order was not done
 
-mod counts; // what is counted
+mod counts; // the orders and refusals that are counted
+
+mod status; // the state of each task
 
 mod work; // one order at a time
 

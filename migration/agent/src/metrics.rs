@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use daemon::metrics::{by_reason, flag, gauges, labelled, size};
+use daemon::metrics::{by_reason, counters, flag, gauges, labelled, size};
 use prometheus_client::registry::Registry;
 use trust::Keeper;
 
@@ -17,7 +17,7 @@ use migration_core::protocol::State;
 /// The prefix of every name.
 const PREFIX: &str = "migration_agent";
 
-/// Name and help of each counter.
+/// Name and help of each counter with labels.
 const COUNTERS: [(&str, &str); 5] = [
     ("orders", "Orders that have ended, by name and outcome"),
     ("requests_refused", "Requests of programs that may not make them, by reason"),
@@ -73,6 +73,7 @@ pub fn registry(parts: &Parts, keeper: Option<&Keeper>) -> Registry {
         [until.map_or(0.0, f64::from), flag(keeper.is_some_and(|it| it.needs().is_some()))];
     daemon::metrics::registry(PREFIX, |registry| {
         let counts = COUNTERS.iter().zip(counts);
+        counters(registry, parts.status.metrics());
         labelled(registry, counts.map(|((name, help), values)| (*name, *help, values)));
         let all = GAUGES.iter().zip(values.map(size).into_iter().chain(certificate));
         gauges(registry, all.map(|((name, help), value)| (*name, *help, value)));
@@ -81,11 +82,16 @@ pub fn registry(parts: &Parts, keeper: Option<&Keeper>) -> Registry {
 
 #[cfg(test)]
 mod tests {
+    use daemon::agent::Counter as _;
+
     use super::*;
+    use crate::status::Count;
 
     #[test]
     fn documents_every_metric() {
-        let counters = COUNTERS.iter().map(|(name, _)| format!("{PREFIX}_{name}_total"));
+        let plain = Count::ALL.iter().map(|count| count.metric().0);
+        let counters = COUNTERS.iter().map(|(name, _)| *name).chain(plain);
+        let counters = counters.map(|name| format!("{PREFIX}_{name}_total"));
         let gauges = GAUGES.iter().map(|(name, _)| format!("{PREFIX}_{name}"));
         let names: Vec<String> = counters.chain(gauges).collect();
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics-migration-agent.md");

@@ -16,6 +16,7 @@ use super::counts::Counts;
 use super::memory::Memory;
 use super::node::Node;
 use super::peer::Peers;
+use super::status::Status;
 use super::wire::Wire;
 use super::work::{Work, Works};
 use super::zfs::{Listed, Zfs, ZfsError};
@@ -68,8 +69,10 @@ pub struct Parts {
     pub works: Works,
     /// One change of the snapshots of volumes, or snapshot of a sync, at a time.
     pub snapshots: tokio::sync::Mutex<()>,
-    /// What is counted.
+    /// The orders and refusals that are counted.
     pub counts: Counts,
+    /// The state of each task.
+    pub status: Status,
     pub tasks: Tasks,
     pub shutdown: Shutdown,
 }

@@ -9,20 +9,16 @@ use trust::Keeper;
 
 use super::parts::Parts;
 
-/// Returns `/status`: the open migrations with their orders, and what was refused.
+/// Returns `/status`: what the tasks wait for, the open migrations with their orders, and what was refused.
 pub fn status(parts: &Parts, keeper: Option<&Keeper>) -> Value {
     let doing = parts.works.all();
-    let waiting: Vec<String> = parts
-        .memory
-        .open()
-        .values()
-        .filter(|entry| entry.waits.is_some())
-        .map(|entry| {
-            format!("migration-service's answer about VM {}, which does not boot before", entry.vm)
-        })
-        .collect();
-    let migrations = parts.memory.open().into_iter().map(|(migration, entry)| {
-        let order = doing.iter().find(|(id, _)| *id == migration).map(|(_, doing)| doing);
+    let open = parts.memory.open();
+    let waiting = open.values().filter(|entry| entry.waits.is_some()).map(|entry| {
+        format!("migration-service's answer about VM {}, which does not boot before", entry.vm)
+    });
+    let waiting: Vec<String> = waiting.chain(parts.status.waiting_for()).collect();
+    let migrations = open.iter().map(|(migration, entry)| {
+        let order = doing.iter().find(|(id, _)| id == migration).map(|(_, doing)| doing);
         json!({
             "migration": migration, "vm": entry.vm, "end": entry.end, "revision": entry.revision,
             "held": entry.hold, "hidden": entry.hidden, "quotas": entry.quotas,
@@ -32,16 +28,20 @@ pub fn status(parts: &Parts, keeper: Option<&Keeper>) -> Value {
     let counted = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| -> Map<String, Value> {
         counts.map(|(name, count)| (name.to_owned(), count.into())).collect()
     };
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "waiting_for": waiting,
-        "cn_uuid": parts.cn,
-        "mbps": parts.streams.rate.mbps(),
-        "migrations": migrations.collect::<Vec<_>>(),
-        "refused_requests": counted(&mut parts.counts.refusals()),
-        "refused_streams": counted(&mut parts.streams.refusals.counts()),
-        "certificate": keeper.map(certificate),
-    })
+    let mut page = parts.status.to_json();
+    for (key, value) in [
+        ("version", env!("CARGO_PKG_VERSION").into()),
+        ("waiting_for", waiting.into()),
+        ("cn_uuid", json!(parts.cn)),
+        ("mbps", parts.streams.rate.mbps().into()),
+        ("migrations", migrations.collect()),
+        ("refused_requests", counted(&mut parts.counts.refusals()).into()),
+        ("refused_streams", counted(&mut parts.streams.refusals.counts()).into()),
+        ("certificate", keeper.map(certificate).into()),
+    ] {
+        page[key] = value;
+    }
+    page
 }
 
 /// The state of the agent's certificate.

@@ -18,6 +18,7 @@ use sdc_clients::http::Transport;
 use sdc_clients::vminfod::Vminfod;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use trust::Keeper;
 use uuid::Uuid;
 
@@ -25,6 +26,7 @@ use super::memory::Memory;
 use super::node::Node;
 use super::parts::{Parts, Streams};
 use super::peer::Peers;
+use super::status::{Count, State, Status, Task};
 use super::wire::Wire;
 use super::zfs::Zfs;
 use super::{boot, metrics, receive, report, routes};
@@ -90,6 +92,7 @@ impl Agent {
             works: super::work::Works::default(),
             snapshots: tokio::sync::Mutex::default(),
             counts: super::counts::Counts::default(),
+            status: Status::new(Vec::new()),
             tasks: Tasks::new(shutdown.clone()),
             shutdown: shutdown.clone(),
         };
@@ -166,6 +169,7 @@ async fn listen(parts: Arc<Parts>) {
     loop {
         match parts.streams.wire.accept().await {
             Ok((incoming, from)) => {
+                parts.status.is(Task::Data, State::Resting);
                 let (of, places) = (Arc::clone(&parts), Arc::clone(&places));
                 let openings = Arc::clone(&openings);
                 let entered = openings.lock().unwrap_or_else(PoisonError::into_inner).enter(from);
@@ -185,6 +189,8 @@ async fn listen(parts: Arc<Parts>) {
             Err(error) => {
                 // Probably out of descriptors: the loop must neither end nor spin.
                 tracing::warn!(%error, "accept failed");
+                let why = parts.status.failed(Count::Errors, &error);
+                parts.status.is(Task::Data, State::Retrying(why));
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -194,16 +200,24 @@ async fn listen(parts: Arc<Parts>) {
 /// Renews the holds that the journal has.
 async fn renew(parts: Arc<Parts>) {
     loop {
-        let mut wait = RENEWS;
+        let (mut wait, began, mut state) = (RENEWS, Instant::now(), State::Resting);
         for (migration, entry) in parts.memory.open() {
             if !entry.hold {
                 continue;
             }
-            if let Err(error) = parts.node.hold(entry.vm, migration).await {
-                tracing::error!(vm = %entry.vm, %error, "cannot renew net-agent's hold; it ends when it expires");
-                wait = RETRIES;
+            match parts.node.hold(entry.vm, migration).await {
+                Ok(()) => parts.status.count(Count::Renewed),
+                Err(error) => {
+                    tracing::error!(vm = %entry.vm, %error, "cannot renew net-agent's hold; it ends when it expires");
+                    state = State::Retrying(parts.status.failed(Count::Errors, &error));
+                    wait = RETRIES;
+                }
             }
         }
+        if state == State::Resting {
+            parts.status.recovered(..began);
+        }
+        parts.status.is(Task::Holds, state);
         tokio::time::sleep(wait).await;
     }
 }

@@ -5,8 +5,8 @@
 //! `status`: asks the running agent.
 
 use daemon::agent::Counter as _;
-use daemon::cli::pages::{count_lines, text, to_the_second};
-use daemon::cli::screen::{Tone, visible};
+use daemon::cli::pages::{count_lines, text, to_the_second, waiting_lines};
+use daemon::cli::screen::Tone;
 use daemon::cli::{Screen, facts};
 use serde_json::Value;
 
@@ -19,10 +19,7 @@ pub(super) fn status_lines(page: &Value, screen: Screen) -> String {
         _ => screen.paint(Tone::Odd, "publishes nothing"),
     };
     let mut lines = vec![("state", state)];
-    for what in page["waiting_for"].as_array().into_iter().flatten() {
-        let what = visible(what.as_str().unwrap_or("-"));
-        lines.push(("waiting for", screen.paint(Tone::Odd, &what)));
-    }
+    lines.extend(waiting_lines(page, screen));
     lines.push(("VMs", page["vms"].to_string()));
     lines.push(("last event", text(page, "position")));
     let last = page["last_published"].as_str().map_or("-".to_owned(), to_the_second);

@@ -4,13 +4,16 @@
 
 //! `status`, for people.
 
-use daemon::cli::pages::text;
+use daemon::agent::Counter as _;
+use daemon::cli::pages::{count_lines, text, waiting_lines};
 use daemon::cli::{Screen, facts};
 use serde_json::Value;
 
+use crate::status::Count;
+
 /// Returns `/status` for people: one fact per line.
-pub(super) fn status_lines(page: &Value, _screen: Screen) -> String {
-    let mut lines = Vec::new();
+pub(super) fn status_lines(page: &Value, screen: Screen) -> String {
+    let mut lines = waiting_lines(page, screen);
     let mbps = page["mbps"].as_u64().map_or("no limit".to_owned(), |mbps| format!("{mbps} Mbit/s"));
     lines.push(("limit", mbps));
     let migrations = page["migrations"].as_array().map_or(&[][..], Vec::as_slice);
@@ -65,8 +68,10 @@ pub(super) fn status_lines(page: &Value, _screen: Screen) -> String {
     if let Some(needs) = certificate["needs"].as_str() {
         lines.push(("", needs.to_owned()));
     }
+    lines.extend(count_lines(page, Count::ALL.iter().map(|count| count.name()), screen));
     facts(&lines)
 }
+
 /// Returns a reason as people read it.
 fn spoken(reason: &str) -> String {
     match reason {

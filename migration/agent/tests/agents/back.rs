@@ -83,6 +83,23 @@ async fn an_agent_asks_only_when_it_has_heard_nothing_for_a_minute() {
     assert!(found.running && !found.hidden && found.autoboot, "{found:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_service_that_does_not_answer_is_named_until_it_does() {
+    let world = World::new(Zfs::Illumos).await;
+    assert!(copy(&world, 1).await.running);
+    world.source.asks(SERVICE);
+    sleep(Duration::from_secs(120)).await;
+    let status = world.source.status();
+    let waits = status["waiting_for"].to_string();
+    assert!(waits.contains("migration-service does not say which copies"), "{status}");
+    assert!(status["last_error"].is_string() && status["errors"].as_u64() > Some(0), "{status}");
+    service(&world, false);
+    sleep(Duration::from_secs(120)).await;
+    let status = world.source.status();
+    assert_eq!((&status["waiting_for"], &status["last_error"]), (&json!([]), &json!(null)));
+    assert!(status["replaced_asked"].as_u64() > Some(0), "{status}");
+}
+
 #[tokio::test(start_paused = true)] // M106
 async fn a_migration_whose_end_was_not_heard_is_over_for_the_agent_too() {
     let world = World::new(Zfs::Illumos).await;
