@@ -47,6 +47,8 @@ pub mod client; // a client of vminfod as strict as the deployed ones
 
 pub mod lines; // streams of events
 
+pub mod faults; // faults at points, for every runner that has some
+
 pub mod moving; // one VM that moves, for runs in one process and for runs of programs
 
 mod plot; // pictures of series

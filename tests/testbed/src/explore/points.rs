@@ -16,57 +16,8 @@ use migration_core::journal::End;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// A process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Party {
-    /// migration-service; there are two.
-    Service(u8),
-    /// The migration-agent of a node.
-    Agent(End),
-    /// The vminfod of a node.
-    Vminfod(End),
-    /// The net-agent of a node.
-    NetAgent(End),
-    /// The vm-agent of a node.
-    VmAgent(End),
-}
-
-impl Party {
-    /// The node that it runs on.
-    pub fn end(self) -> Option<End> {
-        match self {
-            Party::Service(_) => None,
-            Party::Agent(end)
-            | Party::Vminfod(end)
-            | Party::NetAgent(end)
-            | Party::VmAgent(end) => Some(end),
-        }
-    }
-
-    /// All that run on a node.
-    pub fn of_node(end: End) -> [Party; 4] {
-        [Party::Agent(end), Party::Vminfod(end), Party::NetAgent(end), Party::VmAgent(end)]
-    }
-}
-
-impl fmt::Display for Party {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Party::Service(nth) => write!(f, "service {nth}"),
-            Party::Agent(end) => write!(f, "{end} agent"),
-            Party::Vminfod(end) => write!(f, "{end} vminfod"),
-            Party::NetAgent(end) => write!(f, "{end} net-agent"),
-            Party::VmAgent(end) => write!(f, "{end} vm-agent"),
-        }
-    }
-}
-
-/// Where in a point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Moment {
-    Before,
-    After,
-}
+use crate::faults::{self, Plan};
+pub use crate::faults::{Moment, Party};
 
 /// What happens there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,15 +55,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A fault at a point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Planned {
-    /// The number of the point.
-    pub at: usize,
-    /// Before or after it.
-    pub moment: Moment,
-    pub fault: Fault,
-}
+/// A fault at the point of this number.
+pub type Planned = faults::Planned<usize, Fault>;
 
 /// What becomes of the one who is at the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,10 +76,9 @@ struct State {
     times: Vec<(Instant, Option<Instant>)>,
     /// The points at which the commands began, and the last one ended.
     marks: Vec<usize>,
-    planned: Vec<Planned>,
+    plan: Plan<usize, Fault>,
     /// What the world has to do: deaths, reboots, stops.
     due: Vec<Fault>,
-    happened: usize,
     /// What the world has not done yet.
     pending: usize,
     /// How often each party died; a seat is of one life.
@@ -166,7 +109,7 @@ impl Points {
     /// Faults will happen as planned.
     pub fn new(planned: Vec<Planned>) -> Points {
         let points = Points::default();
-        points.state().planned = planned;
+        points.state().plan = Plan::new(planned);
         points
     }
 
@@ -176,7 +119,7 @@ impl Points {
 
     /// Returns true if a fault is planned that restores the store.
     pub fn restores(&self) -> bool {
-        self.state().planned.iter().any(|it| matches!(it.fault, Fault::Older(_)))
+        self.state().plan.has(|it| matches!(it.fault, Fault::Older(_)))
     }
 
     /// Returns the points so far.
@@ -210,13 +153,13 @@ impl Points {
 
     /// Returns how many faults have happened.
     pub fn happened(&self) -> usize {
-        self.state().happened
+        self.state().plan.happened()
     }
 
     /// Returns true if all faults are over.
     pub fn is_calm(&self) -> bool {
         let state = self.state();
-        state.planned.is_empty() && state.pending == 0
+        state.plan.is_over() && state.pending == 0
     }
 
     /// The world has done what a fault asked for.
@@ -295,10 +238,7 @@ impl Points {
     fn meet(&self, at: usize, moment: Moment) -> Fate {
         let mut fate = Fate::Goes;
         let mut state = self.state();
-        while let Some(nth) = state.planned.iter().position(|it| (it.at, it.moment) == (at, moment))
-        {
-            let fault = state.planned.remove(nth).fault;
-            state.happened += 1;
+        for fault in state.plan.meet(&at, moment) {
             match fault {
                 Fault::Loses => fate = Fate::Lost,
                 Fault::Late => fate = Fate::Late,

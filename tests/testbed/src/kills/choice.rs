@@ -13,7 +13,7 @@ use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::points::Planned;
-use crate::explore::points::{Moment, Party};
+use crate::faults::{Moment, Party};
 use crate::moving::operator::Story;
 
 /// An operation: its story, and its place in it.
@@ -37,7 +37,7 @@ impl Choice {
         let mut all = Vec::new();
         for label in labels {
             for moment in [Moment::Before, Moment::After] {
-                let planned = |party| Planned { label: label.clone(), moment, party };
+                let planned = |fault| Planned { at: label.clone(), moment, fault };
                 all.extend(parties.map(planned));
             }
         }
@@ -48,9 +48,9 @@ impl Choice {
     /// Chooses a kill for an operation; mostly of who acts at the point.
     pub fn take(&mut self, place: Place) -> Option<Planned> {
         let left = self.left.get_mut(&place)?;
-        let acts = |planned: &Planned| match planned.party {
-            Party::Agent(end) => planned.label.contains(&end.to_string()),
-            _ => planned.label.starts_with("migration-service"),
+        let acts = |planned: &Planned| match planned.fault {
+            Party::Agent(end) => planned.at.contains(&end.to_string()),
+            _ => planned.at.starts_with("migration-service"),
         };
         let wants_actor = self.rng.random_range(0..4) > 0;
         let at = left.iter().rposition(|planned| acts(planned) == wants_actor);

@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::points::{Points, normal};
-use crate::explore::points::{Moment, Party};
+use crate::faults::{Moment, Party};
 
 /// The programs whose commands are points.
 const PROGRAMS: [&str; 3] = ["zfs", "vmadm", "net-agent"];

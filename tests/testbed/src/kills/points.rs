@@ -10,17 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use migration_core::journal::End;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::explore::points::{Moment, Party};
+use crate::faults::{self, Moment, Party, Plan};
 use crate::moving::judge::Judge;
 
-/// A kill at a point.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Planned {
-    pub label: String,
-    /// Before or after it.
-    pub moment: Moment,
-    pub party: Party,
-}
+/// A kill at the point of this name.
+pub type Planned = faults::Planned<String, Party>;
 
 /// A kill that is due, and who waits for it.
 pub type Due = (Party, oneshot::Sender<()>);
@@ -31,8 +25,7 @@ struct State {
     ends: [End; 2],
     /// The points of the operation so far.
     seen: Vec<String>,
-    planned: Option<Planned>,
-    happened: bool,
+    plan: Plan<String, Party>,
     /// Commands that change a node now.
     doing: usize,
 }
@@ -47,7 +40,7 @@ impl Points {
     /// None yet. What is due goes to `due`.
     pub fn new(judge: Arc<Judge>, due: mpsc::Sender<Due>) -> Arc<Points> {
         let (ends, seen) = ([End::Source, End::Target], Vec::new());
-        let state = State { judge, ends, seen, planned: None, happened: false, doing: 0 };
+        let state = State { judge, ends, seen, plan: Plan::default(), doing: 0 };
         Arc::new(Points { state: Mutex::new(state), due })
     }
 
@@ -65,19 +58,19 @@ impl Points {
     /// An operation begins.
     pub fn begin(&self, planned: Option<Planned>) {
         let mut state = self.state();
-        (state.seen, state.planned, state.happened) = (Vec::new(), planned, false);
+        (state.seen, state.plan) = (Vec::new(), Plan::new(planned.into_iter().collect()));
     }
 
     /// An operation is over. Returns its points, and whether the kill has happened.
     pub fn end(&self) -> (Vec<String>, bool) {
         let mut state = self.state();
-        state.planned = None;
-        (std::mem::take(&mut state.seen), state.happened)
+        let plan = std::mem::take(&mut state.plan);
+        (std::mem::take(&mut state.seen), plan.happened() > 0)
     }
 
     /// Returns true if no kill is to come.
     pub fn is_calm(&self) -> bool {
-        self.state().planned.is_none()
+        self.state().plan.is_over()
     }
 
     /// Which copy a node has.
@@ -97,9 +90,7 @@ impl Points {
             if state.doing == 0 {
                 state.judge.look(label);
             }
-            let is_it = |it: &mut Planned| it.label == label && it.moment == moment;
-            let party = state.planned.take_if(is_it)?.party;
-            state.happened = true;
+            let party = state.plan.meet(label, moment).pop()?;
             state.judge.note(format!("-- {party} is killed"));
             party
         };

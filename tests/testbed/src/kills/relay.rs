@@ -28,7 +28,7 @@ use trust::{Admits, Doors, Holder};
 use uuid::Uuid;
 
 use super::points::{Points, normal};
-use crate::explore::points::Moment;
+use crate::faults::Moment;
 
 /// Longer than anybody waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -21,7 +21,7 @@ use super::choice::Choice;
 use super::gate;
 use super::points::{Due, Points};
 use super::relay::{Between, relay};
-use crate::explore::points::Party;
+use crate::faults::Party;
 use crate::held::{Process, processes};
 use crate::lab::asking::OWN_AGENT;
 use crate::lab::world::this_program;
@@ -150,9 +150,9 @@ impl Site {
                 choice.know((story, nth), &labels);
             }
             if let Some(planned) = planned.filter(|_| was_killed) {
-                let (moment, party) = (format!("{:?}", planned.moment), planned.party);
+                let (moment, party) = (format!("{:?}", planned.moment), planned.fault);
                 let moment = moment.to_lowercase();
-                happened.push(format!("{op:?}, {moment} {}: {party}", planned.label));
+                happened.push(format!("{op:?}, {moment} {}: {party}", planned.at));
             }
             if let Err(error) = done {
                 judge.fault("told", &format!("{error:#}"));

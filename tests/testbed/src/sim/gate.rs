@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use super::bugs::Bug;
 use super::centre::Centre;
 use super::truth::Truth;
+use crate::faults::{self, Moment, Plan};
 use mocks::napi::Store;
 use mocks::transport::InProcess;
 use mocks::vmapi;
@@ -34,19 +35,29 @@ use mocks::vmapi;
 pub(super) const NAPI: &str = "napi.sim";
 pub(super) const VMAPI: &str = "vmapi.sim";
 
-/// What happens once in a run, and where.
+/// What passes between the agent and the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// The agent dies before this request goes out.
-    Before(usize),
-    /// It dies when the request has taken effect, and never hears the answer.
-    After(usize),
-    /// This request, a read, is answered from before the last change.
-    Stale(usize),
-    /// What this event tells is never seen alone: the next thing the agent hears of its node is
-    /// what the step after it has made of it.
-    Unseen(usize),
+    /// A request, by number.
+    Request(usize),
+    /// An event, by number.
+    Event(usize),
 }
+
+/// What happens once in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// The agent dies: before, the request never goes out; after, it has taken effect, and the answer is never heard.
+    Dies,
+    /// A read is answered from before the last change.
+    Stale,
+    /// What an event tells is never seen alone: the next thing the agent hears of its node is
+    /// what the step after it has made of it.
+    Unseen,
+}
+
+/// A harm at a point.
+pub type Planned = faults::Planned<Point, Harm>;
 
 /// Whom a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +78,7 @@ struct State {
     /// The agent that lives; 0: none.
     living: u64,
     born: u64,
-    point: Option<Point>,
-    /// The point was reached.
-    happened: bool,
+    plan: Plan<Point, Harm>,
     /// One line for each request so far.
     requests: Vec<String>,
     events: usize,
@@ -150,13 +159,13 @@ impl Gate {
     }
 
     /// This is to happen.
-    pub fn plan(&self, point: Option<Point>) {
-        self.state().point = point;
+    pub fn plan(&self, planned: Option<Planned>) {
+        self.state().plan = Plan::new(planned.into_iter().collect());
     }
 
     /// Returns true if the point was reached.
     pub fn happened(&self) -> bool {
-        self.state().happened
+        self.state().plan.happened() > 0
     }
 
     /// The requests so far, one line each, and the number of events.
@@ -247,7 +256,8 @@ impl Gate {
         state.look_at_memory();
         let nth = state.requests.len();
         state.requests.push(format!("{} {}", request.method, request.url));
-        if state.point == Some(Point::Before(nth)) {
+        let is_stale = state.plan.has(|it| it.fault == Harm::Stale);
+        if !is_stale && !state.plan.meet(&Point::Request(nth), Moment::Before).is_empty() {
             drop(state);
             self.die();
             return None;
@@ -263,16 +273,17 @@ impl Gate {
 
     fn die(&self) {
         let mut state = self.state();
-        (state.living, state.happened) = (0, true);
+        state.living = 0;
         drop(state);
         self.died.notify_one();
     }
 
     /// Returns true if the agent may have the answer that comes back.
     pub(super) fn leave(&self, life: u64, nth: usize) -> bool {
-        let state = self.state();
-        let dies = state.living == life && state.point == Some(Point::After(nth));
-        let hears = state.living == life && !dies;
+        let mut state = self.state();
+        let lives = state.living == life;
+        let dies = lives && !state.plan.meet(&Point::Request(nth), Moment::After).is_empty();
+        let hears = lives && !dies;
         drop(state);
         if dies {
             self.die();
@@ -290,7 +301,8 @@ impl Gate {
         let path = request.url.path().to_owned();
         let service = {
             let mut state = self.state();
-            if state.point != Some(Point::Stale(nth)) || request.method != Method::GET {
+            let is_it = |it: &Planned| (it.at, it.fault) == (Point::Request(nth), Harm::Stale);
+            if !state.plan.has(is_it) || request.method != Method::GET {
                 return None;
             }
             let past = state.past.as_ref()?;
@@ -299,7 +311,7 @@ impl Gate {
                 (To::Outside, Some(VMAPI)) => Ok(InProcess::new(past.vmapi.clone())),
                 (To::Outside, _) => Ok(InProcess::new(past.napi.clone())),
             };
-            state.happened = true;
+            state.plan.meet(&Point::Request(nth), Moment::Before);
             found
         };
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -354,8 +366,8 @@ impl Gate {
             if !matches!(line.kind.as_str(), "ready" | "resume") {
                 let nth = state.events;
                 state.events += 1;
-                if state.point == Some(Point::Unseen(nth)) {
-                    (state.blind.0, state.happened) = (true, true);
+                if !state.plan.meet(&Point::Event(nth), Moment::After).is_empty() {
+                    state.blind.0 = true;
                 }
             }
             if state.blind.0 {

@@ -23,13 +23,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::centre::Centre;
-use super::gate::{Gate, Point};
+use super::gate::{Gate, Harm, Planned, Point};
 use super::node::Cn;
 use super::outside::ELSEWHERE;
 use super::runs::alone;
 use super::settle;
 use super::truth::{Life, Truth};
 use super::world::held;
+use crate::faults::Moment;
 use crate::parallel::failed_in_parallel;
 use crate::place::place;
 use mocks::napi::{Era, NewNic};
@@ -52,7 +53,7 @@ enum Who {
 #[derive(Clone, Copy, Debug)]
 struct Case {
     who: Who,
-    point: Option<Point>,
+    point: Option<Planned>,
     /// The last write of its memory never reached the disk.
     back: bool,
 }
@@ -110,14 +111,19 @@ pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
     for who in [Who::NetAgent, Who::VmAgent] {
         let (requests, events) = &plain.counted[who as usize];
         for nth in 0..requests.len() {
-            for point in [Point::Before(nth), Point::After(nth)] {
-                cases.extend([false, true].map(|back| Case { who, point: Some(point), back }));
+            for moment in [Moment::Before, Moment::After] {
+                let dies = Planned { at: Point::Request(nth), moment, fault: Harm::Dies };
+                cases.extend([false, true].map(|back| Case { who, point: Some(dies), back }));
             }
         }
         let whole = |point| Case { who, point: Some(point), back: false };
+        let stale =
+            |nth| Planned { at: Point::Request(nth), moment: Moment::Before, fault: Harm::Stale };
+        let unseen =
+            |nth| Planned { at: Point::Event(nth), moment: Moment::After, fault: Harm::Unseen };
         let reads = (0..requests.len()).filter(|nth| has_past(&requests[*nth]));
-        cases.extend(reads.map(Point::Stale).map(whole));
-        cases.extend((0..*events).map(Point::Unseen).map(whole));
+        cases.extend(reads.map(stale).map(whole));
+        cases.extend((0..*events).map(unseen).map(whole));
     }
     let cases: Vec<Case> = cases.into_iter().step_by(every.max(1)).collect();
     let kept = std::sync::atomic::AtomicUsize::new(0);
@@ -146,8 +152,8 @@ pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
 }
 
 fn tell(case: &Case, plain: &Ran, what: &str) -> bool {
-    let request = match case.point {
-        Some(Point::Before(nth) | Point::After(nth) | Point::Stale(nth)) => {
+    let request = match case.point.map(|planned| planned.at) {
+        Some(Point::Request(nth)) => {
             plain.counted[case.who as usize].0.get(nth).map(String::as_str).unwrap_or_default()
         }
         _ => "",

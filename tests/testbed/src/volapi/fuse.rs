@@ -4,11 +4,12 @@
 
 //! What goes wrong, and at which step: each call of the service, to its storage or to another service, is a step.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sdc_clients::http::Request;
 use store::{Call, Fault, Faults};
+
+use crate::faults::{Moment, Plan, Planned};
 
 /// What the service calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +65,18 @@ impl Blow {
     }
 }
 
-/// Counts steps down and blows.
+/// Counts steps and blows.
 #[derive(Debug, Default)]
-pub struct Fuse {
-    blow: Mutex<Option<Blow>>,
-    left: AtomicUsize,
-    late: Mutex<Vec<Request>>,
+pub struct Fuse(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    plan: Plan<usize, Blow>,
+    /// What it is set to.
+    blow: Option<Blow>,
+    /// The steps so far that count for it.
+    steps: usize,
+    late: Vec<Request>,
 }
 
 impl Fuse {
@@ -78,42 +85,42 @@ impl Fuse {
         Arc::default()
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Blows at the step with this number, from 0.
     pub fn set(&self, blow: Blow, step: usize) {
-        self.left.store(step, Ordering::Relaxed);
-        *self.blow.lock().unwrap_or_else(PoisonError::into_inner) = Some(blow);
+        let planned = Planned { at: step, moment: Moment::Before, fault: blow };
+        let mut state = self.state();
+        (state.plan, state.blow, state.steps) = (Plan::new(vec![planned]), Some(blow), 0);
     }
 
     /// Takes the fuse out; returns true if it had blown.
     pub fn clear(&self) -> bool {
-        self.blow.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.left.swap(0, Ordering::Relaxed) == usize::MAX
+        let mut state = self.state();
+        state.blow = None;
+        std::mem::take(&mut state.plan).happened() > 0
     }
 
     /// Keeps a request that a service takes up late.
     pub fn delay(&self, request: Request) {
-        self.late.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        self.state().late.push(request);
     }
 
     /// Returns the requests that services have yet to take up.
     pub fn take_late(&self) -> Vec<Request> {
-        std::mem::take(&mut self.late.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.state().late)
     }
 
     /// Returns what happens to the next call of this kind.
     pub fn next(&self, callee: Callee) -> Option<Blow> {
         let is_storage = callee == Callee::Storage;
-        let blow = (*self.blow.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let counts = match blow {
-            Blow::Killed => true,
-            Blow::StorageAway | Blow::StorageLost => is_storage,
-            Blow::KilledLate | Blow::PeerAway | Blow::PeerLost => !is_storage,
-            Blow::VmapiAway | Blow::VmapiLost => callee == Callee::Vmapi,
-        };
-        let left = self.left.load(Ordering::Relaxed);
-        if left == usize::MAX {
+        let mut state = self.state();
+        let blow = state.blow?;
+        if state.plan.is_over() {
             // It has blown. A killed process does nothing more, and what went away stays away.
-            let lasts = match blow {
+            return match blow {
                 Blow::Killed | Blow::KilledLate => Some(Blow::Killed),
                 Blow::StorageAway | Blow::StorageLost if is_storage => Some(Blow::StorageAway),
                 Blow::VmapiAway | Blow::VmapiLost if callee == Callee::Vmapi => {
@@ -121,17 +128,19 @@ impl Fuse {
                 }
                 _ => None,
             };
-            return lasts;
         }
+        let counts = match blow {
+            Blow::Killed => true,
+            Blow::StorageAway | Blow::StorageLost => is_storage,
+            Blow::KilledLate | Blow::PeerAway | Blow::PeerLost => !is_storage,
+            Blow::VmapiAway | Blow::VmapiLost => callee == Callee::Vmapi,
+        };
         if !counts {
             return None;
         }
-        if left == 0 {
-            self.left.store(usize::MAX, Ordering::Relaxed);
-            return Some(blow);
-        }
-        self.left.store(left - 1, Ordering::Relaxed);
-        None
+        let step = state.steps;
+        state.steps += 1;
+        state.plan.meet(&step, Moment::Before).pop()
     }
 }
 

@@ -1,0 +1,140 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Faults at points, for every runner that has some. A runner numbers or names its points: each request, command, event
+//! and write to a store is one. At each of them it asks the [`Plan`] what is to happen there, and does that: in process
+//! and in simulated time (`explore`, `sim`, `volapi`), or to real programs (`kills`). The same plan gives the same run.
+
+use std::fmt;
+
+use migration_core::journal::End;
+
+/// A process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// migration-service; there are two.
+    Service(u8),
+    /// The migration-agent of a node.
+    Agent(End),
+    /// The vminfod of a node.
+    Vminfod(End),
+    /// The net-agent of a node.
+    NetAgent(End),
+    /// The vm-agent of a node.
+    VmAgent(End),
+}
+
+impl Party {
+    /// The node that it runs on.
+    pub fn end(self) -> Option<End> {
+        match self {
+            Party::Service(_) => None,
+            Party::Agent(end)
+            | Party::Vminfod(end)
+            | Party::NetAgent(end)
+            | Party::VmAgent(end) => Some(end),
+        }
+    }
+
+    /// All that run on a node.
+    pub fn of_node(end: End) -> [Party; 4] {
+        [Party::Agent(end), Party::Vminfod(end), Party::NetAgent(end), Party::VmAgent(end)]
+    }
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Party::Service(nth) => write!(f, "service {nth}"),
+            Party::Agent(end) => write!(f, "{end} agent"),
+            Party::Vminfod(end) => write!(f, "{end} vminfod"),
+            Party::NetAgent(end) => write!(f, "{end} net-agent"),
+            Party::VmAgent(end) => write!(f, "{end} vm-agent"),
+        }
+    }
+}
+
+/// Where in a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    Before,
+    After,
+}
+
+/// A fault at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Planned<P, F> {
+    /// The point.
+    pub at: P,
+    /// Before or after it.
+    pub moment: Moment,
+    pub fault: F,
+}
+
+/// What is still to happen in a run, and how much has.
+#[derive(Debug)]
+pub struct Plan<P, F> {
+    left: Vec<Planned<P, F>>,
+    happened: usize,
+}
+
+impl<P, F> Default for Plan<P, F> {
+    fn default() -> Self {
+        Plan::new(Vec::new())
+    }
+}
+
+impl<P, F> Plan<P, F> {
+    /// These faults are to happen, each once.
+    pub fn new(left: Vec<Planned<P, F>>) -> Self {
+        Plan { left, happened: 0 }
+    }
+
+    /// Returns what is to happen at a point, in the order of the plan; it is over then.
+    pub fn meet<Q: ?Sized>(&mut self, at: &Q, moment: Moment) -> Vec<F>
+    where
+        P: PartialEq<Q>,
+    {
+        let met = self.left.extract_if(.., |it| it.at == *at && it.moment == moment);
+        let met: Vec<F> = met.map(|it| it.fault).collect();
+        self.happened += met.len();
+        met
+    }
+
+    /// Returns true if such a fault is still to happen.
+    pub fn has(&self, is_it: impl Fn(&Planned<P, F>) -> bool) -> bool {
+        self.left.iter().any(is_it)
+    }
+
+    /// Returns true if nothing is to happen any more.
+    pub fn is_over(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Returns how many faults have happened.
+    pub fn happened(&self) -> usize {
+        self.happened
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_happens_once_at_its_point() {
+        let planned = |at: &str, moment, fault| Planned { at: at.to_owned(), moment, fault };
+        let mut plan = Plan::new(vec![
+            planned("a", Moment::After, 1),
+            planned("b", Moment::Before, 2),
+            planned("a", Moment::After, 3),
+        ]);
+        assert!(plan.meet("a", Moment::Before).is_empty() && plan.happened() == 0);
+        assert_eq!(plan.meet("a", Moment::After), [1, 3]);
+        assert!(plan.meet("a", Moment::After).is_empty());
+        assert!(plan.has(|it| it.fault == 2) && !plan.has(|it| it.fault == 1));
+        assert_eq!((plan.meet("b", Moment::Before), plan.is_over()), (vec![2], true));
+        assert_eq!(plan.happened(), 3);
+    }
+}
