@@ -4,10 +4,18 @@
 
 //! The grammar of the command line and its help.
 
-use std::path::PathBuf;
+mod list; // the flags of `list`
 
-use clap::{Args, Parser, Subcommand};
-use daemon::cli::{Generated, Layout, ListArgs};
+mod trust; // the verbs about who is let in
+
+mod parts; // what several verbs have
+
+use clap::{Parser, Subcommand};
+use daemon::cli::{Generated, ListArgs};
+
+pub use self::list::MigrationList;
+pub use self::parts::{Consent, Placed, Proof, Rate, Reach, Which};
+pub use self::trust::TrustVerb;
 
 /// The name in messages and requests.
 pub(super) const NAME: &str = "sdc-migrate";
@@ -39,119 +47,6 @@ pub struct Cli {
     pub no_ansi: bool,
     #[command(flatten)]
     pub reach: Reach,
-}
-
-/// Where the services are.
-#[derive(Args, Debug, Clone, Default)]
-pub struct Reach {
-    /// migration-service, which stands in front of VMAPI.
-    #[arg(long, value_name = "URL", global = true)]
-    pub url: Option<String>,
-    /// CNAPI, for host names and `evacuate`.
-    #[arg(long, value_name = "URL", global = true)]
-    pub cnapi: Option<String>,
-    /// Configuration file (default: /opt/smartdc/agents/etc/sdc-migrate.config.json).
-    #[arg(long, value_name = "FILE", global = true)]
-    pub config: Option<PathBuf>,
-}
-
-/// What `list -s` takes: the states, and what the shipped tool sends for all of them.
-const STATES: [&str; 10] = [
-    "any",
-    "all",
-    "active",
-    "queued",
-    "running",
-    "paused",
-    "scheduled",
-    "failed",
-    "successful",
-    "aborted",
-];
-
-/// Whether to ask.
-#[derive(Args, Debug, Clone, Copy, Default)]
-pub struct Consent {
-    /// Do not ask. Off a terminal it asks only before data is lost, and then needs this.
-    #[arg(short = 'y', long)]
-    pub yes: bool,
-}
-
-/// How an operator proves that he is one.
-#[derive(Args, Debug, Clone, Default)]
-pub struct Proof {
-    /// The service's port for those who have certificates; its unix socket otherwise.
-    #[arg(long, value_name = "URL", global = true)]
-    pub trust_url: Option<String>,
-    /// Where the operator's key and certificate are (default: ~/.sdc-migrate).
-    #[arg(long, value_name = "DIR", global = true)]
-    pub trust_dir: Option<PathBuf>,
-}
-
-/// Of which migrations.
-#[derive(Args, Debug, Clone, Default)]
-#[group(id = "which", required = true, multiple = false)]
-pub struct Which {
-    /// The VM.
-    pub vm: Option<String>,
-    /// All from this node and to it that take it.
-    #[arg(long, value_name = "CN")]
-    pub cn: Option<String>,
-    /// All in the data centre that wait for it; of a pause, all that sync.
-    #[arg(long)]
-    pub all_waiting: bool,
-}
-
-/// How `list` prints. Its `-s` is the shipped one.
-#[derive(Args, Debug, Clone, Default)]
-pub struct MigrationList {
-    /// With both nodes and the error.
-    #[arg(short = 'l', long)]
-    pub long: bool,
-    /// Aborted ones too.
-    #[arg(short = 'a', long)]
-    pub all: bool,
-    /// Only those in this state; any is the same as all.
-    #[arg(short = 's', long, default_value = "active", hide_default_value = true, value_parser = STATES)]
-    pub state: String,
-    /// Only those from this node.
-    #[arg(short = 'n', long, value_name = "CN")]
-    pub cn: Option<String>,
-    /// Those that were switched and wait for finalize: since when, and the bytes that the old copy holds.
-    #[arg(long, conflicts_with_all = ["state", "all", "long"])]
-    pub to_finalize: bool,
-    /// No header line.
-    #[arg(short = 'H')]
-    pub no_header: bool,
-    /// Parsable: colons between values, no padding, no header; `:` and `\` in values get a `\`.
-    #[arg(short = 'p')]
-    pub parsable: bool,
-    /// Columns, separated by commas.
-    #[arg(short = 'o', value_name = "COLUMN,...")]
-    pub columns: Option<String>,
-    /// Columns to sort by, separated by commas; `-COLUMN` for descending.
-    #[arg(long, value_name = "COLUMN,...", allow_hyphen_values = true)]
-    pub sort: Option<String>,
-    /// JSON: the records, or one object for each row with -o or --sort.
-    #[arg(short = 'j', long)]
-    pub json: bool,
-}
-
-impl MigrationList {
-    /// Returns the layout of a table, if the flags ask for one; -H alone does not.
-    pub fn layout(&self) -> Option<Layout> {
-        let waiting = || self.to_finalize.then(|| "vm,since,held,from,to".to_owned());
-        let layout = Layout {
-            no_header: self.no_header,
-            parsable: self.parsable,
-            columns: self.columns.clone().or_else(waiting),
-            sort: self.sort.clone(),
-            json: self.json,
-            within: None,
-        };
-        let asks = self.parsable || layout.columns.is_some() || self.sort.is_some();
-        asks.then_some(layout)
-    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -517,116 +412,6 @@ The token of a program goes into the file join-token in the program's trust dire
     },
     #[command(flatten)]
     Generated(Generated),
-}
-
-/// What is done about who is let in.
-#[derive(Subcommand, Debug, Clone)]
-pub enum TrustVerb {
-    /// Make the authority that signs certificates.
-    Init,
-    /// Print a new join token.
-    Token {
-        /// A node's uuid; `any` for the agents of all nodes, each of which has to be approved; `volapi`; `operator`.
-        whom: String,
-        /// How long it may be used.
-        #[arg(long, value_name = "SPAN", default_value = "24h")]
-        valid: String,
-    },
-    /// Show the authorities, and which programs are enrolled or wait for approval.
-    List {
-        /// JSON.
-        #[arg(short = 'j', long)]
-        json: bool,
-    },
-    /// Approve the key that waits, in place of the enrolled one. Without --key both fingerprints are shown.
-    #[command(after_help = "\
-Examples:
-  sdc-migrate trust approve CN                 shows the fingerprints
-  sdc-migrate trust approve CN --key FINGERPRINT
-
-Compare the fingerprint with what the program shows on its node: whoever holds the key is that program from then on.")]
-    Approve {
-        /// A node's uuid, `volapi` or `operator`.
-        who: String,
-        /// The whole fingerprint of the key that waits, as the program shows it.
-        #[arg(long)]
-        key: Option<String>,
-    },
-    /// Make every certificate of a program invalid.
-    #[command(after_help = "\
-Examples:
-  sdc-migrate trust revoke CN
-  sdc-migrate trust revoke operator --key FINGERPRINT
-
-No VM migrates to or from a node whose agent is revoked, until the agent has joined again with a new token.")]
-    Revoke {
-        /// A node's uuid, `volapi` or `operator`.
-        who: String,
-        /// Of this key alone: one of many operators.
-        #[arg(long)]
-        key: Option<String>,
-    },
-    /// End the transition: every agent has to authenticate, and only a token of one node enrols another.
-    #[command(after_help = "\
-Examples:
-  sdc-migrate trust require
-  sdc-migrate trust require --off
-
-No VM migrates to or from a node whose agent has no certificate. It is refused while there is such an agent, unless
---without-them is given.")]
-    Require {
-        /// Allow tokens for any node again.
-        #[arg(long)]
-        off: bool,
-        /// Although some agents have no certificate.
-        #[arg(long, conflicts_with = "off")]
-        without_them: bool,
-    },
-    /// Ask for an operator's certificate, with the token that is read from stdin. Another operator has to approve it.
-    Join,
-    /// Make a new authority, or end the rotation that is under way: both are valid until all have renewed.
-    #[command(after_help = "\
-Examples:
-  sdc-migrate trust rotate                     the new authority signs from now on
-  sdc-migrate trust rotate                     again: the old one is no longer valid
-
-The second one is refused while a program has a certificate of the old authority, unless --without-them is given: such
-a program has to join again, and no VM migrates to or from its node before.")]
-    Rotate {
-        /// End it though some have not renewed: they have to join again.
-        #[arg(long)]
-        without_them: bool,
-    },
-    /// Print the authorities' certificates, which are no secret.
-    Export,
-}
-
-/// How fast.
-#[derive(Args, Debug, Clone, Copy, Default)]
-pub struct Rate {
-    /// At most so many megabits per second from now on, besides the limit of the nodes; 0: only that.
-    #[arg(long, value_name = "MBPS", allow_negative_numbers = true)]
-    pub bwlimit: Option<u32>,
-}
-
-/// A migration that begins.
-#[derive(Args, Debug, Clone, Default)]
-pub struct Placed {
-    /// The VM.
-    pub vm: String,
-    /// The node to migrate to; CNAPI chooses one otherwise.
-    #[arg(short = 'n', long, value_name = "CN")]
-    pub cn: Option<String>,
-    /// Where to place it relative to others, as docker spells it.
-    #[arg(long, value_name = "RULE")]
-    pub affinity: Option<String>,
-    #[command(flatten)]
-    pub rate: Rate,
-    /// Do not watch it: print its job and end.
-    #[arg(long)]
-    pub no_wait: bool,
-    #[command(flatten)]
-    pub consent: Consent,
 }
 
 /// Whether owners may migrate.
