@@ -27,6 +27,8 @@ struct Desk {
     file: std::path::PathBuf,
     shutdown: Shutdown,
     tasks: Tasks,
+    /// NAPI for the command line, which asks it where no agent runs.
+    _napi: mocks::napi::Server,
 }
 
 /// An agent with short waits whose brake is on: eight leaks, and VMAPI knows of none.
@@ -42,7 +44,9 @@ async fn desk() -> Desk {
     let over = json!({"startup_delay": {"min": "1ms", "max": "1ms"}, "second_look": "1ms",
         "resync": "100ms", "pace": {"per_second": 1000}, "status": {"listen": address.to_string()}});
     let agent = world.agent(HOME, over.clone());
-    let mut config = json!({"napi": {"url": "http://127.0.0.1:9"}, "vmapi": {"url": "none"},
+    let any = "127.0.0.1:0".parse().unwrap();
+    let napi = mocks::napi::Server::with_store(any, world.napi.clone()).await.unwrap();
+    let mut config = json!({"napi": {"url": napi.url()}, "vmapi": {"url": "none"},
         "vminfod": {"url": "http://127.0.0.1:9", "trust_tcp": true}, "cn_uuid": CN,
         "state_dir": agent.parts.config.basics.places.state_dir});
     config.as_object_mut().unwrap().extend(over.as_object().unwrap().clone());
@@ -54,7 +58,7 @@ async fn desk() -> Desk {
     agent.listen(port, &tasks, &shutdown);
     let run = Arc::clone(&agent).run(shutdown.clone());
     tasks.spawn("agent", run);
-    Desk { world, agent, address, file, shutdown, tasks }
+    Desk { world, agent, address, file, shutdown, tasks, _napi: napi }
 }
 
 impl Desk {

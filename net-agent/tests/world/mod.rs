@@ -3,11 +3,13 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The mocks of NAPI, VMAPI and CNAPI and the vminfods of some nodes, in process, for paused time, with faults by
-//! request number. Tests name VMs and owners by words, of which [`id`] makes uuids. This file is what tests use;
-//! `wire.rs` is the way of the agent's requests.
+//! request number. Tests name VMs and owners by words, of which [`id`] makes uuids. This file has the
+//! nodes and the agents, `services.rs` the records and failures of the services, `wire.rs` the way of the agent's
+//! requests.
 
 #![allow(dead_code, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
 
+mod services;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -15,9 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use daemon::Shutdown;
-use mocks::faults::{Action, Rule, Seen};
+use mocks::faults::{Action, Rule};
 use mocks::hub::Hub;
-use mocks::napi::{NewNic, Options};
+use mocks::napi::Options;
 use mocks::{cnapi, napi, vmapi};
 use net_agent::agent::{Agent, clients};
 use net_agent::config::Config;
@@ -133,15 +135,6 @@ pub fn id(name: &str) -> String {
 
 /// NAPI's clock at the start of a world.
 const START: &str = "2027-01-15T08:00:00Z";
-/// What a record is old by, unless a test says otherwise.
-const OLD: Duration = Duration::from_secs(7 * 365 * 24 * 3600);
-
-/// The answer of a service that starts.
-fn unavailable() -> Action {
-    let body = json!({"code": "ServiceUnavailableError", "message": "starting"});
-    Action::Status { status: 503, body: Some(body), retry_after: None }
-}
-
 impl World {
     pub fn new() -> Self {
         Self::at(START.parse().unwrap())
@@ -204,95 +197,6 @@ impl World {
         self.state.lock().unwrap()
     }
 
-    pub fn nic(&self, n: u8, vm: &str, over: Value) {
-        self.nic_at(&mac(n), vm, over);
-    }
-
-    /// Puts a record in place of an older one. `over` has fields: null takes one out, `age_s` is the time since its last
-    /// change, and what the API refuses is stored as older code did.
-    pub fn nic_at(&self, mac: &str, vm: &str, over: Value) {
-        let vm = id(vm);
-        let mut nic = NewNic::zone(mac, &vm.to_lowercase(), CN)
-            .with("owner_uuid", json!(id("o")))
-            .with("primary", json!(false));
-        let (mut age, mut odd) = (OLD, vec![("belongs_to_uuid".to_owned(), json!(vm))]);
-        for (key, value) in over.as_object().unwrap() {
-            nic = match (key.as_str(), value) {
-                (_, Value::Null) => nic.without(key),
-                ("age_s", value) => {
-                    age = Duration::from_secs(value.as_u64().unwrap());
-                    nic
-                }
-                ("cn_uuid", value) if is_odd(value) => {
-                    odd.push((key.clone(), value.clone()));
-                    nic
-                }
-                ("belongs_to_uuid", Value::String(name)) => {
-                    odd.clear();
-                    nic.with(key, json!(id(name)))
-                }
-                ("owner_uuid", Value::String(name)) => nic.with(key, json!(id(name))),
-                (_, value) => nic.with(key, value.clone()),
-            };
-        }
-        self.napi.remove(mac);
-        self.napi.add_nic(nic.aged(age)).unwrap();
-        for (key, value) in odd.iter().filter(|(_, value)| is_odd(value)) {
-            assert!(self.napi.store_unchecked(mac, key, value));
-        }
-    }
-
-    /// Another writer changes a record: it has another etag.
-    pub fn touch(&self, mac: &str) {
-        self.napi.backdate(mac, Duration::from_millis(1));
-    }
-
-    /// NAPI fails.
-    pub fn outage(&self, how: Outage) {
-        let action = match how {
-            Outage::Hangs => Action::Hang { ms: 3_600_000 },
-            Outage::Status(status) => {
-                let body = Some(json!({"message": "an outage ".repeat(100_000)}));
-                Action::Status { status, body, retry_after: None }
-            }
-        };
-        self.napi.faults().add(Rule::any(action));
-    }
-
-    /// Each request to NAPI of a multiple of this number fails.
-    pub fn every(&self, n: u64) {
-        let rule = Rule { every: Some(n), ..Rule::any(unavailable()) };
-        self.napi.faults().add(rule.after(n));
-    }
-
-    /// NAPI does not answer to lists of so many records within their time.
-    pub fn slow(&self, limits: &[usize]) {
-        for limit in limits {
-            let query = Some(format!("limit={limit}"));
-            let rule = Rule::new("GET", "/nics", Action::Hang { ms: 3_600_000 });
-            self.napi.faults().add(Rule { query, ..rule });
-        }
-    }
-
-    /// NAPI fails no more.
-    pub fn heal(&self) {
-        self.napi.faults().clear();
-    }
-
-    /// VMAPI answers nothing but 503, or answers again.
-    pub fn vmapi_is_down(&self, is_down: bool) {
-        self.vmapi.faults().clear();
-        if is_down {
-            self.vmapi.faults().add(Rule::any(unavailable()));
-        }
-    }
-
-    /// CNAPI's record of the home node.
-    pub fn server(&self, record: Option<Value>) {
-        self.cnapi.reset();
-        record.into_iter().for_each(|it| self.cnapi.put_server(it.as_object().cloned().unwrap()));
-    }
-
     pub fn vm(&self, uuid: &str, state: &str, macs: &[u8], hidden: bool) {
         self.vm_on(HOME, uuid, state, macs, hidden);
     }
@@ -347,65 +251,6 @@ impl World {
         }
     }
 
-    /// VMAPI's record of a VM, with the NICs that it has on the home node.
-    pub fn vmapi(&self, uuid: &str, state: &str, server: &str) {
-        let uuid = id(uuid);
-        let nics = self.hub(HOME).vms().get(&uuid).and_then(|vm| vm.get("nics").cloned());
-        let vm = json!({"uuid": uuid, "state": state, "server_uuid": server, "nics": nics});
-        self.vmapi.put(vm.as_object().cloned().unwrap());
-    }
-
-    /// A field of VMAPI's record of a VM is this.
-    pub fn vmapi_has(&self, uuid: &str, field: &str, value: Value) {
-        let mut vm = self.vmapi.get(&id(uuid)).unwrap();
-        vm.insert(field.to_owned(), value);
-        self.vmapi.put(vm);
-    }
-
-    pub fn has(&self, n: u8) -> bool {
-        self.napi.nic(&mac(n)).is_some()
-    }
-
-    pub fn field(&self, n: u8, key: &str) -> Value {
-        self.napi.nic(&mac(n)).map(|nic| nic[key].clone()).unwrap_or_default()
-    }
-
-    /// Returns the requests to NAPI: when, and a line of each.
-    pub fn log(&self) -> Vec<(Duration, String)> {
-        let line = |it: Seen| {
-            let (condition, query) = (it.headers.get("if-match"), &it.query);
-            let mark = if query.is_empty() { "" } else { "?" };
-            let line = format!("{} {}{mark}{query} {condition:?} {}", it.method, it.path, it.body);
-            (Duration::from_millis(it.at_ms), line)
-        };
-        self.napi.log().all().into_iter().map(line).collect()
-    }
-
-    /// Returns the requests to NAPI whose line contains `part`.
-    pub fn asked(&self, part: &str) -> Vec<(Duration, String)> {
-        self.log().into_iter().filter(|(_, line)| line.contains(part)).collect()
-    }
-
-    /// Returns the requests that write to NAPI.
-    pub fn writes(&self) -> Vec<String> {
-        let lines = self.log().into_iter().map(|(_, line)| line);
-        lines.filter(|line| !line.starts_with("GET ")).collect()
-    }
-
-    /// NAPI's clock.
-    pub fn clock(&self) -> jiff::Timestamp {
-        jiff::Timestamp::from_millisecond(self.napi.now_ms()).unwrap()
-    }
-
-    /// Returns the records without `modified_timestamp`.
-    pub fn records(&self) -> Vec<Value> {
-        let mut records = self.napi.nics();
-        for nic in &mut records {
-            nic.as_object_mut().unwrap().remove("modified_timestamp");
-        }
-        records
-    }
-
     pub fn config(&self, host: &str, over: Value) -> Config {
         let cn = self.hub(host).sysinfo()["UUID"].clone();
         let mut config = json!({"napi": {"url": "http://napi.lab"}, "cn_uuid": cn, "seed": 1,
@@ -458,12 +303,6 @@ impl World {
 /// In memory if possible: hundreds of runs flush their state file here.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
-/// Whether the API refuses a uuid, or several of them.
-fn is_odd(value: &Value) -> bool {
-    let text = value.to_string();
-    text != text.to_lowercase() || value.as_array().is_some_and(|all| all.len() > 1)
 }
 
 pub fn vm_json(uuid: &str, state: &str, macs: &[u8], hidden: bool) -> VmObject {

@@ -13,6 +13,7 @@ use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use serde_json::{Value, json};
 
+use super::services::unavailable;
 use super::{CN, Fault, HOME, World};
 
 impl World {
@@ -48,7 +49,7 @@ impl World {
                 return Err(Error::connect(&request.method, request.target(), "refused"));
             }
             Some(Fault::Reset) => Some(Action::Cut),
-            Some(Fault::Unavailable) => Some(super::unavailable()),
+            Some(Fault::Unavailable) => Some(unavailable()),
             Some(Fault::LoseAnswer) => Some(Action::DropResponse),
             None => None,
         };
