@@ -19,8 +19,8 @@ use super::state::Service;
 const HAD_ENDED: &str =
     "the migration had ended before the store was restored: its record has gone";
 
-/// Returns true if an agent knows that the migration is over, and what is on the nodes agrees: at most one copy, which is
-/// shown, where VMAPI has the VM. A node that lies ends no migration whose other copy is there.
+/// Returns true if an agent knows that the migration is over, and what is on the nodes agrees: at most one copy, which
+/// is shown, where VMAPI has the VM. A node that lies ends no migration whose other copy is there.
 fn agrees(seen: &[(End, Option<Observed>); 2], vmapi: Option<End>) -> bool {
     let answers = || seen.iter().filter_map(|(end, it)| Some((*end, it.as_ref()?)));
     let copies: Vec<_> =

@@ -153,7 +153,8 @@ async fn again(service: &Service) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Writes into a record that an agent received a later revision, or was told of the end: from now on it is not acted on.
+/// Writes into a record that an agent received a later revision, or was told of the end: from now on it is not acted
+/// on.
 pub async fn found_older(
     service: &Service,
     kept: &mut Stored,

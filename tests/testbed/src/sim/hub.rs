@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Who answers an agent that asks its node's vminfod: for a while one that is too old, or took the port. It shows one VM
-//! less than there is, and does not say that it has read anything for the request.
+//! Who answers an agent that asks its node's vminfod: for a while one that is too old, or took the port. It shows one
+//! VM less than there is, and does not say that it has read anything for the request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
