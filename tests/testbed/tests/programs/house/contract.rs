@@ -31,6 +31,7 @@ const SCOPES: [(&[&str], &[&str]); 13] = [
             "testbed/src/explore",
             "testbed/src/moving",
             "real_zfs",
+            "programs/by_hand",
             "programs/documents",
             "programs/guides",
             "programs/needs",
