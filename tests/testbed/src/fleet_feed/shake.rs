@@ -45,7 +45,7 @@ enum Back {
 }
 
 impl Back {
-    fn is_done(self, site: &Site) -> anyhow::Result<()> {
+    fn restore(self, site: &Site) -> anyhow::Result<()> {
         match self {
             Back::Killed(nth) => site.nats.run(nth)?,
             Back::Stopped(nth) => site.nats.signal(nth, Signal::CONT),
@@ -81,7 +81,7 @@ pub(super) async fn shake(
             }
         }
         if let Some((back, _)) = down.take_if(|(_, at)| Instant::now() > *at) {
-            back.is_done(site)?;
+            back.restore(site)?;
         }
         if let Some((nth, _)) = deaf.take_if(|(_, at)| Instant::now() > *at) {
             site.signal_mirror(nth, Signal::CONT);
@@ -138,7 +138,7 @@ pub(super) async fn shake(
         sleep(Duration::from_millis(dice.random_range(5..40))).await;
     }
     if let Some((back, _)) = down {
-        back.is_done(site)?;
+        back.restore(site)?;
     }
     if let Some((nth, _)) = deaf {
         site.signal_mirror(nth, Signal::CONT);
