@@ -39,6 +39,7 @@ pub(crate) struct Page(&'static str, &'static str, &'static str);
 /// The page of a node.
 pub(crate) const NODE: Page = Page("Compute node", "main.js", include_str!("page/index.html"));
 /// The page of the data centre.
+#[cfg(any(feature = "fleet", test))]
 pub(crate) const CENTRE: Page = Page("Data centre", "fleet.js", include_str!("page/fleet.html"));
 
 impl Page {
