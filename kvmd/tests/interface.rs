@@ -181,6 +181,7 @@ async fn watch_goes_on_over_a_restart_of_the_daemon_and_tells_nothing_twice() {
     assert_eq!(next().await["type"], "watching");
     assert_eq!(next().await["name"], "vm1");
     node.stop().await;
+    port.refuses().await.unwrap();
     node.start().await;
     // Another epoch: it begins anew with a snapshot.
     assert_eq!(next().await["type"], "ready");

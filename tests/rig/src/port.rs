@@ -9,8 +9,13 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::sleep;
+
+/// Between two attempts to connect.
+const POLL: Duration = Duration::from_millis(5);
 
 /// Holds the port until it is dropped.
 #[derive(Debug)]
@@ -43,6 +48,18 @@ impl Port {
         self.address
     }
 
+    /// Waits until the port refuses connections: a process that another test is starting has a copy of the listener of a
+    /// daemon that has ended, until it executes its program.
+    pub async fn refuses(&self) -> io::Result<()> {
+        loop {
+            match TcpStream::connect(self.address).await {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(()),
+                Err(error) => return Err(error),
+                Ok(_) => sleep(POLL).await,
+            }
+        }
+    }
+
     /// Returns the URL of a daemon that listens there.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
@@ -55,14 +72,13 @@ mod tests {
 
     use std::io::ErrorKind;
 
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::TcpListener;
 
     #[tokio::test]
     async fn a_port_is_refused_until_a_daemon_has_it_and_between_two() {
         for port in [Port::local().unwrap(), Port::everywhere().unwrap()] {
             for _ in 0..2 {
-                let refused = TcpStream::connect(port.address()).await.unwrap_err();
-                assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+                port.refuses().await.unwrap();
                 let daemon = TcpListener::bind(port.address()).await.unwrap();
                 TcpStream::connect(port.address()).await.unwrap();
                 let second = TcpListener::bind(port.address()).await.unwrap_err();

@@ -73,7 +73,7 @@ async fn a_server_comes_back_with_its_data() {
     let (addr, store) = (port.address(), Store::new(Options::default()));
     store.add_nic(NewNic::zone(MAC, VM, CN)).unwrap();
     Server::with_store(addr, store.clone()).await.unwrap().stop().await;
-    assert!(tokio::net::TcpStream::connect(addr).await.is_err());
+    port.refuses().await.unwrap();
     let again = Server::with_store(addr, store).await.unwrap();
     assert_eq!(get(&again, "/nics").await.macs(), [MAC]);
 }
