@@ -116,6 +116,16 @@ pub enum Wait {
     Unsafe(#[from] Unsafe),
 }
 
+impl Wait {
+    /// Returns the node whose agent did not report the state of its copy.
+    pub fn end(&self) -> Option<End> {
+        match self {
+            Wait::Silent(end) | Wait::Unsafe(Unsafe::Unconfirmed(end)) => Some(*end),
+            Wait::Vmapi | Wait::Unsafe(Unsafe::Up(_) | Unsafe::NotInUse(_)) => None,
+        }
+    }
+}
+
 /// Why an operation cannot succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {

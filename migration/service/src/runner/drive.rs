@@ -143,7 +143,7 @@ impl Drive<'_> {
             }
             Next::Do(step) => return self.act(&mut kept, &step, &seen).await,
             Next::Wait(why) => {
-                let failed = Failed::Again(why.to_string());
+                let failed = Failed::Again(seen.waits_for(&why));
                 return self.failed_once(&mut kept, failed, false).await;
             }
             Next::GiveUp(reason) => {

@@ -17,7 +17,7 @@ use crate::state::Service;
 use migration_core::bring_over::settings;
 use migration_core::dead::Contact;
 use migration_core::journal::End;
-use migration_core::machine::{Facts, Node, Seen, Settings};
+use migration_core::machine::{Facts, Node, Seen, Settings, Wait};
 use migration_core::protocol::{About, Observe, Observed};
 use migration_core::record::{Phase, Record};
 
@@ -34,9 +34,19 @@ pub struct Round {
     pub is_old: bool,
     /// The ends whose agents have heard that the migration is over.
     pub over: Vec<End>,
+    /// The errors of the agents that live and did not report the state of their copies.
+    pub errors: Vec<(End, String)>,
 }
 
 impl Round {
+    /// Returns what the round waits for, as a sentence: an agent that answers with an error is not silent.
+    pub fn waits_for(&self, wait: &Wait) -> String {
+        match self.errors.iter().find(|(end, _)| wait.end() == Some(*end)) {
+            Some((end, error)) => format!("migration-agent on the {end}'s node fails: {error}"),
+            None => wait.to_string(),
+        }
+    }
+
     /// Returns the VM's object as the agent of a node has just read it.
     pub fn object(&self, end: End) -> Option<&Map<String, Value>> {
         let seen = match end {
@@ -65,6 +75,14 @@ pub fn is_old(error: &Error) -> bool {
     error.status() == Some(409) && error.code() == Some("OldOrder")
 }
 
+/// What an operator has to know: a service's reason belongs to it, a body without a code does not.
+pub fn sentence(error: &Error) -> String {
+    match error.told().filter(|_| error.code().is_some()) {
+        Some(told) => format!("{error}: {told}"),
+        None => error.to_string(),
+    }
+}
+
 /// Observes both nodes and VMAPI, at the same time.
 pub async fn observe(service: &Service, record: &Record) -> Round {
     let vm = record.vm_uuid.to_string();
@@ -76,18 +94,23 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     let server = vmapi.ok().and_then(|vm| vm.get("server_uuid")?.as_str()?.parse::<Uuid>().ok());
     let at = |end: End| node_of(record, end).is_some() && node_of(record, end) == server;
     let vmapi = [End::Source, End::Target].into_iter().find(|end| at(*end));
-    let mut is_older = false;
-    let mut seen = |answer: Answer| match answer {
+    let (mut is_older, mut errors) = (false, Vec::new());
+    let mut seen = |end: End, answer: Answer| match answer {
         Answer::NoNode => (Seen::Node(Node::default()), None),
         Answer::Observed(observed) => (Seen::Node(observed.node.clone()), Some(*observed)),
         Answer::Silence => (Seen::Silent, None),
         Answer::Failed { error, is_alive } => {
             is_older |= is_old(&error);
             tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent did not report its node's state");
-            (if is_alive { Seen::Unwell } else { Seen::Silent }, None)
+            if !is_alive {
+                return (Seen::Silent, None);
+            }
+            errors.push((end, sentence(&error)));
+            (Seen::Unwell, None)
         }
     };
-    let ((source, source_said), (target, target_said)) = (seen(source), seen(target));
+    let ((source, source_said), (target, target_said)) =
+        (seen(End::Source, source), seen(End::Target, target));
     let objects = (source_said.as_ref(), target_said.as_ref());
     let objects = objects
         .0
@@ -100,7 +123,7 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     let said = [(End::Source, &source_said), (End::Target, &target_said)].into_iter();
     let over = said.filter(|(_, it)| it.as_ref().is_some_and(|it| it.over));
     let over = over.map(|(end, _)| end).collect();
-    Round { facts, source: source_said, target: target_said, is_old: is_older, over }
+    Round { facts, source: source_said, target: target_said, is_old: is_older, over, errors }
 }
 
 /// Returns true if the target was created when the source was, or that time is unknown.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sdc_clients::Error;
 use store::Fence;
 
-use super::observe::{about, is_old, node_of};
+use super::observe::{about, is_old, node_of, sentence};
 use crate::records::Stored;
 use crate::refused::Refused;
 use crate::state::Service;
@@ -56,14 +56,6 @@ impl From<Error> for Failed {
             Some("InvalidParameters") => Failed::Fatal(sentence(&error)),
             _ => Failed::Again(sentence(&error)),
         }
-    }
-}
-
-/// What an operator has to know: a service's reason belongs to it, a body without a code does not.
-fn sentence(error: &Error) -> String {
-    match error.told().filter(|_| error.code().is_some()) {
-        Some(told) => format!("{error}: {told}"),
-        None => error.to_string(),
     }
 }
 

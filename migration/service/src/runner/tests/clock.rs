@@ -206,6 +206,27 @@ async fn a_step_that_is_tried_again_is_told_until_it_goes_on() {
     .await;
 }
 
+#[tokio::test(start_paused = true)] // M143
+async fn an_agent_that_answers_with_an_error_is_not_called_silent() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.centre().hosts.get_mut(&ONE).unwrap().is_unwell = true;
+        assert_eq!(world.act("sync").await.0, 202);
+        let why = loop {
+            sleep(Duration::from_secs(1)).await;
+            if let Some(again) = world.record().await.unwrap().journal.again.clone() {
+                break again.why;
+            }
+        };
+        assert!(why.starts_with("migration-agent on the source's node fails: "), "{why}");
+        assert!(why.ends_with(": vminfod: no answer in time"), "{why}");
+        world.centre().hosts.get_mut(&ONE).unwrap().is_unwell = false;
+        assert_eq!(world.settled().await.unwrap().state, State::Paused);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)] // M60
 async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_told() {
     let world = World::new(true);
