@@ -113,17 +113,21 @@ impl Node {
 
     /// Tries these one after the other until it does not run.
     async fn end(&self, uuid: Uuid, ways: &[(&[&str], Duration)]) -> Result<(), NodeError> {
+        let mut failed = None;
         for (words, deadline) in ways {
             if !vm::is_running(&self.existing(uuid).await?) {
                 return Ok(());
             }
             // Only the VM itself shows whether this has helped.
-            if let Err(error) = self.run(Program::Vmadm, words, Vec::new(), *deadline).await {
+            failed = self.run(Program::Vmadm, words, Vec::new(), *deadline).await.err();
+            if let Some(error) = &failed {
                 tracing::warn!(vm = %uuid, %error, "vmadm failed to stop the VM; checking whether it still runs");
             }
         }
-        let is_up = vm::is_running(&self.existing(uuid).await?);
-        if is_up { Err(NodeError::NotSeen("a VM that is stopped")) } else { Ok(()) }
+        if !vm::is_running(&self.existing(uuid).await?) {
+            return Ok(());
+        }
+        Err(failed.unwrap_or(NodeError::NotSeen("a VM that is stopped")))
     }
 
     /// Boots the VM. vmadm sets autoboot when it does: it is put back.

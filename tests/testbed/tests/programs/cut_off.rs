@@ -65,7 +65,7 @@ async fn a_node_that_was_cut_off_and_declared_dead_stops_its_copy_when_it_is_bac
 async fn alarm(lab: &Lab) -> bool {
     let page = reqwest::get(format!("{}/metrics", lab.migrations_url())).await.unwrap();
     let metrics = page.text().await.unwrap();
-    metrics.contains("migration_service_migrations_replaced_running 1\n")
+    metrics.contains("migration_service_migrations_replaced_running 1.0\n")
 }
 
 #[tokio::test(flavor = "multi_thread")] // M121
