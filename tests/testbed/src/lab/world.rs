@@ -179,6 +179,11 @@ impl World {
         self.centre.migrations.url()
     }
 
+    /// The base URL of migration-service's status.
+    pub fn migrations_status_url(&self) -> String {
+        self.centre.migrations.status_url()
+    }
+
     /// The base URL of volapi.
     pub fn volapi_url(&self) -> String {
         ports::url(self.ports.volapi[0])

@@ -63,7 +63,7 @@ async fn a_node_that_was_cut_off_and_declared_dead_stops_its_copy_when_it_is_bac
 
 /// The service's metrics say so of copies that run though they were replaced.
 async fn alarm(lab: &Lab) -> bool {
-    let page = reqwest::get(format!("{}/metrics", lab.migrations_url())).await.unwrap();
+    let page = reqwest::get(format!("{}/metrics", lab.migrations_status_url())).await.unwrap();
     let metrics = page.text().await.unwrap();
     metrics.contains("migration_service_migrations_replaced_running 1.0\n")
 }
