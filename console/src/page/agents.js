@@ -12,7 +12,7 @@ import * as kvmd from './kvmd.js';
 import * as migrationAgent from './migration-agent.js';
 import * as migrations from './migrations.js';
 import * as netAgent from './net-agent.js';
-import { read, watch as watchSource } from './source.js';
+import { programs, read, watch as watchSource } from './source.js';
 import * as tabs from './tabs.js';
 import * as vmAgent from './vm-agent.js';
 import * as volumes from './volumes.js';
@@ -39,8 +39,7 @@ const agents = [];
 
 /** Refreshes the panels for ever; `name(uuid)` returns the alias of a VM, `onRead` is called after each reading. */
 export async function watch(name, onRead) {
-  const { value } = await read('/ui/agents');
-  for (const agent of (value ?? []).filter((one) => one !== 'vminfod')) {
+  for (const agent of (await programs()).filter((one) => one !== 'vminfod')) {
     const [state, body] = [el('span', { class: 'pill soft' }, '…'), el('div')];
     const panel = el('section', { id: `panel-${agent}`, class: 'panel', tabindex: 0 },
       el('div', { class: 'bar' }, el('h2', {}, agent), state), body);

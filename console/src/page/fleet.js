@@ -13,7 +13,7 @@ import * as ofNodes from './fleet-nodes.js';
 import { ended, view } from './fleet-one.js';
 import * as migrations from './migrations.js';
 import * as place from './place.js';
-import { read, watch } from './source.js';
+import { programs, read, watch } from './source.js';
 import { COLUMNS, table } from './vms.js';
 import * as volumes from './volumes.js';
 
@@ -285,8 +285,8 @@ document.addEventListener('keydown', (event) => {
   if (event.key === '/') { byId('search').focus(); event.preventDefault(); }
 });
 
-const { value: programs } = await read('/ui/agents');
-const has = (program) => (programs ?? []).includes(program);
+const known = await programs();
+const has = (program) => known.includes(program);
 byId('migrations').hidden = !has('migrations');
 byId('volumes').hidden = !has('volumes');
 /** The alarm of a service that does not answer. */

@@ -7,6 +7,9 @@
 /** After this time without an answer, a program counts as one that does not answer. */
 export const PATIENCE_MS = 5000;
 
+/** Between two tries to read console's configuration. */
+const AGAIN_MS = 3000;
+
 /** The error where an answer is not what its tab can show. */
 const ODD = 'an answer that is not understood';
 
@@ -40,6 +43,15 @@ export async function watch(path, every, on) {
     state = await shows(on, next) ? next : without(ODD);
     if (state !== next) await shows(on, state);
     await new Promise((resolve) => setTimeout(resolve, every));
+  }
+}
+
+/** Returns the names in console's configuration. A page that is opened at a bad moment asks until it has them. */
+export async function programs() {
+  for (;;) {
+    const { value } = await read('/ui/agents');
+    if (value) return value;
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }
 }
 
