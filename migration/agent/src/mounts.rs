@@ -75,6 +75,20 @@ pub async fn put_in_place(parts: &Parts, root: &str, delegated: &[String]) -> Re
     Ok(())
 }
 
+/// Keeps the file systems below an image's unmounted, also at the node's next boot: an image has none, and the way to
+/// their places may go over links that the stream brought.
+pub async fn keep_down(parts: &Parts, image: &str) -> Result<(), Failed> {
+    let below = file_systems(parts, image).await?.into_iter().filter(|(name, _)| name != image);
+    for (name, _) in below {
+        tracing::warn!(
+            dataset = name,
+            "a stream brought a file system below an image; it is not mounted"
+        );
+        parts.zfs.change(args(&["set", "canmount=noauto", &name])).await?;
+    }
+    Ok(())
+}
+
 /// Mounts the file systems of a tree: those that are the node's and in their place. A delegated dataset is the zone's
 /// to mount, also where it arrived a moment ago and does not say so yet.
 pub async fn mount(parts: &Parts, root: &str, delegated: &[String]) -> Result<(), Failed> {

@@ -306,7 +306,8 @@ async fn take(
 /// now has nothing to do with what came.
 async fn settle(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
     if expected.is_image {
-        return mounts::put_in_place(parts, &expected.dataset, &[]).await;
+        mounts::put_in_place(parts, &expected.dataset, &[]).await?;
+        return mounts::keep_down(parts, &expected.dataset).await;
     }
     let delegated = delegated(parts, expected.about.vm).await?;
     give_to_zone(parts, &delegated).await?;

@@ -64,19 +64,28 @@ async fn a_text_that_looks_like_rows_changes_no_other_property_and_stops_nothing
 
 /// Sends `@2` of a dataset as a sender would that has a list of its own.
 async fn offer_and_send(world: &World, dataset: &str, properties: Properties) {
+    let at = format!("{dataset}@2");
+    let words = ["send", "-p", "-I", "@vm-migration-1", &at];
+    send_as_it_likes(world, dataset, None, properties, &words).await;
+}
+
+/// Offers a dataset, or an image, and sends what these words make.
+async fn send_as_it_likes(
+    world: &World,
+    dataset: &str,
+    image: Option<uuid::Uuid>,
+    properties: Properties,
+    words: &[&str],
+) {
     let about = world.about(End::Target, world.next());
-    let offer = Offer { about, dataset: dataset.to_owned(), image: None, properties };
+    let offer = Offer { about, dataset: dataset.to_owned(), image, properties };
     let (from, to) = (world.source.name(), world.target.uuid);
     let accepted: Accepted = world.post_as(from, &world.target, "streams", &offer).await.unwrap();
     let token = Token::read(&accepted.token).unwrap();
     let port = Port::new(&world.net, "nobody", from);
     let connection = port.dial(&accepted.address, to).await.unwrap();
-    let words = ["send", "-p", "-I", "@vm-migration-1", &format!("{dataset}@2")];
-    let started = world.source.programs.start(Launch::new(
-        Program::Zfs,
-        words.map(str::to_owned).into(),
-        Pipes::Out,
-    ));
+    let words = words.iter().map(|word| (*word).to_owned()).collect();
+    let started = world.source.programs.start(Launch::new(Program::Zfs, words, Pipes::Out));
     let (_, stdout, ended) = started.unwrap().split();
     let ended = async { ended.await.map_err(std::io::Error::other) };
     let (rate, meter, refusals) = (Rate::new(None), Meter::default(), Refusals::default());
@@ -183,6 +192,21 @@ async fn nothing_is_mounted_over_a_link_that_a_stream_has_brought() {
     assert!(!ran.iter().any(|line| line == &format!("zfs mount {below}")), "{ran:?}");
     assert_eq!(world.target.get("canmount", &below), "noauto", "nor at its next boot");
     assert_eq!(world.target.get("canmount", &root), "on");
+}
+
+#[tokio::test(start_paused = true)] // M91
+async fn nothing_below_an_image_is_ever_mounted() {
+    let world = World::new(Zfs::Illumos).await;
+    let image = uuid::Uuid::from_u128(0x3f57_ffe8_47da_41e6_87d5_0f1c_9cb6_f0a8);
+    let (dataset, below) = (format!("zones/{image}"), format!("zones/{image}/below"));
+    world.source.programs.zfs(&format!("create {dataset}"));
+    world.source.programs.zfs(&format!("create {below}"));
+    world.source.programs.zfs(&format!("snapshot -r {dataset}@final"));
+    world.done(End::Target, What::Receive { from: world.source.uuid, image: Some(image) }).await;
+    let words = ["send", "-R", &format!("{dataset}@final")];
+    send_as_it_likes(&world, &dataset, Some(image), Properties::new(), &words).await;
+    assert_eq!(world.target.get("canmount", &below), "noauto");
+    assert_eq!(world.target.get("canmount", &dataset), "on");
 }
 
 #[tokio::test(start_paused = true)] // M92
