@@ -43,7 +43,11 @@ pub async fn evacuate(service: &Service) {
                 for row in rows {
                     if let Err(refused) = round(service, &row, &mut waits).await {
                         let reason = refused.message();
-                        tracing::warn!(cn = row.cn_uuid, reason, "an evacuation waits");
+                        tracing::warn!(
+                            cn = row.cn_uuid,
+                            reason,
+                            "cannot continue an evacuation; trying again"
+                        );
                     }
                 }
             }
@@ -93,7 +97,11 @@ async fn round(service: &Service, row: &Evacuation, waits: &mut Waits) -> Result
             Ok(()) => drop(told.insert(vm, String::new())),
             // What is away comes back, if it does within a while.
             Err(refused) if refused.status() >= 500 && !has_waited(waits, row, &vm) => {
-                tracing::warn!(vm, reason = refused.message(), "cannot begin: it is tried again");
+                tracing::warn!(
+                    vm,
+                    reason = refused.message(),
+                    "cannot begin or resume a migration of an evacuation; trying again"
+                );
             }
             Err(refused) => drop(told.insert(vm, refused.message().to_owned())),
         }
@@ -149,7 +157,11 @@ async fn pause(service: &Service, row: &Evacuation, vms: &BTreeMap<String, Known
             && next(known, &row.cn_uuid, true) == Next::Runs
             && let Err(refused) = act(service, row, vm, Action::Pause).await
         {
-            tracing::info!(vm, reason = refused.message(), "an evacuation does not pause it");
+            tracing::info!(
+                vm,
+                reason = refused.message(),
+                "cannot pause a migration of an evacuation; it goes on"
+            );
         }
     }
 }
