@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use futures_util::future::join_all;
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 use testbed::client::tools::fetch;
@@ -167,11 +168,11 @@ async fn all_programs_have_one_grammar_and_its_exit_statuses() {
     let silent = format!("http://{}", silent.local_addr().unwrap());
     let off = "http://127.0.0.1:1";
     let other = lab.napi.url();
-    for (program, url) in programs.into_iter().zip(&urls) {
+    let bad = lab.dir().join("bad.json").to_string_lossy().into_owned();
+    std::fs::write(&bad, r#"{"log_level": 3}"#).unwrap();
+    let one_after_another = async |program: &str, url: &str| {
         let this = format!("@{program}");
         let file = lab.dir().join(format!("cn/{program}.json")).to_string_lossy().into_owned();
-        let bad = lab.dir().join("bad.json").to_string_lossy().into_owned();
-        std::fs::write(&bad, r#"{"log_level": 3}"#).unwrap();
         let rows: [(&[&str], i32, &str); 16] = [
             (&["--version"], 0, env!("CARGO_PKG_VERSION")),
             (&["--help"], 0, "Exit status:"),
@@ -198,7 +199,10 @@ async fn all_programs_have_one_grammar_and_its_exit_statuses() {
             assert!(code == 0 || done.stderr.lines().count() == 1, "{program} {args:?}: {said}");
             assert!(code == 0 || done.stdout.is_empty(), "{program} {args:?}: {}", done.stdout);
         }
-    }
+    };
+    // What says nothing is waited for: the programs wait beside each other.
+    join_all(programs.into_iter().zip(&urls).map(|(program, url)| one_after_another(program, url)))
+        .await;
     lab.stop().await;
 }
 

@@ -40,7 +40,7 @@ const CRATES: [(&str, &[&str]); 21] = [
 ];
 
 /// Returns the folders of the workspace's crates that are there, with the text of their manifests.
-fn crates() -> Vec<(String, String)> {
+pub fn crates() -> Vec<(String, String)> {
     let root = source::root();
     let manifests = source::files(&root, ".", "toml").into_iter().filter_map(|path| {
         let folder = path.strip_suffix("/Cargo.toml")?.trim_start_matches("./").to_owned();

@@ -13,4 +13,5 @@ mod layers;
 mod named;
 mod paths;
 pub mod source;
+mod targets;
 mod tasks;
