@@ -360,7 +360,9 @@ fn the_images_install_into_an_empty_root_as_their_manifests_say() {
     let named = named.values().filter_map(|source| source.strip_prefix("bin/"));
     let missing: Vec<&str> = named.filter(|name| !programs.join(name).exists()).collect();
     if !missing.is_empty() {
-        eprintln!("skipped: {missing:?} are not built here (cargo test --workspace builds them)");
+        eprintln!(
+            "skipped: {missing:?} are not built here (cargo build --workspace --bins builds them)"
+        );
         return;
     }
     let dir = tempfile::tempdir().unwrap();
