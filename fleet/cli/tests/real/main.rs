@@ -73,7 +73,7 @@ async fn answered<T>(what: &str, ask: impl AsyncFn() -> Result<T, FleetError>) -
 }
 
 /// No wait of a test is shorter: it is no statement about how fast a busy machine is.
-const LONG: Duration = Duration::from_secs(240);
+const LONG: Duration = Duration::from_secs(600);
 
 /// Waits for a condition.
 async fn until(what: &str, is_so: impl AsyncFn() -> bool) {

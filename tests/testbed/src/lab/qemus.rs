@@ -89,9 +89,11 @@ impl Qemus {
         Ok(())
     }
 
-    /// Returns true if a VM's QEMU has a listener.
+    /// Returns true if a VM's QEMU has a listener. One that it has greeted alone is none yet: what that sends while the
+    /// machine ends makes the end a reset, and a reset may take what was said before.
     pub(super) async fn is_heard(&self, vm: &str) -> bool {
-        self.running.lock().await.get(vm).is_some_and(|monitor| monitor.qemu.clients() > 0)
+        let running = self.running.lock().await;
+        running.get(vm).is_some_and(|monitor| monitor.qemu.received().contains("qmp_capabilities"))
     }
 }
 

@@ -28,7 +28,7 @@ use vminfod::node::Ctx;
 use vminfod::node::root::Root;
 
 /// Longer than anything takes that goes well on a busy machine.
-pub const LATE: Duration = Duration::from_secs(300);
+pub const LATE: Duration = Duration::from_secs(600);
 
 /// The testbed, which is every daemon and every command of the node.
 pub fn program() -> PathBuf {

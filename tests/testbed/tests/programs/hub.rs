@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use sdc_clients::Http;
@@ -21,7 +20,7 @@ use super::common::{LATE, Lab, edit_alias, line_with, program, see, signal, text
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tour_comes_true() {
     let args = ["lab", "--once", "--speed", "600"];
-    let done = process::run(&program(), &args, Duration::from_secs(240)).await.unwrap();
+    let done = process::run(&program(), &args, LATE).await.unwrap();
     assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
     for line in [
         "leaked NICs reaped 3/3",
@@ -91,7 +90,7 @@ async fn the_tour_comes_true_beside_a_second_node() {
     let cn = dir.path().join("cn");
     let place = cn.to_string_lossy();
     let args = ["lab", "--once", "--nodes", "2", "--speed", "600", "--dir", &place];
-    let done = process::run(&program(), &args, Duration::from_secs(240)).await.unwrap();
+    let done = process::run(&program(), &args, LATE).await.unwrap();
     assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
     for line in ["(mock, 2 nodes)", "NICs of live VMs lost 0, deletes sent for them 0"] {
         assert!(done.stdout.contains(line), "{line:?} is missing in\n{}", done.stdout);
@@ -219,7 +218,7 @@ async fn a_node_is_evacuated_and_its_vms_are_as_they_were() {
         cn = info["cn_uuid"].as_str().unwrap(),
     );
     let bash = Path::new("/bin/bash");
-    let done = process::run(bash, &["-c", &script], Duration::from_secs(400)).await.unwrap();
+    let done = process::run(bash, &["-c", &script], LATE).await.unwrap();
     assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
     assert!(done.stdout.contains("6 moved, 0 stay"), "{}", done.stdout);
     assert!(done.stdout.ends_with("\n6\n"), "{}", done.stdout);

@@ -27,7 +27,7 @@ const FILES: [(&str, usize); 3] = [("", 16), ("data", 112), ("data/more", 128)];
 /// Both copies fit, and what the VM writes.
 const POOL: u64 = 1 << 30;
 /// The migration has ended by then, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A connection for data, when it was made.
 #[derive(Debug)]
