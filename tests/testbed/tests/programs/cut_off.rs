@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use sdc_clients::migrations::{Migrations, Options};
 use serde_json::json;
 use simnode::Node;
+use testbed::lab::World;
 use testbed::moving::judge::{Copy, Judge};
 use testbed::moving::subject::VM;
 
@@ -24,10 +25,10 @@ async fn done(client: &Migrations, action: &str, options: &Options, state: &str)
     until(action, async || client.get(VM).await.is_ok_and(|it| it.state == state)).await;
 }
 
-#[tokio::test(flavor = "multi_thread")] // F132 M100 M105
-async fn a_node_that_was_cut_off_and_declared_dead_stops_its_copy_when_it_is_back() {
+/// Two nodes with a VM whose first sync is done, and the source's uuid. Agents ask the service after so long a silence.
+async fn synced(ask_after: &str) -> (Lab, World, Migrations, String) {
     let (mut lab, other) = nodes(|options| {
-        options.migration_agent.insert("ask_after".to_owned(), json!("1s"));
+        options.migration_agent.insert("ask_after".to_owned(), json!(ask_after));
     })
     .await;
     provisioned(&mut lab).await;
@@ -36,6 +37,12 @@ async fn a_node_that_was_cut_off_and_declared_dead_stops_its_copy_when_it_is_bac
     let target = Options { override_server_uuid: Some(to), ..Options::default() };
     done(&client, "begin", &target, "paused").await;
     done(&client, "sync", &Options::default(), "paused").await;
+    (lab, other, client, from)
+}
+
+#[tokio::test(flavor = "multi_thread")] // F132 M100 M105
+async fn a_node_that_was_cut_off_and_declared_dead_stops_its_copy_when_it_is_back() {
+    let (lab, other, client, from) = synced("1s").await;
 
     let agent = lab.pid("migration-agent").unwrap();
     signal(agent, Signal::STOP);
@@ -71,17 +78,8 @@ async fn alarm(lab: &Lab) -> bool {
 #[tokio::test(flavor = "multi_thread")] // M121
 #[ignore = "two minutes: the service looks at a replaced copy once a minute"]
 async fn a_replaced_copy_that_cannot_be_stopped_is_an_alarm_that_pages_until_it_is() {
-    let (mut lab, other) = nodes(|options| {
-        // The service is the first to see it.
-        options.migration_agent.insert("ask_after".to_owned(), json!("5m"));
-    })
-    .await;
-    provisioned(&mut lab).await;
-    let client = lab.migrations().unwrap();
-    let [from, to] = [lab.node(), other.node()].map(|node| node.cn_uuid().to_owned());
-    let target = Options { override_server_uuid: Some(to), ..Options::default() };
-    done(&client, "begin", &target, "paused").await;
-    done(&client, "sync", &Options::default(), "paused").await;
+    // The service is the first to see it.
+    let (lab, other, client, from) = synced("5m").await;
     let agent = lab.pid("migration-agent").unwrap();
     signal(agent, Signal::STOP);
     let word = Options { source_dead: Some(from), really: true, ..Options::default() };
