@@ -33,7 +33,7 @@ const COLUMNS: [&str; 16] = [
     "downtime",
     "bytes",
     "by",
-    "told",
+    "details",
     "program",
     "took",
     "uuid",
@@ -178,7 +178,7 @@ fn table(
             tenth(one.downtime_ms),
             one.bytes.map_or(Value::Null.into(), |bytes| Cell::shown(bytes, units::bytes(bytes))),
             text(&one.by),
-            Cell::from(told(one).as_deref()),
+            Cell::from(details(one).as_deref()),
             text(&one.program),
             tenth(took),
             text(&one.vm_uuid),
@@ -200,7 +200,7 @@ fn ago(ended: &str, now: Time) -> Cell {
 }
 
 /// Returns the details of an entry: why it failed, what was set and what it was before, how many moved.
-fn told(one: &Ended) -> Option<String> {
+fn details(one: &Ended) -> Option<String> {
     if let Some(error) = &one.error {
         return Some(error.clone());
     }
@@ -252,7 +252,7 @@ mod tests {
             {"what": "sync", "outcome": "failed", "ended": "2026-03-01T00:00:00.000Z", "error": "no\nroom"},
         ]);
         let rows: Vec<Ended> = serde_json::from_value(rows).unwrap();
-        let columns = "what,downtime,bytes,by,took,told".to_owned();
+        let columns = "what,downtime,bytes,by,took,details".to_owned();
         let layout = Layout { columns: Some(columns), no_header: true, ..Layout::default() };
         let text =
             table(&rows, &Names::default(), &layout, Screen { is_terminal: false, colour: false })
