@@ -59,9 +59,10 @@ async fn replaced(
     (service, cn): (&str, Uuid),
     open: &Open,
 ) -> Result<Replaced, sdc_clients::Error> {
-    let ids = open.iter().map(|(id, Entry { revision, other, .. })| match other {
-        Some(other) => format!("{id}.{revision}.{other}"),
-        None => format!("{id}.{revision}"),
+    let ids = open.iter().map(|(id, Entry { revision, other, nonce, .. })| {
+        let other = other.map(|it| it.to_string()).unwrap_or_default();
+        let nonce = nonce.map(|it| it.to_string()).unwrap_or_default();
+        format!("{id}.{revision}.{other}.{nonce}")
     });
     let ids: Vec<String> = ids.collect();
     let call = sdc_clients::http::Call::get(&["agents", &cn.to_string(), "replaced"])
@@ -155,7 +156,7 @@ fn found_unknown(entry: &mut Entry, taken: Taken) {
 
 /// Asks the service while a VM waits, and when nothing about an open migration was received for `quiet`.
 pub async fn ask(parts: Arc<Parts>, service: String, quiet: Duration) {
-    let (mut answered, mut is_told): (Option<Instant>, bool) = (None, false);
+    let (mut answered, mut is_logged): (Option<Instant>, bool) = (None, false);
     loop {
         let open = parts.memory.open();
         let waits = open.values().any(|entry| entry.waits.is_some());
@@ -165,7 +166,7 @@ pub async fn ask(parts: Arc<Parts>, service: String, quiet: Duration) {
             let (status, began) = (&parts.status, Instant::now());
             match replaced(&parts.peers, (&service, parts.cn), &open).await {
                 Ok(answer) => {
-                    (answered, is_told) = (Some(Instant::now()), false);
+                    (answered, is_logged) = (Some(Instant::now()), false);
                     status.count(Count::Asked);
                     let mut state = State::Resting;
                     for (migration, entry) in &open {
@@ -182,10 +183,10 @@ pub async fn ask(parts: Arc<Parts>, service: String, quiet: Duration) {
                     status.is(Task::Replaced, state);
                 }
                 Err(error) => {
-                    if !is_told {
+                    if !is_logged {
                         tracing::warn!(%error, "migration-service did not answer which copies were replaced; asking again");
                     }
-                    is_told = true;
+                    is_logged = true;
                     let why = status.failed(Count::Errors, &error);
                     status.is(Task::Replaced, State::Own(Own::Service(why)));
                 }
@@ -208,8 +209,8 @@ async fn obey(
         (CopyAnswer::Replaced, _) => keep_down(parts, migration, entry).await,
         (CopyAnswer::Kept, Some(taken)) => give_back(parts, migration, entry.vm, taken).await,
         (CopyAnswer::Kept, None) if answer.over.contains(&migration) => {
-            let Entry { vm, end, revision, .. } = *entry;
-            let about = About { migration, revision, vm, end };
+            let Entry { vm, end, revision, nonce, .. } = *entry;
+            let about = About { migration, revision, nonce, vm, end };
             let over = Order { about, wait_ms: 0, order: What::Over, instead: None };
             tracing::info!(%vm, %migration, "forgetting a migration that has ended: its end never reached this agent");
             Ok(order(parts, over).await.map(drop)?)
@@ -228,8 +229,8 @@ async fn obey(
 /// Stops and hides what was replaced. The other copy runs: there is no time for a shutdown. Orders that came since the
 /// service was asked are newer than its answer.
 async fn keep_down(parts: &Parts, migration: Uuid, entry: &Entry) -> Result<(), Failed> {
-    let Entry { vm, end, revision, .. } = *entry;
-    let about = About { migration, revision, vm, end };
+    let Entry { vm, end, revision, nonce, .. } = *entry;
+    let about = About { migration, revision, nonce, vm, end };
     let is_newest = || parts.memory.is_newest(&about);
     is_newest()?;
     let Some(object) = parts.node.vm(vm).await? else {
@@ -476,8 +477,8 @@ mod tests {
         let memory = Memory::read(dir.path(), CN).await.unwrap();
         for (at, vm) in VMS[..2].iter().enumerate() {
             let migration = MIGRATIONS[at];
-            let about = About { migration, revision: 1, vm: *vm, end: End::Source };
-            memory.hear(&about).await.unwrap();
+            let about = About { migration, revision: 1, nonce: None, vm: *vm, end: End::Source };
+            memory.accept(&about).await.unwrap();
         }
         let zones = Zones::new();
         zones.1.lock().unwrap().extend(up.iter().map(Uuid::to_string));

@@ -41,7 +41,7 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, NotTaken> 
         let (state, warnings) = (State::Done, Vec::new());
         return Ok(Doing { order: what, state, progress: None, warnings });
     }
-    parts.memory.learn(&about, |entry| learn(entry, &what, instead)).await?;
+    parts.memory.accept_with(&about, |entry| named(entry, &what, instead)).await?;
     let is_newest = || parts.memory.is_newest(&about);
     let (work, is_new) = parts.works.join(id, what, about.revision, is_newest).await?;
     if is_new && !work.what.is_receive() {
@@ -64,7 +64,7 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, NotTaken> 
 }
 
 /// What an order names of the other copy is on this disk before it is executed: the service's store may be lost.
-fn learn(entry: &mut Entry, what: &What, instead: Option<Uuid>) {
+fn named(entry: &mut Entry, what: &What, instead: Option<Uuid>) {
     match what {
         What::Send { to: other, .. }
         | What::SendImage { to: other, .. }

@@ -8,6 +8,7 @@
 //! `memory.json` has the open migrations and is replaced before what it announces is done. `over.log` has a line
 //! for each migration that is over; its order is the order of ends.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
@@ -24,7 +25,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::vm::Run;
-use migration_core::journal::{End, Power};
+use migration_core::journal::{End, Power, differ};
 use migration_core::protocol::{About, Properties};
 use migration_core::sync_plan::Known;
 
@@ -41,6 +42,9 @@ pub struct Entry {
     pub end: End,
     /// The highest revision that was received.
     pub revision: u64,
+    /// Its nonce.
+    #[serde(default)]
+    pub nonce: Option<u32>,
     /// net-agent is held, and the hold is renewed.
     #[serde(default)]
     pub hold: bool,
@@ -114,6 +118,7 @@ impl Entry {
             vm: about.vm,
             end: about.end,
             revision: about.revision,
+            nonce: about.nonce,
             hold: false,
             hidden: false,
             quotas: Properties::new(),
@@ -157,15 +162,20 @@ struct Line {
 pub enum NotTaken {
     /// A higher revision of the record was received.
     #[error(
-        "revision {asked} of migration {migration} is old: this agent has accepted revision {heard}"
+        "revision {asked} of migration {migration} is old: this agent has accepted revision {accepted}"
     )]
     Old {
         migration: Uuid,
         /// The revision of the request.
         asked: u64,
-        /// The one that was received.
-        heard: u64,
+        /// The one that was accepted.
+        accepted: u64,
     },
+    /// The same revision was received with another nonce: the service's store was restored.
+    #[error(
+        "revision {revision} of migration {migration} is not the one that this agent has accepted: migration-service's store was restored"
+    )]
+    Restored { migration: Uuid, revision: u64 },
     /// The migration is over.
     #[error("migration {0} is over")]
     Over(Uuid),
@@ -198,7 +208,7 @@ struct Now {
     kept: Kept,
     over: HashMap<Uuid, u64>,
     /// When a request about an open migration came last; none since the start.
-    heard: HashMap<Uuid, Instant>,
+    asked: HashMap<Uuid, Instant>,
     /// The file has all of it.
     is_written: bool,
 }
@@ -221,7 +231,7 @@ impl Memory {
             .into_iter()
             .map(|line| (line.migration, line.revision))
             .collect();
-        let now = Mutex::new(Now { kept, over, heard: HashMap::new(), is_written: true });
+        let now = Mutex::new(Now { kept, over, asked: HashMap::new(), is_written: true });
         Ok(Memory { file, over_file, writing: tokio::sync::Mutex::default(), now })
     }
 
@@ -239,7 +249,7 @@ impl Memory {
     pub fn of_vm(&self, vm: Uuid) -> Option<Entry> {
         let now = self.now();
         let of_it = now.kept.open.iter().filter(|(_, entry)| entry.vm == vm);
-        of_it.max_by_key(|(id, _)| now.heard.get(id)).map(|(_, entry)| entry.clone())
+        of_it.max_by_key(|(id, _)| now.asked.get(id)).map(|(_, entry)| entry.clone())
     }
 
     /// Returns the open migrations.
@@ -254,19 +264,19 @@ impl Memory {
 
     /// Returns true if no request about an open migration came for `span`, or since the start.
     pub fn is_quiet(&self, migration: Uuid, span: Duration) -> bool {
-        self.now().heard.get(&migration).is_none_or(|at| at.elapsed() >= span)
+        self.now().asked.get(&migration).is_none_or(|at| at.elapsed() >= span)
     }
 
     /// Takes note of a request's revision, on the disk, so that older ones are refused from now on.
-    pub async fn hear(&self, about: &About) -> Result<(), NotTaken> {
-        self.learn(about, |_| {}).await
+    pub async fn accept(&self, about: &About) -> Result<(), NotTaken> {
+        self.accept_with(about, |_| {}).await
     }
 
     /// The same, with what the request says besides.
-    pub async fn learn(
+    pub async fn accept_with(
         &self,
         about: &About,
-        learn: impl FnOnce(&mut Entry),
+        named: impl FnOnce(&mut Entry),
     ) -> Result<(), NotTaken> {
         let id = about.migration;
         self.write(|now| {
@@ -279,23 +289,25 @@ impl Memory {
                     return Err(NotTaken::TooMany);
                 }
                 let mut entry = Entry::new(about);
-                learn(&mut entry);
+                named(&mut entry);
                 now.kept.open.insert(id, entry);
-                now.heard.insert(id, Instant::now());
+                now.asked.insert(id, Instant::now());
                 return Ok(true);
             };
             if (entry.vm, entry.end) != (about.vm, about.end) {
                 return Err(NotTaken::Other(id));
             }
-            check(about, entry.revision)?;
+            check(about, entry)?;
             if entry.waits.is_some() {
                 return Err(NotTaken::Waits);
             }
             let before = entry.clone();
-            entry.revision = about.revision;
-            learn(entry);
+            if about.revision > entry.revision || about.nonce.is_some() {
+                (entry.revision, entry.nonce) = (about.revision, about.nonce);
+            }
+            named(entry);
             let is_new = *entry != before;
-            now.heard.insert(id, Instant::now());
+            now.asked.insert(id, Instant::now());
             Ok(is_new)
         })
         .await
@@ -311,7 +323,7 @@ impl Memory {
                 Err(NotTaken::Other(id))
             }
             Some(entry) if entry.waits.is_some() => Err(NotTaken::Waits),
-            Some(entry) => check(about, entry.revision),
+            Some(entry) => check(about, entry),
             None => Err(NotTaken::Over(id)),
         }
     }
@@ -319,7 +331,7 @@ impl Memory {
     /// Refuses a request that became old after it was received.
     pub fn is_newest(&self, about: &About) -> Result<(), NotTaken> {
         match self.now().kept.open.get(&about.migration) {
-            Some(entry) => check(about, entry.revision),
+            Some(entry) => check(about, entry),
             None => Err(NotTaken::Over(about.migration)),
         }
     }
@@ -354,7 +366,7 @@ impl Memory {
             }
         }
         self.write(|now| {
-            now.heard.remove(&about.migration);
+            now.asked.remove(&about.migration);
             Ok(now.kept.open.remove(&about.migration).is_some())
         })
         .await
@@ -382,9 +394,15 @@ impl Memory {
     }
 }
 
-fn check(about: &About, heard: u64) -> Result<(), NotTaken> {
-    let (migration, asked) = (about.migration, about.revision);
-    if asked < heard { Err(NotTaken::Old { migration, asked, heard }) } else { Ok(()) }
+fn check(about: &About, entry: &Entry) -> Result<(), NotTaken> {
+    let (migration, asked, accepted) = (about.migration, about.revision, entry.revision);
+    match asked.cmp(&accepted) {
+        Ordering::Less => Err(NotTaken::Old { migration, asked, accepted }),
+        Ordering::Equal if differ(about.nonce, entry.nonce) => {
+            Err(NotTaken::Restored { migration, revision: asked })
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -392,15 +410,16 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)] // M110
-    async fn of_two_migrations_of_a_vm_the_one_that_was_heard_last_counts() {
+    async fn of_two_migrations_of_a_vm_the_one_that_was_asked_of_last_counts() {
         let dir = tempfile::tempdir().unwrap();
         let memory = Memory::read(dir.path(), Uuid::from_u128(1)).await.unwrap();
         let vm = Uuid::from_u128(2);
         for (first, second) in [(3, 4), (6, 5)] {
             for (id, end) in [(first, End::Target), (second, End::Source)] {
                 tokio::time::advance(Duration::from_millis(1)).await;
-                let about = About { migration: Uuid::from_u128(id), revision: 1, vm, end };
-                memory.hear(&about).await.unwrap();
+                let about =
+                    About { migration: Uuid::from_u128(id), revision: 1, nonce: None, vm, end };
+                memory.accept(&about).await.unwrap();
             }
             assert_eq!(memory.of_vm(vm).unwrap().end, End::Source, "{first}, {second}");
         }

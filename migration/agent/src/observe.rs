@@ -32,7 +32,7 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
     let about = &asked.about;
     let over = parts.memory.is_over(about.migration);
     if !over {
-        parts.memory.hear(about).await?;
+        parts.memory.accept(about).await?;
     }
     let held = parts.node.is_held(about.vm).await?;
     let doing = || parts.works.of(about.migration).map(|work| work.doing());
@@ -171,8 +171,8 @@ pub async fn node(parts: &Parts) -> Result<Node, Failed> {
 pub fn open(parts: &Parts) -> Vec<Open> {
     let open = parts.memory.open().into_iter();
     open.map(|(migration, entry)| {
-        let Entry { vm, end, revision, power, other, instead, .. } = entry;
-        Open { migration, vm, end, revision, power, other, instead }
+        let Entry { vm, end, revision, nonce, power, other, instead, .. } = entry;
+        Open { migration, vm, end, revision, nonce, power, other, instead }
     })
     .collect()
 }

@@ -212,7 +212,9 @@ fn answer<T: Serialize>(done: Result<T, Failed>) -> Response<Body> {
         Err(failed) => failed,
     };
     let (status, code) = match &failed {
-        Failed::NotTaken(NotTaken::Old { .. }) => (StatusCode::CONFLICT, "OldOrder"),
+        Failed::NotTaken(NotTaken::Old { .. } | NotTaken::Restored { .. }) => {
+            (StatusCode::CONFLICT, "OldOrder")
+        }
         Failed::NotTaken(NotTaken::Over(_)) => (StatusCode::CONFLICT, "MigrationOver"),
         Failed::NotTaken(NotTaken::Waits) => (StatusCode::CONFLICT, WAITS),
         Failed::NotTaken(NotTaken::Other(_)) => (StatusCode::CONFLICT, "OtherCopy"),

@@ -153,7 +153,8 @@ pub async fn send_image(
 impl Sync<'_> {
     /// What the request names to the other agent: its copy.
     fn theirs(&self, revision: u64) -> About {
-        About { end: self.about.end.other(), revision, ..self.about }
+        // The nonce is that of another revision by now.
+        About { end: self.about.end.other(), revision, nonce: None, ..self.about }
     }
 
     /// Asks the other agent. If it has received a later round, the same order comes with its revision, or another

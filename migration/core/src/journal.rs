@@ -47,6 +47,11 @@ pub struct Power {
     pub autoboot: bool,
 }
 
+/// Returns true for two nonces of a revision that are known and not the same.
+pub fn differ(one: Option<u32>, other: Option<u32>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
+}
+
 /// An operator's confirmation: who gave it, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirmation {
@@ -61,6 +66,9 @@ pub struct Journal {
     /// Raised and stored before each round of observing and acting. A node that has received a round
     /// refuses the orders of earlier ones, so that an order that was late in the network does nothing.
     pub revision: u64,
+    /// Drawn when the revision was raised: a store that lost this revision raises to it with another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<u32>,
     /// Power and autoboot of the VM before the running operation, until they are restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power: Option<Power>,
@@ -267,6 +275,17 @@ fn is_none_lost(names: &u32) -> bool {
 }
 
 impl Journal {
+    /// Raises the revision: a round begins, or a node is asked anew.
+    pub fn raise(&mut self, nonce: u32) {
+        self.revision += 1;
+        self.nonce = Some(nonce);
+    }
+
+    /// Returns true if an agent that has received this revision with this nonce shows that the record was restored.
+    pub fn is_behind(&self, revision: u64, nonce: Option<u32>) -> bool {
+        revision > self.revision || revision == self.revision && differ(self.nonce, nonce)
+    }
+
     /// Returns true if the copy on this node, whose node was declared dead, is not to be used again: its
     /// agent stops and hides it before anything else.
     pub fn is_replaced(&self, end: End) -> bool {

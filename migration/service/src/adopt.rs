@@ -12,6 +12,7 @@ use migration_core::record::{Entry, EntryFields, Phase, Record, State};
 use uuid::Uuid;
 
 use super::asked::Asked;
+use super::records::nonce;
 use super::refused::Refused;
 use super::state::Service;
 
@@ -252,7 +253,8 @@ impl Service {
         record.scheduled_timestamp = None;
         record.automatic = false;
         record.num_sync_phases = record.num_sync_phases.max(1);
-        record.journal = Journal { revision, reserved: is_reserved, ..adopted.journal };
+        let nonce = Some(nonce());
+        record.journal = Journal { revision, nonce, reserved: is_reserved, ..adopted.journal };
         let (phase, state, error) = (record.phase, record.state, record.error.clone());
         record.progress_history.push(Entry::new(EntryFields {
             kind: "progress".into(),
@@ -292,8 +294,8 @@ impl Service {
 
     /// Returns what is known of a copy, asked with the revision that its agent received.
     async fn look(&self, cn: Uuid, open: &Open) -> Result<Known, Refused> {
-        let Open { migration, vm, end, revision, .. } = *open;
-        let about = About { migration, revision, vm, end };
+        let Open { migration, vm, end, revision, nonce, .. } = *open;
+        let about = About { migration, revision, nonce, vm, end };
         match self.agents.observe(cn, &Observe { about }).await {
             Ok(observed) => Ok(Known::Node(observed.node)),
             Err(error) if error.code() == Some(WAITS) => Ok(Known::Waits),

@@ -43,7 +43,7 @@ impl Service {
         let ask = async |nth: usize| {
             let (end, cn) = nodes[nth];
             let revision = record.journal.revision.max(heard[nth]);
-            let asked = Observe { about: About { migration, revision, vm, end } };
+            let asked = Observe { about: About { migration, revision, nonce: None, vm, end } };
             let observed = self.agents.observe(cn?, &asked).await;
             observed.ok()
         };

@@ -28,6 +28,9 @@ pub struct Replaced {
     pub cn_uuid: Uuid,
     /// The highest revision with which its agent may have been asked. Where the record is there, the record's counts.
     pub revision: u64,
+    /// Its nonce.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<u32>,
     /// When the node was declared dead.
     pub declared: Time,
     /// When it was first seen alive after that.
@@ -72,6 +75,7 @@ impl Replaced {
                 vm_uuid: record.vm_uuid,
                 cn_uuid: cn?,
                 revision: journal.revision,
+                nonce: journal.nonce,
                 declared: word.as_ref()?.at,
                 returned: journal.returned,
                 sight: Sight::Silent,

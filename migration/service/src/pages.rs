@@ -332,8 +332,17 @@ mod tests {
         ] {
             let (end, revision, declared) = (migration_core::journal::End::Source, 1, now);
             let (migration, vm_uuid, cn_uuid) = (id, id, id);
-            let row =
-                Replaced { migration, end, vm_uuid, cn_uuid, revision, declared, returned, sight };
+            let row = Replaced {
+                migration,
+                end,
+                vm_uuid,
+                cn_uuid,
+                revision,
+                nonce: None,
+                declared,
+                returned,
+                sight,
+            };
             assert_eq!(of_end(&row, is_open).map(|it| it.0), want, "{sight:?} {is_open}");
         }
     }

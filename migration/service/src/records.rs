@@ -75,7 +75,17 @@ pub struct Stored {
     pub ended: Option<Ended>,
 }
 
+/// Returns the nonce of a revision that is raised.
+pub fn nonce() -> u32 {
+    Uuid::new_v4().as_fields().0
+}
+
 impl Stored {
+    /// Raises the revision.
+    pub fn raise(&mut self) {
+        self.record.journal.raise(nonce());
+    }
+
     fn read(stored: Value, etag: Etag) -> Result<Stored, Invalid> {
         let mut fields = stored.clone();
         if let Some(fields) = fields.as_object_mut() {

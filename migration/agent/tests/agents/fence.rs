@@ -27,7 +27,8 @@ fn refused<T>(code: &str) -> Result<T, (u16, String)> {
 #[tokio::test(start_paused = true)] // M41
 async fn an_order_older_than_what_was_heard_is_refused_also_after_a_restart() {
     let mut world = World::new(Zfs::Illumos).await;
-    let at = |revision| About { migration: MIGRATION, revision, vm: VM, end: End::Target };
+    let at =
+        |revision| About { migration: MIGRATION, revision, nonce: None, vm: VM, end: End::Target };
     assert_eq!(give(&world, at(5), What::Hide).await, Ok(State::Done));
     let net = world.net.clone();
     let seen = world
@@ -54,10 +55,34 @@ async fn an_order_older_than_what_was_heard_is_refused_also_after_a_restart() {
     assert_eq!(give(&world, other, What::Hide).await, refused("OtherCopy"));
 }
 
+#[tokio::test(start_paused = true)] // M177
+async fn a_revision_that_was_heard_is_refused_with_another_nonce_also_after_a_restart() {
+    let mut world = World::new(Zfs::Illumos).await;
+    let at =
+        |revision, nonce| About { migration: MIGRATION, revision, nonce, vm: VM, end: End::Target };
+    assert_eq!(give(&world, at(5, Some(1)), What::Hide).await, Ok(State::Done));
+    let net = world.net.clone();
+    for _ in 0..2 {
+        assert_eq!(give(&world, at(5, Some(2)), What::Show).await, refused("OldOrder"));
+        let other = Observe { about: at(5, Some(2)) };
+        let asked = world.post::<serde_json::Value>(&world.target, "observe", &other).await;
+        assert_eq!(asked.unwrap_err().code(), Some("OldOrder"));
+        assert!(world.observe_at(End::Target, 5).await.copy.unwrap().hidden);
+        let page = &world.target.status()["migrations"][0];
+        assert_eq!(page["revision"], 5);
+        world.target.kill(&net).await;
+        world.target.start(&net).await;
+    }
+    assert_eq!(give(&world, at(5, Some(1)), What::Hide).await, Ok(State::Done));
+    assert_eq!(give(&world, at(6, Some(2)), What::Show).await, Ok(State::Done));
+    assert_eq!(give(&world, at(6, Some(1)), What::Hide).await, refused("OldOrder"));
+}
+
 #[tokio::test(start_paused = true)] // M42
 async fn an_order_that_has_ended_is_done_again_at_a_higher_revision_only() {
     let world = World::new(Zfs::Illumos).await;
-    let at = |revision| About { migration: MIGRATION, revision, vm: VM, end: End::Target };
+    let at =
+        |revision| About { migration: MIGRATION, revision, nonce: None, vm: VM, end: End::Target };
     for (hide, is_hidden) in [(1, true), (1, false), (2, true)] {
         assert_eq!(give(&world, at(hide), What::Hide).await, Ok(State::Done));
         assert_eq!(world.observe_at(End::Target, hide).await.copy.unwrap().hidden, is_hidden);
@@ -68,7 +93,8 @@ async fn an_order_that_has_ended_is_done_again_at_a_higher_revision_only() {
 #[tokio::test(start_paused = true)] // M41
 async fn a_migration_that_is_over_takes_no_order_also_after_a_restart() {
     let mut world = World::new(Zfs::Illumos).await;
-    let at = |revision| About { migration: MIGRATION, revision, vm: VM, end: End::Target };
+    let at =
+        |revision| About { migration: MIGRATION, revision, nonce: None, vm: VM, end: End::Target };
     assert_eq!(give(&world, at(1), What::Hold).await, Ok(State::Done));
     assert_eq!(give(&world, at(2), What::Over).await, Ok(State::Done));
     assert!(world.target.programs.holds.lock().unwrap().is_empty(), "nothing of it is left");
@@ -89,7 +115,8 @@ async fn a_migration_that_is_over_takes_no_order_also_after_a_restart() {
 async fn whose_copy_is_not_to_be_used_again_is_known_also_after_a_restart_until_this_one_is_hidden()
 {
     let mut world = World::new(Zfs::Illumos).await;
-    let at = |revision| About { migration: MIGRATION, revision, vm: VM, end: End::Target };
+    let at =
+        |revision| About { migration: MIGRATION, revision, nonce: None, vm: VM, end: End::Target };
     let (net, source) = (world.net.clone(), world.source.uuid);
     let receive = What::Receive { from: source, image: None };
     assert_eq!(give(&world, at(1), receive).await, Ok(State::Done));
@@ -121,7 +148,8 @@ async fn whose_copy_is_not_to_be_used_again_is_known_also_after_a_restart_until_
 #[tokio::test(start_paused = true)] // M40
 async fn orders_are_the_services_alone_and_what_anybody_else_asks_is_refused_and_counted() {
     let world = World::new(Zfs::Illumos).await;
-    let at = |revision| About { migration: MIGRATION, revision, vm: VM, end: End::Target };
+    let at =
+        |revision| About { migration: MIGRATION, revision, nonce: None, vm: VM, end: End::Target };
     assert_eq!(give(&world, at(1), What::Hide).await, Ok(State::Done));
     let show = Order { about: at(2), wait_ms: 1, order: What::Show, instead: None };
     let others = [

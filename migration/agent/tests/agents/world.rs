@@ -239,7 +239,7 @@ impl World {
     }
 
     pub fn about(&self, end: End, revision: u64) -> About {
-        About { migration: MIGRATION, revision, vm: VM, end }
+        About { migration: MIGRATION, revision, nonce: None, vm: VM, end }
     }
 
     /// The next revision of the record.

@@ -85,6 +85,9 @@ pub struct Open {
     pub end: End,
     /// The highest revision of the record that the agent received.
     pub revision: u64,
+    /// Its nonce.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<u32>,
     /// What the VM did here before an order of this migration took it from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<Power>,
@@ -97,7 +100,8 @@ pub struct Open {
 }
 
 /// What the service answers to an agent whose node comes back, or was cut off
-/// (`GET /agents/CN/replaced?open=ID.REVISION.OTHER,…`, where `OTHER` is the node of the other copy, if it is known).
+/// (`GET /agents/CN/replaced?open=ID.REVISION.OTHER.NONCE,…`, where `OTHER` is the node of the other copy and `NONCE` that
+/// of the revision; each is empty where it is not known).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
     /// The migrations in which copies on that node were replaced.

@@ -20,6 +20,10 @@ pub struct About {
     pub migration: Uuid,
     /// The record's revision.
     pub revision: u64,
+    /// What was drawn when it was raised: a store that was restored raises to the same number with another one. None
+    /// where the request is another agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<u32>,
     pub vm: Uuid,
     /// Which copy the agent's node has.
     pub end: End,

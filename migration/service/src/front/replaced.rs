@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `GET /agents/CN/replaced?open=ID.REVISION.OTHER,…`: what the agent of a node that comes back asks before anything
+//! `GET /agents/CN/replaced?open=ID.REVISION.OTHER.NONCE,…`: what the agent of a node that comes back asks before anything
 //! else, and what one asks that hears nothing. The store may be lost, or older than what the other copy's agent has
 //! heard: nothing is said of a copy before that agent was heard, too.
 
@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::answer::{ok, respond, uuid};
 use crate::ends::{Replaced as Row, Sight};
+use crate::records::Stored;
 use crate::refused::Refused;
 use crate::runner::{found_older, found_returned, node_of};
 use crate::state::Service;
@@ -95,6 +96,8 @@ struct OpenMigration {
     migration: Uuid,
     /// The highest revision.
     revision: u64,
+    /// Its nonce.
+    nonce: Option<u32>,
     /// The node of the other copy.
     other: Option<Uuid>,
 }
@@ -104,7 +107,11 @@ fn open_migration(text: &str) -> Result<OpenMigration, Refused> {
     let migration = uuid(words.next().unwrap_or_default())?;
     let revision = words.next().and_then(|it| it.parse().ok());
     let revision = revision.ok_or_else(|| Refused::parameter("open", "Invalid revision"))?;
-    Ok(OpenMigration { migration, revision, other: words.next().map(uuid).transpose()? })
+    let mut next = || words.next().filter(|it| !it.is_empty());
+    let other = next().map(uuid).transpose()?;
+    let nonce = next().map(str::parse).transpose();
+    let nonce = nonce.map_err(|_| Refused::parameter("open", "Invalid nonce"))?;
+    Ok(OpenMigration { migration, revision, nonce, other })
 }
 
 /// Compares the store with what the agent of the other copy received. One that was ordered to be used instead of the
@@ -128,7 +135,8 @@ async fn compared(service: &Service, cn: Uuid, heard: &OpenMigration) -> Result<
     };
     let Some(it) = open.into_iter().find(|it| it.migration == id) else { return Ok(true) };
     let mut record = service.records.get(id).await?; // as it is after the answer
-    if record.as_ref().is_some_and(|kept| it.revision <= kept.record.journal.revision) {
+    let is_behind = |kept: &Stored| kept.record.journal.is_behind(it.revision, it.nonce);
+    if record.as_ref().is_some_and(|kept| !is_behind(kept)) {
         return Ok(true);
     }
     if let Some(kept) = record.as_mut().filter(|kept| kept.record.journal.older.is_none())
@@ -148,6 +156,7 @@ async fn compared(service: &Service, cn: Uuid, heard: &OpenMigration) -> Result<
             vm_uuid: vm,
             cn_uuid: cn,
             revision: it.revision,
+            nonce: it.nonce,
             declared: now,
             returned: Some(now),
             sight: Sight::Unwell,
@@ -174,11 +183,11 @@ async fn over(service: &Service, known: &[Uuid], replaced: &[Uuid]) -> Result<Ve
 async fn known(service: &Service, cn: Uuid, open: &[OpenMigration]) -> Result<Vec<Uuid>, Refused> {
     let ids: Vec<Uuid> = open.iter().map(|it| it.migration).collect();
     let mut known = service.records.known(&ids).await?;
-    for OpenMigration { migration: id, revision, .. } in open {
+    for OpenMigration { migration: id, revision, nonce, .. } in open {
         let Some(mut kept) = service.records.get(*id).await? else { continue };
         if !is_on(&kept.record, cn) {
             known.retain(|it| it != id);
-        } else if *revision > kept.record.journal.revision {
+        } else if kept.record.journal.is_behind(*revision, *nonce) {
             known.retain(|it| it != id);
             if kept.record.journal.older.is_none()
                 && let Err(why) = found_older(service, &mut kept, None).await

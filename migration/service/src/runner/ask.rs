@@ -85,7 +85,7 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
     let mut room =
         MOST_OF_CN.saturating_sub(strangers.iter().filter(|it| it.cn_uuid == cn).count());
     for it in open {
-        let Open { migration, vm, end, revision, .. } = it;
+        let Open { migration, vm, end, revision, nonce, .. } = it;
         if !known.contains(&migration) {
             if room == 0 {
                 tracing::error!(%cn, %vm, %migration, "ignored an open migration: the agent has too many that the store does not know");
@@ -97,7 +97,7 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
             let stranger = Stranger { migration, end, vm_uuid, cn_uuid, heard };
             service.records.strangers.keep(&stranger).await?;
         } else if let Some(mut kept) = service.records.get(migration).await?
-            && revision > kept.record.journal.revision
+            && kept.record.journal.is_behind(revision, nonce)
             && is_on(&kept.record, cn)
         {
             found_older(service, &mut kept, Some(fence)).await?;

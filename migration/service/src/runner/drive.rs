@@ -112,7 +112,7 @@ impl Drive<'_> {
         if std::mem::take(&mut self.memory.goes_on) {
             kept.record.journal.again = None;
         }
-        kept.record.journal.revision += 1;
+        kept.raise();
         service.records.write(&mut kept, Some(fence)).await?;
         if let Err(failed) = ticket(service, fence, &mut kept).await {
             return self.failed_once(&mut kept, failed, false).await;

@@ -16,7 +16,7 @@ use crate::agents::is_answer;
 use crate::state::Service;
 use migration_core::bring_over::settings;
 use migration_core::dead::Contact;
-use migration_core::journal::End;
+use migration_core::journal::{End, Journal};
 use migration_core::machine::{Facts, Node, Seen, Settings, Wait};
 use migration_core::protocol::{About, Observe, Observed};
 use migration_core::record::{Phase, Record};
@@ -59,7 +59,8 @@ impl Round {
 
 /// Returns what an order or an observation is about.
 pub fn about(record: &Record, end: End) -> About {
-    About { migration: record.id, revision: record.journal.revision, vm: record.vm_uuid, end }
+    let Journal { revision, nonce, .. } = record.journal;
+    About { migration: record.id, revision, nonce, vm: record.vm_uuid, end }
 }
 
 /// Returns the node of a copy; none before the target is chosen.

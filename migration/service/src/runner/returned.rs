@@ -17,6 +17,7 @@ use super::observe::is_old;
 use super::order::Failed;
 use crate::ends::{Sight, StoredEnd};
 use crate::records::Rest;
+use crate::records::nonce;
 use crate::state::Service;
 use migration_core::machine::Node;
 use migration_core::protocol::{About, Observe, Order, State, What};
@@ -128,21 +129,25 @@ async fn about(
 ) -> Result<Option<About>, Failed> {
     let row = &kept.row;
     let (migration, vm, end) = (row.migration, row.vm_uuid, row.end);
-    let revision = match service.records.get(migration).await? {
+    let (revision, nonce) = match service.records.get(migration).await? {
         Some(record) if record.record.journal.older.is_some() => return Ok(None),
-        Some(record) if is_busy(&record.record) => record.record.journal.revision, // each round raises it
+        // Each round raises it.
+        Some(record) if is_busy(&record.record) => {
+            (record.record.journal.revision, record.record.journal.nonce)
+        }
         Some(mut record) if !is_over(&record.record) => {
-            record.record.journal.revision += 1;
+            record.raise();
             service.records.write(&mut record, Some(fence)).await?;
-            record.record.journal.revision
+            (record.record.journal.revision, record.record.journal.nonce)
         }
         _ => {
             kept.row.revision += 1;
+            kept.row.nonce = Some(nonce());
             service.records.ends.write(kept, Some(fence)).await?;
-            kept.row.revision
+            (kept.row.revision, kept.row.nonce)
         }
     };
-    Ok(Some(About { migration, revision, vm, end }))
+    Ok(Some(About { migration, revision, nonce, vm, end }))
 }
 
 fn sight(node: &Node) -> Sight {

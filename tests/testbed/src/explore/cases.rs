@@ -15,7 +15,8 @@ use super::runs::{Case, Ran};
 use super::world::Shape;
 use crate::moving::operator::Story;
 
-/// A store that was restored lacks so many writes: those of a step, and those of an operation.
+/// A store that was restored lacks so many writes: one, those of a step, and those of an operation.
+const ONE: usize = 1;
 const FEW: usize = 3;
 const MANY: usize = 25;
 
@@ -31,7 +32,7 @@ fn faults(moment: Moment) -> Vec<Fault> {
     all.extend(both.map(Fault::Cut));
     all.push(Fault::Loses);
     all.push(Fault::Empty);
-    all.extend([FEW, MANY].map(Fault::Older));
+    all.extend([ONE, FEW, MANY].map(Fault::Older));
     if moment == Moment::Before {
         all.push(Fault::Late);
     }

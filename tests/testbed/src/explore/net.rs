@@ -154,6 +154,7 @@ impl Net {
         }
         // The agent obeys it and has heard no later one: those that follow are obeyed as before.
         body["revision"] = serde_json::json!(self.newest.load(Ordering::SeqCst));
+        body["nonce"] = serde_json::Value::Null;
         let Some(cn) = super::names::uuid_of(host) else { return };
         let line: Arc<dyn Transport> = Line::new(self, None);
         let url = format!("https://{host}");

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use migration_core::journal::End;
+use migration_core::journal::{End, differ};
 use migration_core::machine::{Copy, Node, Snapshot};
 use migration_core::protocol::{About, Doing, Observed, Order, Progress, State, What};
 
@@ -49,6 +49,8 @@ pub struct Host {
     pub data: u64,
     /// The highest revision that was heard of each migration, and whose copy it has.
     pub heard: BTreeMap<Uuid, (u64, End)>,
+    /// The nonce of that revision.
+    pub nonces: BTreeMap<Uuid, u32>,
     /// The node of the other copy, and whose copy is not to be used again, of each migration.
     pub others: BTreeMap<Uuid, (Option<Uuid>, Option<Uuid>)>,
     /// Migrations that are over.
@@ -84,12 +86,22 @@ impl Host {
         }
     }
 
-    /// Returns false for a revision before the highest.
+    /// Returns false for a revision before the highest, or for that one with another nonce.
     pub fn hears(&mut self, about: &About) -> bool {
         let (heard, _) = self.heard.entry(about.migration).or_insert((0, about.end));
-        let is_new = about.revision >= *heard;
-        *heard = about.revision.max(*heard);
-        is_new
+        let known = self.nonces.get(&about.migration).copied();
+        let is_other = about.revision == *heard && differ(known, about.nonce);
+        if about.revision < *heard || is_other {
+            return false;
+        }
+        let is_raised = about.revision > *heard;
+        *heard = about.revision;
+        match about.nonce {
+            Some(nonce) => drop(self.nonces.insert(about.migration, nonce)),
+            None if is_raised => drop(self.nonces.remove(&about.migration)),
+            None => {}
+        }
+        true
     }
 
     /// What it has open.
@@ -99,6 +111,8 @@ impl Host {
             let (other, instead) = self.others.get(migration).copied().unwrap_or_default();
             json!({
                 "migration": migration, "vm": self.vm, "end": end, "revision": revision,
+                "nonce": self.nonces.get(migration),
+                "power": self.copy.as_ref().and_then(|copy| copy.taken_power),
                 "other": other, "instead": instead,
             })
         });

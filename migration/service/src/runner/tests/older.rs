@@ -110,8 +110,8 @@ async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_a
     assert!(page(&old, "/metrics").await.contains("migration_service_migrations_unknown 0"));
 }
 
-#[tokio::test(start_paused = true)] // M175
-async fn a_store_that_lost_one_write_gives_back_what_the_vm_did_before() {
+#[tokio::test(start_paused = true)] // M175 M177
+async fn a_store_that_lost_one_revision_orders_nothing_and_gives_back_what_the_vm_did_before() {
     for action in ["switch", "rollback"] {
         let world = World::new(true);
         let stops = if action == "switch" { ONE } else { TWO };
@@ -133,13 +133,30 @@ async fn a_store_that_lost_one_write_gives_back_what_the_vm_did_before() {
         assert!(!copy(&world, stops).autoboot, "{action}: it was taken");
         let mut old = old.unwrap();
         assert!(old.journal.power.take().unwrap().autoboot, "{action}");
-        // The next round has the revision that the agents have heard in the round that was lost.
+        // The next round has the number that the agents have heard in the round that was lost.
         old.journal.revision -= 1;
         let old = restored(&world, Some(old)).await;
         old.centre().hosts.get_mut(&stops).unwrap().fails = None;
-        beside(&old, async { drop(old.settled().await) }).await;
-        let up = copy(&old, if action == "switch" { TWO } else { ONE });
+        let orders = |world: &Arc<World>| {
+            let centre = world.centre();
+            [ONE, TWO].map(|cn| centre.hosts[&cn].orders.len())
+        };
+        let before = orders(&old);
+        beside(&old, async {
+            sleep(LOOKED).await;
+            let status = page(&old, "/status").await;
+            assert!(status.contains("the store is older"), "{action}: {status}");
+            assert_eq!(orders(&old), before, "{action}: nothing was ordered");
+            let (status, body) = adopt(&old, "").await;
+            assert_eq!(status, 200, "{action}: {body}");
+            assert_eq!(old.act("switch").await.0, 202, "{action}");
+            drop(old.settled().await);
+        })
+        .await;
+        let up = copy(&old, TWO);
         assert!(up.running && up.autoboot && !up.hidden, "{action}: {up:?}");
+        assert!(copy(&old, ONE).is_off(), "{action}");
+        assert_eq!(old.centre().broken, None, "{action}");
     }
 }
 

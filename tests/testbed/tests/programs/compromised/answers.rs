@@ -86,7 +86,7 @@ async fn data_port(node: &Compromised) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
 /// The VM that is sent to the node, by an order of the service.
 fn about(revision: u64) -> About {
     let vm = VM.parse().unwrap();
-    About { migration: Uuid::from_u128(0x5e4d), revision, vm, end: End::Source }
+    About { migration: Uuid::from_u128(0x5e4d), revision, nonce: None, vm, end: End::Source }
 }
 
 /// The honest node's agent sends a VM to the node.

@@ -154,7 +154,7 @@ impl Compromised {
 
 /// The copy on the honest node, at this revision.
 pub fn about(revision: u64) -> About {
-    About { migration: MIGRATION, revision, vm: COPY, end: End::Target }
+    About { migration: MIGRATION, revision, nonce: None, vm: COPY, end: End::Target }
 }
 
 /// Its root dataset.

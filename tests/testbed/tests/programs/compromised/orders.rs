@@ -22,7 +22,7 @@ use super::rows::{DONE, FOREIGN, NOT_ALLOWED, NOT_RECEIVING, Rows, told};
 /// What only the services may ask.
 pub async fn of_services(centre: &Centre, node: &Compromised, rows: &mut Rows) {
     let vm: Uuid = VM.parse().unwrap();
-    let about = About { migration: MIGRATION, revision: 1, vm, end: End::Source };
+    let about = About { migration: MIGRATION, revision: 1, nonce: None, vm, end: End::Source };
     let order = |order: What| json!(Order { about, wait_ms: 1, order, instead: None });
     let update = json!({"alias": "taken"}).as_object().cloned().unwrap();
     let of_vm = |rest: &[&'static str]| [&["vms", VM], rest].concat();
