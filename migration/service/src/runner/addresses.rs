@@ -7,10 +7,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use migration_core::journal::End;
+use migration_core::protocol::Observe;
 use sdc_clients::http::Precondition;
 use sdc_clients::napi::IpUpdate;
 use serde_json::{Map, Value};
 
+use super::observe::{about, is_old, node_of};
 use super::order::Failed;
 use crate::peers::addresses;
 use crate::records::Stored;
@@ -21,7 +24,8 @@ use store::Fence;
 const LATEST: i64 = 120_000;
 
 /// Reserves the addresses of the VM. What is reserved already was not reserved here, and stays. The record names an
-/// address before it is reserved, and until when that may happen.
+/// address before it is reserved, and until when that may happen; an agent has accepted the revision that names it, so
+/// that a store which has lost the name is known to be older.
 pub async fn reserve(
     service: &Service,
     kept: &mut Stored,
@@ -29,22 +33,47 @@ pub async fn reserve(
     fence: &Fence,
 ) -> Result<(), Failed> {
     let unheard = kept.record.journal.reserves_until;
+    let (mut free, mut is_new) = (Vec::new(), false);
     for address in addresses(object) {
-        let network = address.network_uuid.to_string();
-        let there = service.peers.napi.get_ip(&network, address.ip).await?;
+        let there =
+            service.peers.napi.get_ip(&address.network_uuid.to_string(), address.ip).await?;
         if there.value.reserved {
             continue;
         }
         if !kept.record.reserved_nics.contains(&address) {
             kept.record.reserved_nics.push(address.clone());
+            is_new = true;
         }
+        free.push((address, there.etag));
+    }
+    if is_new {
+        kept.raise();
+    }
+    for (nth, (address, etag)) in free.into_iter().enumerate() {
         kept.record.journal.reserves_until = Some(service.clock.now().plus(LATEST));
         service.records.write(kept, Some(fence)).await?;
-        set(service, &network, address.ip, true, there.etag).await?;
+        if is_new && nth == 0 {
+            accepted(service, kept).await?;
+        }
+        set(service, &address.network_uuid.to_string(), address.ip, true, etag).await?;
     }
     kept.record.journal.reserves_until = unheard;
     kept.record.journal.reserved = true;
     service.records.write(kept, Some(fence)).await?;
+    Ok(())
+}
+
+/// An agent accepts the record's revision.
+async fn accepted(service: &Service, kept: &Stored) -> Result<(), Failed> {
+    for end in [End::Target, End::Source] {
+        let Some(cn) = node_of(&kept.record, end) else { continue };
+        let asked = Observe { about: about(&kept.record, end) };
+        match service.agents.observe(cn, &asked).await {
+            Err(error) if is_old(&error) => return Err(Failed::Lost),
+            Err(_) if end == End::Target => {} // the source may be dead, or the target: one of them knows
+            observed => return observed.map(drop).map_err(Failed::from),
+        }
+    }
     Ok(())
 }
 
