@@ -43,6 +43,7 @@ pub struct Relay {
     way: watch::Sender<Way>,
     cuts: watch::Sender<u64>,
     answers: Arc<Answers>,
+    connections: Arc<AtomicUsize>,
     _task: JoinSet<()>,
 }
 
@@ -57,10 +58,12 @@ impl Relay {
         let (lost, left) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
         let answers = Arc::new(Answers { lost, left, way: way.clone() });
         let (ways, cut, count) = (way.subscribe(), cuts.clone(), Arc::clone(&answers));
-        let mut task = JoinSet::new();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (mut task, made) = (JoinSet::new(), Arc::clone(&connections));
         task.spawn(async move {
             let mut pairs = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
+                made.fetch_add(1, Ordering::Relaxed);
                 pairs.spawn(pair(
                     client,
                     server,
@@ -70,7 +73,7 @@ impl Relay {
                 ));
             }
         });
-        Ok(Relay { address, way, cuts, answers, _task: task })
+        Ok(Relay { address, way, cuts, answers, connections, _task: task })
     }
 
     /// Where it listens.
@@ -96,6 +99,11 @@ impl Relay {
     /// Ends every connection.
     pub fn cut(&self) {
         self.cuts.send_modify(|count| *count += 1);
+    }
+
+    /// How many connections were made so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// How many bytes were lost.

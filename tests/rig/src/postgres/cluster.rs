@@ -36,6 +36,8 @@ pub struct Cluster {
     bin: PathBuf,
     keeper: Mutex<Option<Keeper>>,
     killed: Mutex<Vec<Pid>>,
+    /// The server's wall clock is what a file says.
+    clock: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,26 @@ impl Drop for Keeper {
 impl Cluster {
     /// Makes and starts a server, or says why there is none.
     pub async fn start() -> Option<Cluster> {
+        Cluster::made(None).await
+    }
+
+    /// The same, whose wall clock can be wrong ([`Cluster::put_clock`]); none where faketime is not installed.
+    pub async fn with_clock() -> Option<Cluster> {
+        let Some(library) = faketime() else {
+            eprintln!("SKIPPED: faketime is not installed");
+            return None;
+        };
+        Cluster::made(Some(library)).await
+    }
+
+    /// Makes the server's wall clock wrong by so much from now on, such as `+1d`.
+    pub fn put_clock(&self, by: &str) {
+        let (new, file) = (self.dir.path().join("new-clock"), self.dir.path().join("clock"));
+        std::fs::write(&new, format!("{by}\n")).unwrap();
+        std::fs::rename(new, file).unwrap();
+    }
+
+    async fn made(clock: Option<PathBuf>) -> Option<Cluster> {
         let Some(bin) = programs() else {
             eprintln!("SKIPPED: PostgreSQL is not installed");
             return None;
@@ -69,7 +91,11 @@ impl Cluster {
             .output()
             .unwrap();
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
-        let cluster = Cluster { dir, bin, keeper: Mutex::new(None), killed: Mutex::default() };
+        let (keeper, killed) = (Mutex::new(None), Mutex::default());
+        let cluster = Cluster { dir, bin, keeper, killed, clock };
+        if cluster.clock.is_some() {
+            cluster.put_clock("+0");
+        }
         cluster.run().await;
         Some(cluster)
     }
@@ -87,7 +113,7 @@ impl Cluster {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "pg_basebackup: {said}");
         let (bin, keeper) = (self.bin.clone(), Mutex::new(None));
-        let standby = Cluster { dir, bin, keeper, killed: Mutex::default() };
+        let standby = Cluster { dir, bin, keeper, killed: Mutex::default(), clock: None };
         standby.run().await;
         for setting in
             ["ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"]
@@ -111,7 +137,15 @@ impl Cluster {
         }
         let dir = self.dir.path();
         let mut command = as_user(dir, Path::new("sh"));
-        command.args(["-c", KEEPER, "keeper"]).arg(dir).arg(self.bin.join("postgres"));
+        command.args(["-c", KEEPER, "keeper"]).arg(dir);
+        if let Some(library) = &self.clock {
+            // Of the server alone: what it shares with others is the server's user's.
+            command.arg("env").arg(format!("LD_PRELOAD={}", library.display()));
+            command.arg(format!("FAKETIME_TIMESTAMP_FILE={}", dir.join("clock").display()));
+            command.args(["FAKETIME_CACHE_DURATION=1", "NO_FAKE_STAT=1"]);
+            command.arg("FAKETIME_DONT_FAKE_MONOTONIC=1");
+        }
+        command.arg(self.bin.join("postgres"));
         command.arg("-D").arg(dir.join("data")).arg("-k").arg(dir);
         for setting in
             ["listen_addresses=", "fsync=on", "shared_buffers=16MB", "max_connections=90"]
@@ -173,6 +207,13 @@ impl Cluster {
         let _ended = connection.await;
         done
     }
+}
+
+/// What makes a process's wall clock wrong, where Debian puts it.
+fn faketime() -> Option<PathBuf> {
+    let libraries = std::fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
+    let mut all = libraries.map(|it| it.path().join("faketime/libfaketimeMT.so.1"));
+    all.find(|library| library.exists())
 }
 
 /// A directory for a server and its user.

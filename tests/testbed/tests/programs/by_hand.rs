@@ -4,6 +4,10 @@
 
 //! Somebody works with `zfs` on the datasets of a VM that moves, in each phase, on either node.
 
+mod holders; // who holds the lease, or the database of two services, stands still or has a wrong clock
+
+mod reimaged; // a node is installed anew
+
 use daemon::command::Program;
 use migration_core::journal::End;
 use sdc_clients::migrations::{Migration, Migrations, Options};
