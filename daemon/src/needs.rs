@@ -112,6 +112,9 @@ pub const NEEDS: &[Need] = needs! {
         => "fleet-agent status";
     "fleet-agent-claimed" "FleetAgentClaimed" Shows: "another machine publishes under this node's uuid"
         => "fleet-agent status";
+    "fleet-still" "FleetVmsStandsStill" Shows:
+        "VMS does not take what CHANGES has: who begins to read the feed waits for what it lacks"
+        => "sdc-fleet streams";
     "migration-agent-silent" "MigrationAgentDown" Shows:
         "migration-agent does not answer: no VM migrates to or from there"
         => "svcs -xv migration-agent";

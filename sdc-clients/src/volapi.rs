@@ -110,7 +110,7 @@ pub struct EndedSnapshot {
     /// When it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began: Option<String>,
-    /// `snapshot`, `delete-snapshot` or `rollback`; an open set of words.
+    /// `snapshot`, `delete-snapshot`, `rollback` or `went-with-volume`; an open set of words.
     pub what: String,
     /// `successful` or `failed`.
     pub outcome: String,

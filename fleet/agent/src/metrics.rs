@@ -36,6 +36,11 @@ fn fill(registry: &mut Registry, parts: &Parts) {
                 "When JetStream last acknowledged a message; 0: never",
                 timestamp(status.last_published()),
             ),
+            (
+                "vms_stream_still_seconds",
+                "How long VMS has stood still though CHANGES has more, where this agent makes the streams",
+                told.still.as_secs_f64(),
+            ),
             ("uptime_seconds", "Time since the start", parts.clock.now().as_secs_f64()),
         ],
     );

@@ -5,6 +5,7 @@
 //! The parts of one agent. Each owns its state, and only its methods touch it; the tasks share the parts and nothing else.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use daemon::timing::{Clock, Random, Retry};
 use sdc_clients::Http;
@@ -27,6 +28,8 @@ pub(crate) struct Told {
     pub(crate) position: Option<Position>,
     /// How many VMs it has.
     pub(crate) vms: u64,
+    /// How long `VMS` has stood still, where this agent makes the streams.
+    pub(crate) still: Duration,
 }
 
 /// The parts.

@@ -25,8 +25,8 @@ pub(crate) enum Why {
     /// vminfod does not have the events behind the last one any more.
     #[error("vminfod does not have the events behind the last one")]
     Gone,
-    /// Messages get numbers that the feed has given already.
-    #[error("the feed was recreated or restored")]
+    /// The feed has lost what it acknowledged, or gives numbers that it has given already.
+    #[error("the feed was recreated or restored, or has lost what it acknowledged")]
     WentBack,
     /// It is time to.
     #[error("the regular comparison is due")]
@@ -95,7 +95,7 @@ pub(crate) fn line(text: &[u8], redaction: &Redaction) -> Option<Line> {
     };
     redaction.event(&mut line);
     let body = Value::Object(line).to_string().into();
-    let labels = Labels { kind, at, compared: false };
+    let labels = Labels::of(kind, at);
     Some(Line::Event(Outgoing { vm: Some(vm), labels, body }))
 }
 
@@ -175,12 +175,12 @@ impl Snapshot {
         let Position { epoch, seq } = &self.at;
         let body = json!({"type": Kind::Resync.name(), "date": self.date, "reason": why.to_string(),
             "seq": seq, "epoch": epoch});
-        let labels = Labels { kind: Kind::Resync, at: self.at.clone(), compared: false };
+        let labels = Labels::of(Kind::Resync, self.at.clone());
         Outgoing { vm: None, labels, body: body.to_string().into() }
     }
 
     fn compared(&self, uuid: &str, kind: Kind, body: &Value) -> Outgoing {
-        let labels = Labels { kind, at: self.at.clone(), compared: true };
+        let labels = Labels::compared(kind, self.at.clone());
         Outgoing { vm: Some(uuid.to_owned()), labels, body: body.to_string().into() }
     }
 }

@@ -52,6 +52,9 @@ pub enum Own {
     /// The feed does not do what is asked.
     #[error("waiting for the feed: {0}")]
     Feed(String),
+    /// `VMS` does not take what `CHANGES` has.
+    #[error("VMS stands still though CHANGES has more: who begins to read waits for what it lacks")]
+    Still,
     /// Sysinfo has another uuid.
     #[error(
         "sysinfo names the node {sysinfo}, the configuration {configured}: nothing is published"

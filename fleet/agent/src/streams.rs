@@ -3,19 +3,26 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The task that makes the streams, where the operator's key is configured: a stream that somebody deleted comes back
-//! empty, and every agent then fills it by comparison. It also removes old tombstones.
+//! empty, and every agent then fills it by comparison. A `VMS` that stands still though `CHANGES` has more gets another
+//! leader, and where that does not help it is made again. It also removes old tombstones.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdc_clients::fleet::{Fleet, Made, Shape, make, sweep as tombstones};
+use sdc_clients::fleet::{
+    Fleet, FleetError, Made, Shape, Sourcing, Still, again, make, step_down, sweep as tombstones,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::parts::Parts;
 use crate::status::{Own, State, Task};
 
 /// Between looks.
-const EVERY: Duration = Duration::from_secs(30);
+const EVERY: Duration = Duration::from_secs(15);
+/// How long `VMS` may stand still, longer than an election takes, until its leader steps down, and until it is made
+/// again.
+const STEPS_DOWN: Duration = Duration::from_secs(40);
+const AGAIN: Duration = Duration::from_secs(100);
 /// Between two sweeps of tombstones.
 const SWEEPS: Duration = Duration::from_secs(6 * 3600);
 
@@ -23,9 +30,14 @@ const SWEEPS: Duration = Duration::from_secs(6 * 3600);
 pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
     let mut retry = parts.retry();
     let mut sweep = Instant::now() + parts.random.around(SWEEPS, 0.5);
+    let mut watch = Watch::default();
     loop {
-        let wait = match make(jetstream.jetstream(), &shape).await {
-            Ok(done) => {
+        let looked = async {
+            let done = make(jetstream.jetstream(), &shape).await?;
+            Ok::<_, FleetError>((done, Sourcing::read(jetstream.jetstream()).await?))
+        };
+        let wait = match looked.await {
+            Ok((done, sourcing)) => {
                 for (stream, made) in done.into_iter().filter(|(_, made)| *made != Made::Kept) {
                     tracing::warn!(stream, "{made}");
                 }
@@ -34,7 +46,14 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
                     swept(&jetstream, &shape).await;
                 }
                 retry.reset();
-                parts.status.is(Task::Streams, State::Resting);
+                let (still, cure) = watch.look(&sourcing, Instant::now());
+                parts.tell(|told| told.still = still);
+                let state =
+                    if still < STEPS_DOWN { State::Resting } else { State::Own(Own::Still) };
+                parts.status.is(Task::Streams, state);
+                if let Some(cure) = cure {
+                    cured(&jetstream, &shape, cure).await;
+                }
                 parts.random.around(EVERY, 0.1)
             }
             Err(error) => {
@@ -47,11 +66,78 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
     }
 }
 
+/// What is done about a `VMS` that stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cure {
+    StepDown,
+    Again,
+}
+
+/// Since when `VMS` stands still, and what was done about it. Pure.
+#[derive(Debug, Default)]
+struct Watch {
+    still: Still,
+    stepped_down: bool,
+}
+
+impl Watch {
+    /// Takes a look; returns for how long it stands still, and what is to be done now.
+    fn look(&mut self, sourcing: &Sourcing, now: Instant) -> (Duration, Option<Cure>) {
+        let still = self.still.look(sourcing, now);
+        if still < STEPS_DOWN {
+            self.stepped_down &= still > Duration::ZERO;
+            return (still, None);
+        }
+        if still >= AGAIN {
+            *self = Watch::default();
+            return (still, Some(Cure::Again));
+        }
+        let is_first = !std::mem::replace(&mut self.stepped_down, true);
+        (still, is_first.then_some(Cure::StepDown))
+    }
+}
+
+/// What fails is tried again for as long as it stands still.
+async fn cured(fleet: &Fleet, shape: &Shape, cure: Cure) {
+    let (done, word) = match cure {
+        Cure::StepDown => (step_down(fleet.jetstream()).await, "another server shall lead VMS"),
+        Cure::Again => (again(fleet.jetstream(), shape).await, "VMS is made again"),
+    };
+    match done {
+        Ok(()) => tracing::warn!("{word}: it stood still though CHANGES has more"),
+        Err(error) => tracing::warn!("VMS stands still, and cannot be helped: {error}"),
+    }
+}
+
 /// Removes the tombstones that `CHANGES` does not have any more either. What fails is tried at the next sweep.
 async fn swept(fleet: &Fleet, shape: &Shape) {
     match tombstones(fleet, daemon::wall::now(), shape.age).await {
         Ok(0) => {}
         Ok(removed) => tracing::info!(removed, "removed old tombstones from VMS"),
         Err(error) => tracing::warn!("cannot remove old tombstones from VMS: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vms_that_stands_still_gets_another_leader_and_is_then_made_again() {
+        // N29
+        let (mut watch, begin) = (Watch::default(), Instant::now());
+        let mut look = |place, last, second| {
+            watch.look(&Sourcing { place, last }, begin + Duration::from_secs(second)).1
+        };
+        let stands: Vec<_> = (0..8).map(|nth| look(5, 9 + nth, 15 * nth)).collect();
+        let (down, again) = (Some(Cure::StepDown), Some(Cure::Again));
+        assert_eq!(stands, [None, None, None, down, None, None, None, again]);
+        // Made again, it begins at the beginning; it moves, and then does not.
+        assert_eq!(look(0, 17, 110), None);
+        assert_eq!(look(17, 17, 120), None);
+        assert_eq!(
+            [200, 239, 245, 250].map(|second| look(17, 18, second)),
+            [None, None, down, None]
+        );
     }
 }

@@ -77,7 +77,7 @@ Examples:
   sdc-migrate history --vm web01 -j             with the steps and their times
 
 The service keeps it for history_keep (400 days). The columns downtime and bytes are - where they are not known, and of a
-VM that did not run.")]
+VM that did not run. What has ended about snapshots of volumes: sdc-voladm history.")]
     History {
         /// Of this VM.
         #[arg(long, value_name = "VM")]

@@ -18,6 +18,11 @@ pub enum FleetError {
     /// The last message of the subject is another one than expected.
     #[error("the last message of {0} is another one than expected")]
     WrongLast(String),
+    /// JetStream says that it has a message, and does not give it.
+    #[error(
+        "the feed says that it has the last message of {0}, and does not have it: it is published again"
+    )]
+    Missing(String),
     /// JetStream has no room.
     #[error("the feed has no room: {0}")]
     Full(String),

@@ -23,6 +23,7 @@ use async_nats::jetstream::consumer::DeliverPolicy;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::chain::Chain;
 use super::error::FleetError;
 use super::message::{Kind, Message, Position};
 use super::mirror::{FleetVm, Follows, Line, Mirror};
@@ -58,7 +59,7 @@ pub struct Place {
 /// What the feed tells.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FleetEvent {
-    /// The mirror is complete.
+    /// The mirror is complete, also where `VMS` is behind `CHANGES`.
     Synced,
     /// A VM is new, or changed.
     Changed {
@@ -141,7 +142,8 @@ enum Begun {
     Hole,
     Follow {
         place: Place,
-        snapshot: Option<Vec<Received>>,
+        /// With the last message of `CHANGES` when it was read, as the leader has it.
+        snapshot: Option<(Vec<Received>, u64)>,
         reading: Box<Reading>,
     },
 }
@@ -164,7 +166,8 @@ async fn begin(
             let held = fleet.latest(VMS, &filter, Part::Whole).await?;
             let seq = held.iter().filter_map(|it| Some(it.message.as_ref()?.seq)).max();
             let seq = seq.unwrap_or(0).max(now.first.saturating_sub(1));
-            (Place { made: now.made, seq }, Some(held))
+            let last = fleet.last(CHANGES, &filter, &DeliverPolicy::All).await?;
+            (Place { made: now.made, seq }, Some((held, last.unwrap_or(0))))
         }
     };
     let from = DeliverPolicy::ByStartSequence { start_sequence: place.seq.saturating_add(1) };
@@ -189,7 +192,11 @@ pub struct Follower {
     step: Step,
     place: Option<Place>,
     mirror: Mirror,
+    /// Of whole nodes: none where only one VM of a node passes the filter.
+    chain: Option<Chain>,
     is_filled: bool,
+    /// After a snapshot, the message of `CHANGES` with which the mirror is complete: `VMS` may be behind.
+    complete_at: Option<u64>,
     /// Nothing that passes the filter was left behind the last message.
     has_all: bool,
     /// How often in a row the stream seemed to end before the place.
@@ -213,7 +220,9 @@ impl Follower {
             step: Step::Wait(Instant::now()),
             place: None,
             mirror: Mirror::default(),
+            chain: filter.ends_with(['*', '>']).then(Chain::default),
             is_filled: false,
+            complete_at: None,
             has_all: false,
             behind: 0,
             out: VecDeque::new(),
@@ -271,6 +280,7 @@ impl Follower {
                         let received = received?;
                         self.backoff.reset();
                         self.take(&received);
+                        self.completed(false);
                     }
                     now = look => {
                         let now = now?;
@@ -290,6 +300,7 @@ impl Follower {
             // What was dropped meanwhile did not pass the filter.
             place.seq = place.seq.max(now.first.saturating_sub(1));
         }
+        self.completed(true);
         let goes_on = self.place.as_ref().is_some_and(|place| now.has(place));
         if let (true, Step::Follow { look, .. }) = (goes_on, &mut self.step) {
             *look = later(&self.fleet);
@@ -314,9 +325,11 @@ impl Follower {
                 self.behind = 0;
                 self.place = Some(place);
                 self.step = Step::Follow { reading, look: later(&self.fleet) };
-                if let Some(held) = snapshot {
+                if let Some((held, last)) = snapshot {
+                    self.complete_at = Some(last);
                     self.fill(held);
                 }
+                self.completed(false);
             }
         }
         Ok(())
@@ -325,11 +338,14 @@ impl Follower {
     /// Takes a snapshot in: differences first.
     fn fill(&mut self, held: Vec<Received>) {
         let mut present = BTreeSet::new();
+        self.chain = self.chain.take().map(|_| Chain::default());
         for received in held {
             let Some(message) = received.message else {
                 self.out.push_back(FleetEvent::Odd { subject: received.subject });
                 continue;
             };
+            // What VMS has of a node is not all of it.
+            self.chain.as_mut().map(|chain| chain.breaks_at(&message));
             if message.target.vm.is_none() || message.labels.kind == Kind::Delete {
                 continue;
             }
@@ -339,11 +355,22 @@ impl Follower {
         for vm in self.mirror.retain(&present) {
             self.out.push_back(FleetEvent::Gone { at: vm.at.clone(), vm, compared: true });
         }
-        if !std::mem::replace(&mut self.is_filled, true) {
+    }
+
+    /// Tells that the mirror is complete, once it has what there was when the snapshot was read. `is_late`: it has
+    /// had the time to come, and the servers may have lost it.
+    fn completed(&mut self, is_late: bool) {
+        if !self.is_filled {
             // The first snapshot is no news.
-            self.out.retain(|event| matches!(event, FleetEvent::Odd { .. }));
+            let is_news = |event: &FleetEvent| matches!(event, FleetEvent::Odd { .. });
+            self.out.retain(is_news);
         }
-        self.out.push_back(FleetEvent::Synced);
+        let seq = self.place.as_ref().map_or(0, |place| place.seq);
+        let has_all = is_late && self.has_all;
+        if self.complete_at.take_if(|last| has_all || seq >= *last).is_some() {
+            self.is_filled = true;
+            self.out.push_back(FleetEvent::Synced);
+        }
     }
 
     fn take(&mut self, received: &Received) {
@@ -356,18 +383,16 @@ impl Follower {
         }
         match &received.message {
             None => self.out.push_back(FleetEvent::Odd { subject: received.subject.clone() }),
-            Some(message) if message.labels.kind == Kind::Resync => {
-                self.out.push_back(FleetEvent::Resync { cn: message.target.cn.clone() });
-            }
             Some(message) => {
-                match self.mirror.follows(message) {
-                    Follows::Repeated => return,
-                    Follows::Hole => {
-                        self.out.push_back(FleetEvent::Resync { cn: message.target.cn.clone() });
-                    }
-                    Follows::Next => {}
+                let is_marker = message.labels.kind == Kind::Resync;
+                let is_broken = self.chain.as_mut().is_some_and(|chain| chain.breaks_at(message));
+                let follows = self.mirror.follows(message);
+                if is_marker || is_broken || follows == Follows::Hole {
+                    self.out.push_back(FleetEvent::Resync { cn: message.target.cn.clone() });
                 }
-                self.put(message, message.labels.compared);
+                if !is_marker && follows != Follows::Repeated {
+                    self.put(message, message.labels.compared);
+                }
             }
         }
     }

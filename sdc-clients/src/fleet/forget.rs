@@ -30,7 +30,7 @@ pub async fn forget(fleet: &Fleet, wire: &Wire, cn: &str) -> Result<usize, Fleet
         if message.labels.kind == Kind::Delete {
             continue;
         }
-        let labels = Labels { kind: Kind::Delete, at: message.labels.at, compared: true };
+        let labels = Labels::compared(Kind::Delete, message.labels.at);
         let own = subject(cn, message.target.vm.as_deref());
         let body = json!({ "type": "delete" }).to_string();
         wire.publish(&own, &labels, body.into(), message.seq).await?;
@@ -40,7 +40,7 @@ pub async fn forget(fleet: &Fleet, wire: &Wire, cn: &str) -> Result<usize, Fleet
         let marker = subject(cn, None);
         let before = wire.last(VMS, &marker).await?.map_or(0, |stored| stored.seq);
         let at = Position { seq: at.seq.max(before), ..at };
-        let labels = Labels { kind: Kind::Resync, at, compared: true };
+        let labels = Labels::compared(Kind::Resync, at);
         let body = json!({ "type": "resync" }).to_string();
         wire.publish(&marker, &labels, body.into(), 0).await?;
     }

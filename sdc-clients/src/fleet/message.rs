@@ -19,6 +19,8 @@ const TYPE: &str = "Fleet-Type";
 const EPOCH: &str = "Fleet-Epoch";
 const SEQ: &str = "Fleet-Seq";
 const COMPARED: &str = "Fleet-Compared";
+/// The event of the node before: see [`Labels::after`].
+const AFTER: &str = "Fleet-After";
 /// The number of the message before: see [`Message::behind`].
 pub(super) const BEHIND: &str = "Fleet-Behind";
 /// What a server adds to a message that it hands out by a direct get. A stored message that has it was sent on by somebody
@@ -44,6 +46,15 @@ impl Position {
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.epoch, self.seq)
+    }
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Position, ()> {
+        let (epoch, seq) = text.rsplit_once(' ').ok_or(())?;
+        Ok(Position { epoch: epoch.to_owned(), seq: seq.parse().map_err(|_| ())? })
     }
 }
 
@@ -90,19 +101,33 @@ pub struct Labels {
     pub at: Position,
     /// It is no event: it is how the VM was found to differ from the feed.
     pub compared: bool,
+    /// Of an event, the last one of the node, whatever its VM, that its agent published before: who has not seen that
+    /// one missed it. None where the agent knew none, for what was compared, and for a marker.
+    pub after: Option<Position>,
 }
 
 impl Labels {
+    /// Of an event, or of a marker.
+    pub fn of(kind: Kind, at: Position) -> Labels {
+        Labels { kind, at, compared: false, after: None }
+    }
+
+    /// Of what was found by comparison.
+    pub fn compared(kind: Kind, at: Position) -> Labels {
+        Labels { kind, at, compared: true, after: None }
+    }
+
     /// Returns the event behind which publishing goes on, if everything up to it is published.
     pub fn resume(&self) -> Option<&Position> {
         (!self.compared).then_some(&self.at)
     }
 
     /// Returns the id by which JetStream knows a message that was sent twice: of an event its node, epoch and number;
-    /// of what was compared also the message that it replaces, since that may be damaged and replaced again.
+    /// of what was compared, and of a marker, also the message that it replaces, since that may be damaged and replaced
+    /// again, or be a marker of what was found before.
     pub fn id(&self, subject: &str, expected: u64) -> String {
         let Position { epoch, seq } = &self.at;
-        match self.compared {
+        match self.compared || self.kind == Kind::Resync {
             false => format!("{subject}-{epoch}-{seq}"),
             true => format!("{subject}-{epoch}-{seq}-compared-{expected}"),
         }
@@ -116,6 +141,9 @@ impl Labels {
         if self.compared {
             headers.insert(COMPARED, "true");
         }
+        if let Some(after) = &self.after {
+            headers.insert(AFTER, after.to_string());
+        }
     }
 
     /// Reads the headers of a stored message; none if an agent did not write them. `is_handed_out`: it comes by a direct
@@ -127,7 +155,9 @@ impl Labels {
             return None;
         }
         let at = Position { epoch: text(EPOCH)?.to_owned(), seq: text(SEQ)?.parse().ok()? };
-        Some(Labels { kind: text(TYPE)?.parse().ok()?, at, compared: text(COMPARED).is_some() })
+        let (kind, compared) = (text(TYPE)?.parse().ok()?, text(COMPARED).is_some());
+        let after = text(AFTER).and_then(|after| after.parse().ok());
+        Some(Labels { kind, at, compared, after })
     }
 }
 
@@ -183,7 +213,8 @@ mod tests {
     const VM: &str = "0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11";
 
     fn labels(kind: Kind, compared: bool) -> Labels {
-        Labels { kind, at: Position { epoch: "0123456789abcdef".into(), seq: 7 }, compared }
+        let at = |seq| Position { epoch: "0123456789abcdef".into(), seq };
+        Labels { kind, at: at(7), compared, after: (!compared).then(|| at(5)) }
     }
 
     #[test]

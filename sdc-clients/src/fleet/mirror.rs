@@ -153,7 +153,7 @@ mod tests {
     fn message(event: u64, seq: u64, behind: u64) -> Message {
         let target = Target { cn: "cn".into(), vm: Some("vm".into()) };
         let at = Position { epoch: "e".into(), seq: event };
-        let labels = Labels { kind: Kind::Modify, at, compared: false };
+        let labels = Labels::of(Kind::Modify, at);
         Message { target, labels, seq, behind, body: bytes::Bytes::new() }
     }
 

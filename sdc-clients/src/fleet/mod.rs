@@ -20,6 +20,8 @@ mod follow; // snapshot and changes as one stream
 
 mod mirror; // the copy of the VMs that a follower keeps
 
+mod chain; // whether a node's events came one behind the other
+
 mod forget; // takes a node off the feed that is gone for good
 
 mod sweep; // removes old tombstones
@@ -29,6 +31,8 @@ mod read; // nodes, and what a stream holds now
 mod reading; // one reading of a stream
 
 mod streams; // makes the streams
+
+mod sourcing; // how far VMS has come, and whether it moves
 
 mod wire; // the requests of who publishes
 
@@ -48,6 +52,7 @@ mod name; // the names of the streams
 
 pub use access::{Access, PATIENCE as ANSWERS_WITHIN};
 pub use beats::{Beats, Heard};
+pub use chain::Chain;
 pub use error::FleetError;
 pub use follow::{FleetEvent, Follower, Place};
 pub use forget::forget;
@@ -56,7 +61,8 @@ pub use mirror::{FleetVm, Mirror};
 pub use name::{CHANGES, KV_NODES, NODES, VMS};
 pub use node::{Claim, NOT_HEARD, Need, Node, Program, What};
 pub use read::{Beat, Fleet, Health};
-pub use streams::{Made, Shape, make};
+pub use sourcing::{Sourcing, Still, stands_still};
+pub use streams::{Made, Shape, again, make, step_down};
 pub use sweep::sweep;
 pub use turns::Turns;
 pub use wire::{Stored, Wire};

@@ -19,6 +19,7 @@ use super::name::{CHANGES, KV_NODES, VMS};
 use super::node::Node;
 use super::reading::{Part, Reading, Received};
 use super::server::Server;
+use super::sourcing::Sourcing;
 use crate::jitter::Jitter;
 
 /// Servers of a stream hear each other every second.
@@ -179,9 +180,11 @@ impl Fleet {
                 bytes: info.state.bytes,
                 leader: servers.and_then(|servers| servers.leader.clone()),
                 behind: late.map(|server| server.name.clone()).collect(),
-                lag: info.sources.first().map_or(0, |source| source.lag),
+                lag: 0,
             });
         }
+        let lag = Sourcing::read(&self.jetstream).await?.lag();
+        all.iter_mut().filter(|health| health.stream == VMS).for_each(|health| health.lag = lag);
         Ok(all)
     }
 
@@ -251,7 +254,7 @@ impl Fleet {
 
     /// Returns the number of the last message under `filter`, as the stream's leader has it; none if a reading from there
     /// has nothing to give.
-    async fn last(
+    pub(super) async fn last(
         &self,
         stream: &str,
         filter: &str,

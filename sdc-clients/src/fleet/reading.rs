@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::error::FleetError;
 use super::message::{BEHIND, Kind, Labels, Message, Target};
-use super::streams::{SOURCE, source_seq};
+use super::sourcing::{SOURCE, source_seq};
 
 /// The server says that often that there is nothing; silence for twice as long is a loss.
 const HEARTBEAT: Duration = Duration::from_secs(2);

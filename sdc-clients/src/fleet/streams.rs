@@ -10,14 +10,19 @@ use std::time::Duration;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::CreateStreamErrorKind;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, Source, StorageType};
+use tokio::time::sleep;
 
 use super::error::FleetError;
 use super::name::{CHANGES, KV_NODES, VMS};
+use super::sourcing::Sourcing;
 
 /// How long JetStream knows the id of a message.
 const DUPLICATES: Duration = Duration::from_secs(120);
-/// What a server adds to a message of a stream that is sourced from another.
-pub(super) const SOURCE: &str = "Nats-Stream-Source";
+/// How often a place behind the end of `CHANGES` has to be read: a server that has just become the leader may be
+/// behind.
+const READINGS: u32 = 3;
+/// Between two of them.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// How much the streams keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +63,7 @@ impl std::fmt::Display for Made {
             Made::Kept => "it was there",
             Made::New => "made: the nodes fill it by comparison",
             Made::Changed => "its limits were changed",
-            Made::Again => "made again behind another CHANGES: the nodes fill it by comparison",
+            Made::Again => "made again: CHANGES and the nodes fill it",
         })
     }
 }
@@ -120,8 +125,7 @@ pub async fn make(
     let (info, mut made) = one(jetstream, vms(shape)).await?;
     if made != Made::New && !follows(jetstream, &info, &changes).await? {
         // Its place in CHANGES is behind the end: it would wait there until CHANGES has grown past it.
-        jetstream.delete_stream(VMS).await.map_err(FleetError::away)?;
-        one(jetstream, vms(shape)).await?;
+        again(jetstream, shape).await?;
         made = Made::Again;
     }
     done.push((VMS, made));
@@ -129,23 +133,51 @@ pub async fn make(
     Ok(done)
 }
 
+/// Makes `VMS` again: the server fills it from `CHANGES`, and the nodes with what that does not have any more.
+///
+/// # Errors
+/// As [`make`].
+pub async fn again(jetstream: &Context, shape: &Shape) -> Result<(), FleetError> {
+    // One that is gone already, such as after an attempt that was cut, need not go.
+    match jetstream.delete_stream(VMS).await {
+        Ok(_) => {}
+        Err(error) if jetstream.get_stream(VMS).await.is_ok() => {
+            return Err(FleetError::away(error));
+        }
+        Err(_) => {}
+    }
+    one(jetstream, vms(shape)).await?;
+    Ok(())
+}
+
+/// Lets another server lead `VMS`, which asks for the next message of `CHANGES` anew.
+///
+/// # Errors
+/// If JetStream refuses, as where there is one server, or does not answer.
+pub async fn step_down(jetstream: &Context) -> Result<(), FleetError> {
+    use async_nats::jetstream::response::Response;
+    let asked = serde_json::json!({});
+    let answer = jetstream.request(format!("STREAM.LEADER.STEPDOWN.{VMS}"), &asked).await;
+    match answer.map_err(FleetError::away)? {
+        Response::Ok::<serde_json::Value>(_) => Ok(()),
+        Response::Err { error } => {
+            Err(FleetError::of_code(error.error_code().0, &error.to_string(), VMS))
+        }
+    }
+}
+
 /// Returns whether `vms` can go on from its place in `changes`: neither made anew since, nor restored to an earlier state.
 async fn follows(jetstream: &Context, vms: &Info, changes: &Info) -> Result<bool, FleetError> {
     if changes.created > vms.created {
         return Ok(false);
     }
-    let stream = jetstream.get_stream_no_info(VMS).await.map_err(FleetError::away)?;
-    if vms.state.messages == 0 {
-        return Ok(true);
+    for _ in 0..READINGS {
+        if !Sourcing::read(jetstream).await?.is_ahead() {
+            return Ok(true);
+        }
+        sleep(PAUSE).await;
     }
-    let last = stream.get_raw_message(vms.state.last_sequence).await.map_err(FleetError::away)?;
-    let place = last.headers.get(SOURCE).and_then(|source| source_seq(source.as_str()));
-    Ok(place.is_some_and(|place| place <= changes.state.last_sequence))
-}
-
-/// Reads the number in the sourced stream: the second word of the header.
-pub(super) fn source_seq(header: &str) -> Option<u64> {
-    header.split_whitespace().nth(1)?.parse().ok()
+    Ok(false)
 }
 
 async fn one(jetstream: &Context, config: Config) -> Result<(Info, Made), FleetError> {
@@ -170,17 +202,5 @@ async fn one(jetstream: &Context, config: Config) -> Result<(Info, Made), FleetE
                 _ => FleetError::away(error),
             }),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::source_seq;
-
-    #[test]
-    fn the_place_in_the_source_is_read_as_each_server_writes_it() {
-        assert_eq!(source_seq("CHANGES 12"), Some(12));
-        assert_eq!(source_seq("CHANGES:a1b2 12 > >"), Some(12));
-        assert_eq!(source_seq("CHANGES"), None);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::access::Access;
 use super::error::FleetError;
 use super::message::{BEHIND, Kind, Labels};
-use super::name::KV_NODES;
+use super::name::{CHANGES, KV_NODES};
 use super::server::Server;
 
 /// JetStream's conditions of a publish.
@@ -35,6 +35,14 @@ pub struct Stored {
     pub body: Bytes,
 }
 
+impl Stored {
+    /// Returns true if this, the last message of its subject, is or contains the one with these labels that was
+    /// published behind the number `last`.
+    pub fn has(&self, labels: &Labels, last: u64) -> bool {
+        self.seq > last && self.labels.as_ref().is_some_and(|own| own.at.has(&labels.at))
+    }
+}
+
 /// A connection, for single requests. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Wire {
@@ -54,6 +62,8 @@ struct Ack {
     error: Option<Fault>,
     #[serde(default)]
     seq: u64,
+    #[serde(default)]
+    duplicate: bool,
 }
 
 #[derive(Deserialize)]
@@ -107,8 +117,12 @@ impl Wire {
     /// had acknowledged. It is no condition: a condition would stand in the message, the server would ask it again of `VMS`, whose
     /// numbers are others, and `VMS` would take no message any more.
     ///
+    /// A server that led, lost the lead before it stored the message, and leads again takes it for one that it has:
+    /// that it has it is believed only where it gives it.
+    ///
     /// # Errors
-    /// [`FleetError::Away`] if it is not known whether it was stored.
+    /// [`FleetError::Away`] if it is not known whether it was stored, [`FleetError::Missing`] if it was not and is
+    /// not taken for the next two minutes.
     pub async fn publish(
         &self,
         subject: &str,
@@ -123,7 +137,14 @@ impl Wire {
         if last > 0 && labels.kind != Kind::Create {
             headers.insert(BEHIND, last.to_string());
         }
-        self.put(subject, headers, body).await
+        let ack = self.put(subject, headers, body).await?;
+        if !ack.duplicate {
+            return Ok(ack.seq);
+        }
+        match self.last(CHANGES, subject).await? {
+            Some(stored) if stored.has(labels, last) => Ok(stored.seq),
+            _ => Err(FleetError::Missing(subject.to_owned())),
+        }
     }
 
     /// Replaces a node's entry in `NODES` if its revision is `expected`. Returns the new revision.
@@ -134,10 +155,10 @@ impl Wire {
         let mut headers = HeaderMap::new();
         headers.insert(STREAM, KV_NODES);
         headers.insert(EXPECTED, expected.to_string());
-        self.put(&format!("$KV.NODES.{cn}"), headers, body).await
+        Ok(self.put(&format!("$KV.NODES.{cn}"), headers, body).await?.seq)
     }
 
-    async fn put(&self, subject: &str, headers: HeaderMap, body: Bytes) -> Result<u64, FleetError> {
+    async fn put(&self, subject: &str, headers: HeaderMap, body: Bytes) -> Result<Ack, FleetError> {
         let stored = self.stored(subject, headers, body).await;
         self.server.answered(stored).await
     }
@@ -147,12 +168,12 @@ impl Wire {
         subject: &str,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<u64, FleetError> {
+    ) -> Result<Ack, FleetError> {
         let answer = self.ask(subject.to_owned(), headers, body).await?;
         let ack: Ack = serde_json::from_slice(&answer.payload).map_err(FleetError::away)?;
-        match ack.error {
+        match &ack.error {
             Some(fault) => Err(FleetError::of_code(fault.err_code, &fault.description, subject)),
-            None => Ok(ack.seq),
+            None => Ok(ack),
         }
     }
 

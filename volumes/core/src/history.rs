@@ -17,7 +17,7 @@ pub const MOST: usize = 1000;
 /// What has ended about a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// `snapshot`, `delete-snapshot`, `rollback`.
+    /// `snapshot`, `delete-snapshot`, `rollback`, `went-with-volume`.
     pub what: &'static str,
     /// With who asked.
     pub snapshot: Snapshot,
@@ -52,6 +52,29 @@ pub fn ended(before: &Volume, after: &Volume) -> Vec<End> {
         };
         let end = snapshot.zip(error);
         all.extend(end.map(|(snapshot, error)| End { what: "rollback", snapshot, error }));
+    }
+    all
+}
+
+/// Returns what ends when the volume's record goes: its snapshots go with it, and what was on its way is not done.
+pub fn gone(volume: &Volume) -> Vec<End> {
+    let why = || Some("the volume is gone".to_owned());
+    let rolled = volume.rollback().map(|rollback| rollback.snapshot);
+    let mut all = Vec::new();
+    for snapshot in volume.snapshots() {
+        if rolled.as_ref() == Some(&snapshot.uuid) {
+            all.push(End { what: "rollback", snapshot: snapshot.clone(), error: why() });
+        }
+        let (what, error) = match snapshot.state {
+            Stage::Creating => ("snapshot", why()),
+            // Its entry says so.
+            Stage::Failed => continue,
+            Stage::Deleting => ("delete-snapshot", None),
+            Stage::Created => ("went-with-volume", None),
+        };
+        // Who asked for the snapshot did not ask for its end.
+        let asked = snapshot.asked.clone().filter(|_| snapshot.state != Stage::Created);
+        all.push(End { what, snapshot: Snapshot { asked, ..snapshot }, error });
     }
     all
 }
@@ -160,6 +183,21 @@ mod tests {
         assert_eq!(told(rolling.clone(), &given_up), entry("rollback", Some("held")));
         let gone = entry("rollback", Some("the storage VM failed, or is gone"));
         assert_eq!(told(rolling, &[&lost]), gone);
+    }
+
+    #[test] // V140, V143
+    fn what_goes_with_the_volume_is_told() {
+        let ends = |state, stage| {
+            let all = gone(&volume(state, stage)).into_iter();
+            all.map(|end| (end.what, end.error.is_some(), end.snapshot.asked.is_some()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ends(State::Ready, Stage::Created), [("went-with-volume", false, false)]);
+        assert_eq!(ends(State::Failed, Stage::Creating), [("snapshot", true, true)]);
+        assert_eq!(ends(State::Ready, Stage::Deleting), [("delete-snapshot", false, true)]);
+        assert_eq!(ends(State::Ready, Stage::Failed), []);
+        let rolled = [("rollback", true, true), ("went-with-volume", false, false)];
+        assert_eq!(ends(State::RollingBack, Stage::Created), rolled);
     }
 
     #[test]

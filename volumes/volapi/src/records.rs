@@ -226,7 +226,7 @@ impl Records {
         }
     }
 
-    /// Adds to the batch that the volume's record goes, as it was read.
+    /// Adds to the batch that the volume's record goes, as it was read. What goes with it is in the history.
     pub async fn remove(
         &self,
         batch: &mut Batch,
@@ -234,6 +234,7 @@ impl Records {
         etag: Etag,
     ) -> Result<(), Refused> {
         self.disclaim(batch, volume).await?;
+        self.tell(batch, volume, history::gone(volume)).await?;
         self.volumes.delete_in(batch, volume.uuid(), Expect::Etag(etag)).map_err(of_storage)
     }
 
@@ -256,10 +257,7 @@ impl Records {
             let mut batch = Batch::new();
             let expect = Expect::Etag(found.etag);
             self.volumes.put_in(&mut batch, uuid, expect, &wanted).map_err(of_storage)?;
-            let now = daemon::wall::now();
-            for end in history::ended(&found.value, &wanted) {
-                self.end(&mut batch, &entry(&wanted, end, now), now).await.map_err(of_storage)?;
-            }
+            self.tell(&mut batch, &wanted, history::ended(&found.value, &wanted)).await?;
             let committed = self.store.commit(batch).await;
             if written(committed.map(drop), ())?.is_some() {
                 return Ok(Some(wanted));
@@ -291,30 +289,48 @@ fn entry(volume: &Volume, end: End, now: Timestamp) -> EndedSnapshot {
 }
 
 impl Records {
-    /// Adds an entry to the batch that ends what it is about. Those that are too old go, and the oldest of a volume that
-    /// has too many.
+    /// Adds entries to the batch that ends what they are about. Those that are too old go, and the oldest of a volume
+    /// that has too many.
+    async fn tell(
+        &self,
+        batch: &mut Batch,
+        volume: &Volume,
+        ends: Vec<End>,
+    ) -> Result<(), Refused> {
+        let now = daemon::wall::now();
+        let entries: Vec<_> = ends.into_iter().map(|end| entry(volume, end, now)).collect();
+        match entries.is_empty() {
+            true => Ok(()),
+            false => self.end(batch, volume.uuid(), &entries, now).await.map_err(of_storage),
+        }
+    }
+
     async fn end(
         &self,
         batch: &mut Batch,
-        ended: &EndedSnapshot,
+        volume: &str,
+        entries: &[EndedSnapshot],
         now: Timestamp,
     ) -> Result<(), store::Error> {
         let oldest = now.checked_sub(self.history_keep).unwrap_or(Timestamp::UNIX_EPOCH);
         let oldest = format!("{oldest:.3}");
         let old = self.history.find(Query::all().by("ended").limit(PRUNED)).await?;
-        let of_one = Query::all().with("volume_uuid", ended.volume_uuid.clone());
+        let of_one = Query::all().with("volume_uuid", volume.to_owned());
         let of_one = self.history.find(of_one.by("ended").limit(MOST_OF_ONE)).await?;
-        let too_many = usize::from(of_one.records.len() >= MOST_OF_ONE);
+        let too_many = (of_one.records.len() + entries.len()).saturating_sub(MOST_OF_ONE);
         let too_old = old.records.iter().filter(|row| row.value.ended < oldest);
         let gone: BTreeMap<_, _> = too_old
             .chain(of_one.records.iter().take(too_many))
-            .filter(|row| row.key != ended.id)
+            .filter(|row| entries.iter().all(|ended| row.key != ended.id))
             .map(|row| (row.key.clone(), row.etag.clone()))
             .collect();
         for (key, etag) in gone {
             self.history.delete_in(batch, &key, Expect::Etag(etag))?;
         }
-        self.history.put_in(batch, &ended.id, Expect::Anything, ended)
+        for ended in entries {
+            self.history.put_in(batch, &ended.id, Expect::Anything, ended)?;
+        }
+        Ok(())
     }
 
     /// Returns the newest entries that are wanted.

@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A feed in memory, as unkind as the real one: it refuses wrong expectations, knows the id of a message for two minutes
-//! and no longer, has so many bytes and no more, loses acknowledgements, answers from a server that is behind, and its
-//! streams can be deleted or restored, or lose what they acknowledged.
+//! A feed in memory, as unkind as the real one: it refuses wrong expectations, knows the id of a message for two
+//! minutes and no longer, also of one that it never stored, has so many bytes and no more, loses acknowledgements,
+//! answers from a server that is behind, and its streams can be deleted or restored, or lose what they acknowledged.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +28,8 @@ pub enum Fault {
     AnswerLost,
     /// A read is answered by a server that lacks the newest message of the subject.
     Behind,
+    /// A publish is lost with the lead of the server that took it. That server leads again, and knows the message's id.
+    Staged,
 }
 
 /// A message of `CHANGES`.
@@ -121,20 +123,24 @@ impl Memory {
         self.make();
     }
 
-    /// Loses the last messages that it acknowledged, as a server that becomes the leader without them does; messages of
-    /// other nodes take their numbers.
-    pub fn lose(&self, messages: usize) {
+    /// Loses messages that it acknowledged, as a server that becomes the leader without them does; messages of other
+    /// nodes take their numbers. The last `but` messages stay.
+    pub fn lose(&self, messages: usize, but: usize) {
         let mut streams = self.streams();
         let kept = streams.changes.get_or_insert_default();
-        let lost = kept.split_off(kept.len().saturating_sub(messages));
+        let end = kept.len().saturating_sub(but);
+        let lost: Vec<Kept> = kept.drain(end.saturating_sub(messages)..end).collect();
         let kept = kept.clone();
         for Kept { subject, stored } in lost {
             streams.ids.retain(|_, (_, seq)| *seq != stored.seq);
+            let last = kept.iter().rev().find(|kept| kept.subject == subject).cloned();
+            if last.as_ref().is_some_and(|last| last.stored.seq > stored.seq) {
+                continue;
+            }
             if let Some(vms) = &mut streams.vms {
                 vms.remove(&subject);
             }
-            let before = kept.iter().rev().find(|kept| kept.subject == subject).cloned();
-            before.into_iter().for_each(|kept| streams.source(kept));
+            last.into_iter().for_each(|kept| streams.source(kept));
         }
     }
 
@@ -235,6 +241,7 @@ impl Streams {
         labels: &Labels,
         body: Bytes,
         expected: u64,
+        fault: Option<Fault>,
     ) -> Result<u64, FleetError> {
         let now = Instant::now();
         let Some(changes) = &self.changes else {
@@ -242,8 +249,16 @@ impl Streams {
         };
         self.ids.retain(|_, (at, _)| now.duration_since(*at) < DUPLICATES);
         let id = labels.id(subject, expected);
-        if let Some((_, seq)) = self.ids.get(&id) {
-            return Ok(*seq);
+        if self.ids.contains_key(&id) {
+            // As `Wire` reads this answer.
+            return match self.last(CHANGES, subject, None) {
+                Some(stored) if stored.has(labels, expected) => Ok(stored.seq),
+                _ => Err(FleetError::Missing(subject.to_owned())),
+            };
+        }
+        if fault == Some(Fault::Staged) {
+            self.ids.insert(id, (now, 0));
+            return Err(FleetError::Away("the server does not lead any more".to_owned()));
         }
         let held: usize = changes.iter().map(|kept| kept.stored.body.len()).sum();
         if self.room.is_some_and(|room| held + body.len() > room) {
@@ -312,7 +327,7 @@ impl Feed for Memory {
             if body.len() > self.largest {
                 return Err(FleetError::TooLarge { bytes: body.len(), most: self.largest });
             }
-            self.run(|streams, _| streams.publish(subject, labels, body, expected))
+            self.run(|streams, fault| streams.publish(subject, labels, body, expected, fault))
         })
     }
 

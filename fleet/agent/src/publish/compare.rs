@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use sdc_clients::fleet::{CHANGES, MARKER, Position, VMS, subjects_of};
+use sdc_clients::fleet::{CHANGES, MARKER, Position, VMS, subject, subjects_of};
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 
 use super::publisher::{Cut, Publisher, Sent};
@@ -62,6 +62,12 @@ impl Publisher<'_> {
             differ += usize::from(is_ghost);
         }
         let vms = shown.len() as u64;
+        if differ > 0 {
+            // A marker of the same event may be there: it does not tell of these.
+            let marker = subject(&self.parts.cn_uuid, None);
+            let last = self.parts.feed.last(CHANGES, &marker).await?.map_or(0, |last| last.seq);
+            self.sent.last.insert(marker, last);
+        }
         if why != Why::Audit || differ > 0 {
             self.event(snapshot.marker(why)).await?;
             tracing::info!(reason = %why, vms, differ, "compared with the feed");

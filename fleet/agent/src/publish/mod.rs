@@ -8,13 +8,15 @@
 
 mod compare; // the node against the feed
 
+mod look; // whether the feed still has what it acknowledged
+
 mod send; // one message, whatever its subject has
 
 mod publisher; // its state
 
 use std::sync::Arc;
 
-use sdc_clients::fleet::{CHANGES, FleetError, Position, VMS, subject, subjects_of};
+use sdc_clients::fleet::{CHANGES, FleetError, Position, VMS, subjects_of};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use self::compare::View;
@@ -30,7 +32,8 @@ const LOOKS: u32 = 12;
 /// Publishes, for ever.
 pub(crate) async fn run(parts: Arc<Parts>) {
     let mut retry = parts.retry();
-    let mut publisher = Publisher { parts: &parts, sent: Sent::default(), marker: None };
+    let mut publisher =
+        Publisher { parts: &parts, sent: Sent::default(), published: None, marker: None };
     loop {
         let mut holds = parts.holds.subscribe();
         // The sender lives as long as the parts.
@@ -78,32 +81,15 @@ impl Publisher<'_> {
             Start::Behind(at) => at,
             Start::Compare(why) => self.compare(why).await?,
         };
+        self.published = Some(at.clone());
         loop {
             let why = match self.parts.hub.behind(&at).await? {
                 Some(following) => self.follow(at, following).await?,
                 None => Why::Gone,
             };
             at = self.compare(why).await?;
+            self.published = Some(at.clone());
         }
-    }
-
-    /// Returns whether `VMS` was made anew: it has no marker of this node, or the same one under another number.
-    async fn is_lost(&mut self) -> Result<bool, FleetError> {
-        let marker = subject(&self.parts.cn_uuid, None);
-        let Some(stored) = self.parts.feed.last(VMS, &marker).await? else { return Ok(true) };
-        let Some(labels) = stored.labels else { return Ok(true) };
-        let seen = self.marker.replace((labels.at.clone(), stored.seq));
-        Ok(seen.is_some_and(|(at, seq)| at == labels.at && seq != stored.seq))
-    }
-
-    /// Returns whether `CHANGES` lacks what it acknowledged, twice in a row: once, a server that is behind may have answered.
-    async fn is_cut_short(&mut self) -> Result<bool, FleetError> {
-        let all = subjects_of(&self.parts.cn_uuid);
-        // None: gone by age.
-        let last = self.parts.feed.last(CHANGES, &all).await?.map_or(u64::MAX, |last| last.seq);
-        let is_short = last < self.sent.newest;
-        let was_short = std::mem::replace(&mut self.sent.is_short, is_short);
-        Ok(is_short && was_short)
     }
 
     /// Where the feed is. The last message of the node may be gone from `CHANGES` by age.
@@ -152,7 +138,7 @@ impl Publisher<'_> {
                     if self.is_lost().await? {
                         return Ok(Why::Nothing);
                     }
-                    if self.is_cut_short().await? {
+                    if self.has_lost().await? {
                         return Ok(Why::WentBack);
                     }
                     continue;

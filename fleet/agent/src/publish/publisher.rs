@@ -4,7 +4,7 @@
 
 //! The publisher's state, and why it is cut.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use sdc_clients::fleet::{FleetError, Position};
 
@@ -27,6 +27,8 @@ pub(super) enum Cut {
 pub(super) struct Publisher<'a> {
     pub(super) parts: &'a Parts,
     pub(super) sent: Sent,
+    /// The last event that the feed is known to have: the next one names it.
+    pub(super) published: Option<Position>,
     /// The node's marker as it was last seen in `VMS`, and its number there. It outlives a cut.
     pub(super) marker: Option<(Position, u64)>,
 }
@@ -39,6 +41,9 @@ pub(super) struct Sent {
     pub(super) newest: u64,
     /// The feed seemed to lack that one at the last look.
     pub(super) is_short: bool,
+    /// The last event of each subject since it was last seen that the feed has it, and whether it was looked for in
+    /// vain.
+    pub(super) unseen: BTreeMap<String, (Position, bool)>,
     /// The numbers went back: this is another stream, or one that was restored.
     pub(super) went_back: bool,
 }

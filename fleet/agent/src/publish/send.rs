@@ -12,6 +12,8 @@ use crate::status::Count;
 
 /// Room for the headers of a message.
 const HEADERS: usize = 1024;
+/// Subjects that are looked for at most: of those beyond the audit finds what was lost.
+const MOST_UNSEEN: usize = 10_000;
 
 impl Publisher<'_> {
     /// Publishes an event, unless the feed has it.
@@ -24,14 +26,19 @@ impl Publisher<'_> {
             None => match found(&event.labels, feed.last(CHANGES, &subject).await?.as_ref()) {
                 Found::Already => {
                     status.count(Count::Already);
+                    self.published = Some(event.labels.at);
                     return Ok(());
                 }
                 Found::Before(seq) => seq,
             },
         };
-        let event = self.fitted(event);
+        let mut event = self.fitted(event);
+        if event.labels.kind != Kind::Resync {
+            event.labels.after.clone_from(&self.published);
+        }
         let seq = feed.publish(&subject, &event.labels, event.body.clone(), last).await?;
         self.acknowledged(&subject, &event, seq);
+        self.published = Some(event.labels.at.clone());
         status.published(match event.labels.kind {
             Kind::Resync => Count::Markers,
             _ => Count::Published,
@@ -71,6 +78,10 @@ impl Publisher<'_> {
         if outgoing.labels.kind == Kind::Resync {
             // Another one, possibly of the same event.
             self.marker = None;
+        }
+        if self.sent.unseen.len() < MOST_UNSEEN || self.sent.unseen.contains_key(subject) {
+            let unseen = (outgoing.labels.at.clone(), false);
+            self.sent.unseen.insert(subject.to_owned(), unseen);
         }
         self.sent.went_back |= seq <= self.sent.newest;
         self.sent.newest = self.sent.newest.max(seq);

@@ -132,8 +132,13 @@ fn assert_told(feed: &Memory) {
         if labels.kind != Kind::Resync {
             // Consumers see that a stream was made anew.
             if let Some(last) = last {
-                assert_eq!(last.epoch, labels.at.epoch, "another epoch without a marker");
-                assert_eq!(last.seq + 1, labels.at.seq, "a gap or a repetition that is not told");
+                // What the servers lost is told by the message behind it.
+                let is_told = labels.after.is_some_and(|after| !last.has(&after));
+                assert!(
+                    is_told || last.epoch == labels.at.epoch && last.seq + 1 == labels.at.seq,
+                    "{last}, {}: a gap, a repetition or another epoch that is not told",
+                    labels.at
+                );
             }
         }
         last = Some(labels.at);
@@ -298,12 +303,54 @@ async fn what_the_feed_lost_after_it_acknowledged_it_is_found_and_told() {
         world.settled().await;
     }
     let told = world.markers();
-    world.feed.lose(2);
+    world.feed.lose(2, 0);
     assert_ne!(world.aliases(), world.here());
     // Two looks; the next audit is later.
     sleep(Duration::from_secs(20 * 60)).await;
     assert_eq!(world.aliases(), world.here());
     assert_eq!(world.markers(), told + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_feed_lost_before_what_it_kept_is_found_and_told() {
+    // N10, N27
+    let world = World::new();
+    world.hub.put(vm(1, "a"));
+    world.hub.put(vm(2, "b"));
+    world.settled().await;
+    world.hub.put(vm(1, "c"));
+    world.hub.put(vm(2, "d"));
+    world.settled().await;
+    let told = world.markers();
+    world.feed.lose(1, 1);
+    assert_ne!(world.aliases(), world.here());
+    world.hub.put(vm(2, "e"));
+    world.settled().await;
+    assert_told(&world.feed);
+    // Two looks; the next audit is later.
+    sleep(Duration::from_secs(20 * 60)).await;
+    assert_eq!(world.aliases(), world.here());
+    assert_eq!(world.markers(), told + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_servers_say_to_have_and_have_not_is_published_again() {
+    // N28
+    let world = World::new();
+    world.hub.put(vm(1, "a"));
+    world.settled().await;
+    let (before, markers) = (world.kinds().len(), world.markers());
+    world.feed.fault([Some(Fault::Staged)]);
+    world.hub.put(vm(1, "b"));
+    world.hub.put(vm(1, "c"));
+    // For as long as they know its id they store nothing.
+    sleep(Duration::from_secs(60)).await;
+    let state = world.parts.status.state(Task::Publisher).unwrap().to_string();
+    world.settled().await;
+    assert_eq!(world.kinds().split_off(before), ["modify", "modify"], "{state}");
+    assert_eq!(world.markers(), markers);
+    assert!(state.contains("does not have"), "{state}");
+    assert_told(&world.feed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -434,11 +481,12 @@ enum Step {
     Fault(Vec<Option<u8>>),
     Delete(bool),
     AgeOut(usize),
+    Lose(usize, usize),
     Wait(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let faults = prop::collection::vec(prop::option::weighted(0.5, 0..2u8), 1..12);
+    let faults = prop::collection::vec(prop::option::weighted(0.5, 0..3u8), 1..12);
     prop_oneof![
         8 => (0..4u32, 0..4u32).prop_map(|(n, alias)| Step::Put(n, alias)),
         3 => (0..4u32).prop_map(Step::Remove),
@@ -449,6 +497,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => faults.prop_map(Step::Fault),
         1 => any::<bool>().prop_map(Step::Delete),
         1 => (1..6usize).prop_map(Step::AgeOut),
+        1 => (1..3usize, 0..3usize).prop_map(|(messages, but)| Step::Lose(messages, but)),
         4 => prop_oneof![Just(1u64), Just(200), Just(3_000), Just(130_000)].prop_map(Step::Wait),
     ]
 }
@@ -485,13 +534,14 @@ proptest! {
                     Step::Forget => world.hub.forget(),
                     Step::Restart => world.hub.restart(),
                     Step::Fault(faults) => world.feed.fault(faults.into_iter().map(|fault| {
-                        fault.map(|n| [Fault::NotSent, Fault::AnswerLost][usize::from(n)])
+                        fault.map(|n| [Fault::NotSent, Fault::AnswerLost, Fault::Staged][usize::from(n)])
                     })),
                     Step::Delete(all) => {
                         world.feed.delete(if all { CHANGES } else { VMS });
                         world.feed.make();
                     }
                     Step::AgeOut(messages) => world.feed.age_out(messages),
+                    Step::Lose(messages, but) => world.feed.lose(messages, but),
                     Step::Wait(ms) => sleep(Duration::from_millis(ms)).await,
                 }
             }

@@ -23,7 +23,7 @@ fn stored(seq: u64, labels: Option<Labels>, body: Value) -> Stored {
 }
 
 fn labels(kind: Kind, seq: u64, compared: bool) -> Labels {
-    Labels { kind, at: at(seq), compared }
+    Labels { compared, ..Labels::of(kind, at(seq)) }
 }
 
 fn object(alias: &str) -> VmObject {

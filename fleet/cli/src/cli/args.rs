@@ -113,7 +113,8 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Show how the streams are; exit 1 while a server does not have all of them: then no other one may be stopped.
+    /// Show how the streams are; exit 1 while a server does not have all of them (then no other one may be stopped),
+    /// and where VMS has stood still for 10 s though CHANGES has more (setup --vms-again).
     #[command(after_help = "\
 Examples:
   sdc-fleet streams
@@ -137,8 +138,15 @@ A node that is heard is refused. One that comes back is on the feed again.")]
     #[command(after_help = "\
 Examples:
   sdc-fleet setup
-  sdc-fleet setup --config operator.json")]
-    Setup,
+  sdc-fleet setup --config operator.json
+  sdc-fleet setup --vms-again
+
+A VMS that is made again is filled from CHANGES, and by the nodes with what CHANGES does not have any more.")]
+    Setup {
+        /// Make VMS again: it stands still.
+        #[arg(long)]
+        vms_again: bool,
+    },
     /// Draw a key: write its seed to a file that only its owner may read, print its public key.
     #[command(after_help = "\
 Examples:

@@ -17,7 +17,9 @@ use daemon::text::counted;
 use daemon::{Fields, wall};
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{Fleet, FleetError, FleetEvent, Follower, Wire, forget, make};
+use sdc_clients::fleet::{
+    Fleet, FleetError, FleetEvent, Follower, Made, VMS, Wire, again, forget, make, stands_still,
+};
 use serde_json::Value;
 
 use self::args::{Cli, NAME, Verb};
@@ -58,7 +60,11 @@ async fn answer(cli: Cli) -> anyhow::Result<ExitCode> {
 
 async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
     let screen = Screen::of_stdout();
-    if let Verb::Setup = verb {
+    if let Verb::Setup { vms_again } = verb {
+        if vms_again {
+            again(fleet.jetstream(), &config.shape).await?;
+            return Ok((format!("{VMS}: {}\n", Made::Again), true));
+        }
         let done = make(fleet.jetstream(), &config.shape).await?;
         return Ok((
             done.iter().map(|(stream, made)| format!("{stream}: {made}\n")).collect(),
@@ -66,7 +72,8 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
         ));
     }
     if let Verb::Streams { list } = verb {
-        return Ok(streams::list(&fleet.health().await?, &list.layout(), screen)?);
+        let still = stands_still(fleet.jetstream()).await?;
+        return Ok(streams::list(&fleet.health().await?, still, &list.layout(), screen)?);
     }
     let beats = fleet.nodes().await?;
     let names = Names::of(&beats);
@@ -119,7 +126,7 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
             let vms = forget(fleet, &Wire::new(client, &config.nats), &cn).await?;
             (format!("forgot {} and {} of it\n", names.node(&cn), counted(vms, "VM", "VMs")), true)
         }
-        Verb::Setup
+        Verb::Setup { .. }
         | Verb::Streams { .. }
         | Verb::Key { .. }
         | Verb::Permissions { .. }

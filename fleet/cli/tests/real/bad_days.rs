@@ -10,11 +10,15 @@ use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
 use rustix::process::{Pid, Signal, kill_process};
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{Fleet, FleetEvent, Follower, Shape, VMS, Wire, make, subject};
+use sdc_clients::fleet::{
+    Fleet, FleetEvent, Follower, Made, Shape, Sourcing, VMS, Wire, again, make, stands_still,
+    step_down, subject,
+};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{ChildStdout, Command};
 
+use super::command::ends_well;
 use super::follow::{agreed, aliases, follow, truth};
 use super::node::{CN, Running, vm};
 use super::{LONG, access, answered, made, servers, until};
@@ -77,6 +81,79 @@ async fn a_server_that_stands_still_is_waited_for_and_gets_nothing_twice() {
     let first = *numbers.first().unwrap();
     assert_eq!(numbers, (first..=41).collect::<Vec<_>>());
     agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vms_that_stands_still_is_told_completed_and_made_again() {
+    // N29
+    let Some(nats) = servers(1, None) else { return };
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 1).await;
+    // As one whose server does not ask for the next message any more.
+    let jetstream = fleet.jetstream();
+    let mut config = jetstream.get_stream(VMS).await.unwrap().cached_info().config.clone();
+    config.sources = None;
+    jetstream.delete_stream(VMS).await.unwrap();
+    jetstream.create_stream(config).await.unwrap();
+    let seen = follow(&fleet);
+    let agent = Running::start(&hub, &access, &machine).await;
+    (0..20).for_each(|nth| hub.put(vm(nth, "web")));
+    agreed("they are published", &hub, &seen).await;
+    let mut follower = Follower::new(&fleet, "vms.*.*", Jitter::from_seed(4));
+    while follower.next().await != FleetEvent::Synced {}
+    assert_eq!(aliases(follower.mirror()), truth(&hub), "complete at once");
+    assert!(answered("VMS", async || stands_still(jetstream).await).await);
+    assert!(!ends_well(&access, "streams").await);
+    let shape = Shape { replicas: 1, bytes: 1 << 28, ..Shape::default() };
+    until("made again", async || again(jetstream, &shape).await.is_ok()).await;
+    until("it moves", async || ends_well(&access, "streams").await).await;
+    agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_that_are_well_are_kept_however_much_is_published() {
+    // N30
+    let Some(nats) = servers(1, None) else { return };
+    let access = access(&nats);
+    let fleet = made(&access, 1).await;
+    let (stop, mut stopped) = tokio::sync::watch::channel(false);
+    let client = access.connect("writer", Jitter::from_seed(6)).await.unwrap();
+    let writer = tokio::spawn(async move {
+        while !*stopped.borrow_and_update() {
+            // One at a time: VMS follows at once.
+            let subject = subject(CN, Some(vm(0, "")["uuid"].as_str().unwrap()));
+            client.publish(subject, "{}".into()).await.unwrap();
+            client.flush().await.unwrap();
+        }
+    });
+    let shape = Shape { replicas: 1, bytes: 1 << 28, ..Shape::default() };
+    let moves = async || Sourcing::read(fleet.jetstream()).await.is_ok_and(|it| it.place > 1000);
+    until("VMS takes them", moves).await;
+    for _ in 0..200 {
+        let done = make(fleet.jetstream(), &shape).await.unwrap();
+        assert!(done.iter().all(|(_, made)| *made == Made::Kept), "{done:?}");
+    }
+    stop.send(true).unwrap();
+    writer.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_leads_vms_when_its_leader_steps_down() {
+    // N29
+    let Some(nats) = servers(3, None) else { return };
+    let access = access(&nats);
+    let fleet = made(&access, 3).await;
+    let leader = async || {
+        let health = answered("its state", async || fleet.health().await).await;
+        health.into_iter().find(|it| it.stream == VMS).and_then(|it| it.leader)
+    };
+    until("one leads", async || leader().await.is_some()).await;
+    let before = leader().await;
+    let is_another = async || leader().await.is_some_and(|now| Some(now) != before);
+    until("another one", async || {
+        is_another().await || step_down(fleet.jetstream()).await.is_ok() && is_another().await
+    })
+    .await;
 }
 
 /// The next line's word and alias.

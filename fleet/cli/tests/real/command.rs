@@ -4,18 +4,19 @@
 
 //! `sdc-fleet` as somebody types it.
 
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{Access, Beats, FleetEvent, Follower, Heard};
+use tokio::process::Command;
 
 use super::node::{CN, Running, vm};
 use super::{LONG, access, answered, made, servers, until};
 
 /// Whether the command ended well.
-async fn ends_well(access: &Access, line: &str) -> bool {
+pub(crate) async fn ends_well(access: &Access, line: &str) -> bool {
     let words = ["sdc-fleet", "--server", &access.servers[0]].into_iter().chain(line.split(' '));
     let words: Vec<std::ffi::OsString> = words.map(Into::into).collect();
     // It has a runtime of its own.
@@ -87,6 +88,41 @@ async fn a_node_that_is_gone_for_good_is_forgotten_and_back_when_it_comes_back()
     let agent = Running::start(&hub, &access, &machine).await;
     until("it is back", async || ends_well(&access, "vm web-1").await).await;
     agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_reads_with_a_clock_a_day_off_sees_which_node_is_heard() {
+    // N25
+    let Some(nats) = servers(1, None) else { return };
+    if which("faketime").is_none() {
+        eprintln!("SKIPPED: no faketime (apt-get install faketime)");
+        return;
+    }
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    made(&access, 1).await;
+    let agent = Running::start(&hub, &access, &machine).await;
+    let is_well = async |offset: &str| {
+        #[allow(clippy::disallowed_methods)] // A program with a clock of its own.
+        let mut typed = Command::new("faketime");
+        typed.args(["-m", "-f", offset, env!("CARGO_BIN_EXE_sdc-fleet"), "nodes", "--server"]);
+        typed.arg(&access.servers[0]).stdin(Stdio::null());
+        let done = typed.output().await.unwrap();
+        let text = String::from_utf8(done.stdout).unwrap();
+        // What did not answer said nothing of the node.
+        text.contains("cn-1").then(|| done.status.success())
+    };
+    for offset in ["-1d", "+1d"] {
+        until("it is heard", async || is_well(offset).await == Some(true)).await;
+    }
+    agent.kill();
+    for offset in ["-1d", "+1d"] {
+        until("it is not", async || is_well(offset).await == Some(false)).await;
+    }
+}
+
+fn which(command: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(command)).find(|it| it.is_file())
 }
 
 #[tokio::test(flavor = "multi_thread")]

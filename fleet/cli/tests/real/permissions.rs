@@ -26,7 +26,7 @@ const VM: &str = "40000000-0000-4000-8000-000000000001";
 const VM_2: &str = "40000000-0000-4000-8000-000000000002";
 
 fn labels(seq: u64) -> Labels {
-    Labels { kind: Kind::Create, at: Position { epoch: "e".into(), seq }, compared: false }
+    Labels::of(Kind::Create, Position { epoch: "e".into(), seq })
 }
 
 /// Keys of the operator, a reader and two nodes, each in a file.

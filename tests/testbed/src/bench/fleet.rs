@@ -280,7 +280,7 @@ impl Feed {
             let vm = vm(&node, nth, 1);
             let subject = subject(&node, vm.get("uuid").and_then(|uuid| uuid.as_str()));
             let at = Position { epoch: "bench".to_owned(), seq: nth as u64 + 1 };
-            let labels = Labels { kind: Kind::Create, at, compared: false };
+            let labels = Labels::of(Kind::Create, at);
             let body = json!({"type": "create", "vm": vm}).to_string();
             self.wire.publish(&subject, &labels, body.into(), 0).await
         };

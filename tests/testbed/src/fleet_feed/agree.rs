@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{Fleet, FleetEvent, Follower, Position};
+use sdc_clients::fleet::{Fleet, FleetEvent, Follower, Position, Sourcing};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::children::shown;
@@ -76,8 +76,7 @@ pub(super) async fn changes(fleet: &Fleet, site: &Site) -> anyhow::Result<Heard>
     };
     let mut all: Heard = site.hubs.keys().map(|cn| (cn.clone(), Vec::new())).collect();
     for message in found {
-        let labels = &message.labels;
-        let told = told(labels.kind, &labels.at, labels.compared);
+        let told = told(&message.labels);
         all.entry(message.target.cn).or_default().push(told);
     }
     Ok(all)
@@ -88,6 +87,12 @@ async fn disagreement(
     fleet: &Fleet,
     truth: &BTreeMap<String, String>,
 ) -> anyhow::Result<Option<String>> {
+    // A follower completes what VMS lacks from CHANGES.
+    let sourcing = Sourcing::read(fleet.jetstream()).await?;
+    if sourcing.lag() > 0 {
+        let Sourcing { place, last } = sourcing;
+        return Ok(Some(format!("VMS has come to message {place} of CHANGES, which has {last}")));
+    }
     let mut follower = Follower::new(fleet, "vms.*.*", Jitter::from_seed(2));
     let synced = async {
         loop {

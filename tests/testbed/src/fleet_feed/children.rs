@@ -25,6 +25,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use super::centre::cn;
+use super::site::{BYTES, SERVERS};
 
 /// Between two looks of a consumer at what it has.
 const LOOK: Duration = Duration::from_millis(300);
@@ -72,18 +73,21 @@ pub fn nodes(args: &[OsString]) -> ExitCode {
 async fn agent(args: &NodesArgs, nth: usize) -> anyhow::Result<Agent> {
     let (cn, dir) = (cn(nth), args.dir.join(nth.to_string()));
     std::fs::create_dir_all(&dir)?;
-    let config = json!({"server_uuid": cn, "nats": {"servers": args.server}, "programs": {},
+    // As on a headnode, the operator's key is on one of them.
+    let streams = json!({"make": nth == 0, "replicas": SERVERS, "bytes": BYTES});
+    let config = json!({"server_uuid": cn, "streams": streams, "nats": {"servers": args.server}, "programs": {},
         "vminfod": {"url": format!("{}/{cn}", args.hubs), "trust_tcp": true}, "state_dir": dir,
         "heartbeat": format!("{}s", args.heartbeat), "audit": format!("{}s", args.audit), "retry": {"min": "100ms", "max": "2s"},
         "seed": args.seed.wrapping_add(nth as u64)});
     let config = Config::from_json(&config.to_string())?;
     let jitter = Jitter::from_seed(args.seed.wrapping_add(nth as u64));
     let client = config.nats.connect(&format!("node {nth}"), jitter).await?;
+    let makes = config.make.is_some().then(|| Fleet::with_client(client.clone(), &config.nats));
     let wire = Arc::new(Wire::new(client, &config.nats));
     let http = Http::new(&format!("{}/{cn}", args.hubs), "fleet-feed")?;
     let machine = Machine::of(&dir).await?;
     let parts = Parts::new(config, cn, &machine, Some(format!("node-{nth}")), wire, &http);
-    Ok(Agent { parts, makes: None })
+    Ok(Agent { parts, makes })
 }
 
 #[derive(Debug, Parser)]

@@ -108,7 +108,7 @@ impl Centre {
         let kind = if turn == 1 { Kind::Create } else { Kind::Modify };
         let seq = self.args.vms as u64 * turn + of as u64;
         let at = Position { epoch: format!("{nth:016x}"), seq };
-        let labels = Labels { kind, at, compared: false };
+        let labels = Labels::of(kind, at);
         let body = json!({"type": kind.name(), "vm": Self::vm(nth, of, turn)}).to_string();
         let subject = subject(&cn(nth), Some(&uuid(nth, of)));
         Ok(self.wire.publish(&subject, &labels, body.into(), last).await?)

@@ -22,7 +22,7 @@ use super::judge::{Counted, Told, complete};
 use super::options::Options;
 use super::progress::Progress;
 use super::shake::{Deaths, shake};
-use super::site::{MIRRORS, SERVERS, Site, TOGETHER, kill};
+use super::site::{BYTES, MIRRORS, SERVERS, Site, TOGETHER, kill};
 
 /// A run that held.
 #[derive(Debug)]
@@ -44,12 +44,12 @@ pub struct Passed {
 impl fmt::Display for Passed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Passed { changes, consumer, deaths, vms, settled, memory } = self;
-        let Counted { events, differences, holes } = changes;
+        let Counted { events, differences, holes, lost } = changes;
         let memory = memory.map_or("–".to_owned(), |bytes| format!("{:.1}", bytes as f64 / 1e6));
         write!(
             f,
-            "{events} events each once, {differences} differences, {holes} markers; a consumer was told {} events and {} \
-             holes; {deaths}; {vms} VMs, agreed {:.1} s after the last death; {memory} MB of memory for each node's agent",
+            "{events} events each once, {differences} differences, {holes} markers; the servers lost what they had \
+             acknowledged {lost} times, each told by the next message; a consumer was told {} events and {} holes; {deaths}; {vms} VMs, agreed {:.1} s after the last death; {memory} MB of memory for each node's agent",
             consumer.events,
             consumer.holes,
             settled.as_secs_f64()
@@ -106,7 +106,7 @@ pub async fn feed(options: &Options) -> anyhow::Result<Passed> {
 
 /// Makes the streams, as soon as the servers have elected who leads.
 async fn streams(fleet: &Fleet) -> anyhow::Result<()> {
-    let shape = Shape { replicas: SERVERS, bytes: 1 << 30, ..Shape::default() };
+    let shape = Shape { replicas: SERVERS, bytes: BYTES, ..Shape::default() };
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         match make(fleet.jetstream(), &shape).await {
@@ -129,8 +129,10 @@ fn consumer(fleet: &Fleet) -> (mpsc::Sender<()>, tokio::task::JoinHandle<Heard>)
                 event = follower.next() => event,
                 _ = stopped.recv() => return heard,
             };
-            let told =
-                |at: Position, compared| if compared { Told::Difference } else { Told::Event(at) };
+            let told = |at: Position, compared| match compared {
+                true => Told::Difference,
+                false => Told::Event(at, None),
+            };
             let (cn, told) = match event {
                 FleetEvent::Changed { vm, compared, .. } => {
                     (vm.cn.clone(), told(vm.at.clone(), compared))

@@ -21,6 +21,8 @@ pub(super) const TOGETHER: usize = 100;
 /// Servers, and consumers that are killed.
 pub(super) const SERVERS: usize = 3;
 pub(super) const MIRRORS: usize = 2;
+/// What `CHANGES` keeps.
+pub(super) const BYTES: i64 = 1 << 30;
 
 /// Seconds between two heartbeats of a node: every 2, and as the agent's default where there are many on one machine.
 fn heartbeat(nodes: usize) -> usize {

@@ -344,6 +344,11 @@ async fn snapshots_go_with_the_volume() {
     world.service.follower.look(&world.vm, None).await.unwrap();
     world.pass().await;
     assert!(world.service.shared.records.volume(VOLUME, None).await.unwrap().is_none());
+    // V143
+    let (_, told) = ask(&world, Method::GET, "/volumehistory", Value::Null).await;
+    let told: Vec<_> = told.as_array().unwrap().iter().map(|it| it["what"].clone()).collect();
+    let went = told.iter().filter(|what| **what == "went-with-volume").count();
+    assert!(went == 2 && told.contains(&json!("rollback")), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)] // V134
