@@ -2,8 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The interface on 127.0.0.1:5312, which only reads: `/ping`, `/status`, `/events`, `/metrics`.
+//! The interface on 127.0.0.1:5312, which only reads: `/ping`, `/status`, `/events`, `/metrics`, `/openapi.json`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
@@ -12,16 +13,64 @@ use axum::routing::get;
 use bytes::Bytes;
 use daemon::Shutdown;
 use daemon::http::events::{self, Follow};
-use daemon::http::{Counts, Gone, Listeners, Router, Start, now_iso, reply, with_ping};
+use daemon::http::{Counts, Gone, Listeners, Router, Start, now_iso, ok, reply, with_ping};
 use futures_util::stream;
 use http::header::USER_AGENT;
 use http::{HeaderMap, StatusCode};
-use serde_json::{Value, json};
+use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::time::Instant;
 
-use crate::ledger::{Ledger, Snapshot};
+use crate::ledger::{Counts as Counted, Instance, Ledger, Snapshot, Told};
 use crate::metrics;
 use crate::verdict::Rule;
+
+/// The paths of the port.
+pub const ENDPOINTS: Endpoints<()> = Endpoints {
+    all: &[
+        Endpoint::new("/ping", "GET", ()).about("whether kvmd answers"),
+        Endpoint::new("/status", "GET", ())
+            .about("what it watches, and the last verdict on each instance")
+            .shapes(&[Shape::get(&[], "Status")]),
+        Endpoint::new("/events", "GET", ())
+            .about("verdicts as they come, a line of JSON each; since= and epoch= resume after an event")
+            .shapes(&[Shape::get(&["epoch", "since"], "")]),
+        Endpoint::new("/metrics", "GET", ()).about("its metrics, as OpenMetrics has them"),
+        Endpoint::new("/openapi.json", "GET", ()).about("this document"),
+    ],
+    slashes: Slashes::Kept,
+};
+
+/// The same as OpenAPI has it, which `testbed openapi kvmd` makes of the table and the types.
+const DOCUMENT: &str = include_str!("../../docs/kvmd.openapi.json");
+
+/// `/status`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Status {
+    /// The program's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since its start.
+    pub up_s: u64,
+    /// The rule that decides about markers.
+    pub rule: Rule,
+    /// What it has done since its start.
+    pub counts: Counted,
+    /// Open streams of events.
+    pub listeners: usize,
+    /// The last event that this contains.
+    pub seq: u64,
+    /// This start of the daemon.
+    pub epoch: String,
+    /// The watched instances by name.
+    pub instances: BTreeMap<String, Instance>,
+    /// The last verdict on each name, the oldest first.
+    pub verdicts: Vec<Told>,
+}
 
 /// What the routes need.
 struct Api {
@@ -46,6 +95,7 @@ pub(crate) fn router(
         .route("/status", get(async |State(api): State<Arc<Api>>| api.status()))
         .route("/metrics", get(async |State(api): State<Arc<Api>>| api.metrics()))
         .route("/events", get(events))
+        .route("/openapi.json", get(async || reply(StatusCode::OK, DOCUMENT)))
         .with_state(api)
 }
 
@@ -85,33 +135,30 @@ impl Api {
 
     fn status(&self) -> Response {
         let snapshot = self.ledger.snapshot();
-        let head = json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "pid": std::process::id(),
-            "up_s": self.started.elapsed().as_secs(),
-            "rule": self.rule,
-            "counts": snapshot.counts,
-            "listeners": self.listeners.list().len(),
-        });
-        reply(StatusCode::OK, with_state(head, &snapshot, &self.ledger.epoch))
+        let page = Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            up_s: self.started.elapsed().as_secs(),
+            rule: self.rule,
+            counts: snapshot.counts,
+            listeners: self.listeners.list().len(),
+            seq: snapshot.seq,
+            epoch: self.ledger.epoch.to_string(),
+            verdicts: snapshot.told(),
+            instances: snapshot.instances,
+        };
+        ok(&json!(page))
     }
 }
 
-/// Returns the first line of a stream: everything up to `seq`.
+/// Returns the first line of a stream: everything up to `seq`. The verdicts are copied as the text they were
+/// published with.
 fn ready(snapshot: &Snapshot, uuid: &str, epoch: &str) -> Bytes {
-    with_state(json!({"type": "ready", "date": now_iso(), "uuid": uuid}), snapshot, epoch)
-}
-
-/// Returns `head` with the instances and the verdicts added. The verdicts are copied as the text they
-/// were published with.
-fn with_state(head: Value, snapshot: &Snapshot, epoch: &str) -> Bytes {
-    let mut fields = head;
-    if let Some(fields) = fields.as_object_mut() {
-        fields.insert("seq".to_owned(), snapshot.seq.into());
-        fields.insert("epoch".to_owned(), epoch.into());
-        fields.insert("instances".to_owned(), json!(snapshot.instances));
-    }
-    let mut text = fields.to_string();
+    let head = json!({
+        "type": "ready", "date": now_iso(), "uuid": uuid, "seq": snapshot.seq, "epoch": epoch,
+        "instances": snapshot.instances,
+    });
+    let mut text = head.to_string();
     text.truncate(text.len().saturating_sub(1));
     text.push_str(",\"verdicts\":[");
     for (n, line) in snapshot.lines.iter().enumerate() {

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use daemon::http::now_iso;
 use daemon::journal::Journal;
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::verdict::{Rule, Verdict};
@@ -22,7 +23,8 @@ const VERDICTS: usize = 4096;
 const RING: usize = 8 << 20;
 
 /// The state of watching an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// Being connected to.
@@ -41,7 +43,8 @@ impl State {
 }
 
 /// An instance, as `/status` and `ready` show it.
-#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Instance {
     /// The state of watching it.
     pub state: State,
@@ -58,7 +61,8 @@ pub struct Instance {
 }
 
 /// What became of the marker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Marker {
     /// It was written.
@@ -76,7 +80,8 @@ pub enum Marker {
 }
 
 /// A verdict with its circumstances.
-#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The instance.
     pub name: String,
@@ -95,8 +100,27 @@ pub struct Record {
     pub generation: u64,
 }
 
+/// A verdict as it was told: an event of the stream.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Told {
+    /// `verdict`.
+    #[serde(rename = "type")]
+    pub event: String,
+    /// What was told.
+    #[serde(flatten)]
+    pub record: Record,
+    /// When it was told.
+    pub date: String,
+    /// The event's number.
+    pub seq: u64,
+    /// The start of the daemon that told it.
+    pub epoch: String,
+}
+
 /// The source of a verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// QEMU's events.
@@ -106,7 +130,8 @@ pub enum Source {
 }
 
 /// Counters since the start.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Connections made.
     pub connections: u64,
@@ -160,6 +185,15 @@ pub struct Snapshot {
 impl Snapshot {
     /// Returns the verdicts, parsed.
     pub fn verdicts(&self) -> Vec<Value> {
+        self.parsed()
+    }
+
+    /// Returns the verdicts as they were told.
+    pub fn told(&self) -> Vec<Told> {
+        self.parsed()
+    }
+
+    fn parsed<T: DeserializeOwned>(&self) -> Vec<T> {
         self.lines.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 }

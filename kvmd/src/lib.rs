@@ -13,7 +13,7 @@ pub mod cli; // the command line
 
 pub mod service; // wires everything together
 
-mod http; // the routes
+pub mod http; // the routes
 
 mod metrics; // /metrics
 

@@ -8,6 +8,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -104,6 +105,31 @@ async fn verdicts_are_events_with_snapshot_and_resume() {
     }
     let missing = client(&node).execute(Call::get(&["nothing"])).await.err().unwrap();
     assert_eq!(missing.status(), Some(404));
+}
+
+#[tokio::test] // M146
+async fn the_document_has_the_paths_and_the_status() {
+    let mut node = Node::running().await;
+    life(&mut node, "vm1", OFF).await;
+    let _vm2 = Qemu::start(&node.socket("vm2")).unwrap();
+    node.watching("vm2").await;
+    let document = get(&node, "openapi.json").await;
+    let mut paths = document["paths"].as_object().unwrap().keys();
+    assert_eq!(paths.len(), kvmd::http::ENDPOINTS.all.len());
+    for path in paths.by_ref() {
+        client(&node).open(Call::get(&[path.trim_start_matches('/')])).await.unwrap();
+    }
+    let status = get(&node, "status").await;
+    let named = |schema: &str| document["components"]["schemas"][schema]["properties"].clone();
+    for (schema, told) in [
+        ("Status", &status),
+        ("Told", &status["verdicts"][0]),
+        ("Instance", &status["instances"]["vm2"]),
+        ("Counts", &status["counts"]),
+    ] {
+        let keys = |map: &Value| map.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+        assert_eq!(keys(told), keys(&named(schema)), "{schema}");
+    }
 }
 
 async fn reqwest_text(node: &Node, path: &str) -> String {

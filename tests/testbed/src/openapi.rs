@@ -18,12 +18,12 @@ use serde_json::Value;
 use crate::arguments::command;
 
 /// The services whose interface is a table.
-const SERVICES: [&str; 3] = ["migration-service", "volapi", "agents"];
+const SERVICES: [&str; 4] = ["migration-service", "volapi", "agents", "kvmd"];
 
 #[derive(Debug, clap::Parser)]
 #[command(name = "testbed openapi", about = "The interface of a service as OpenAPI has it")]
 struct Options {
-    /// migration-service, volapi, or agents
+    /// migration-service, volapi, agents, or kvmd
     name: String,
 }
 
@@ -45,6 +45,10 @@ fn document(name: &str) -> Option<Value> {
         "agents" => {
             let schemas = Schemas::default().with::<AgentStatus>().all();
             Some(ENDPOINTS.openapi("agents", env!("CARGO_PKG_VERSION"), schemas))
+        }
+        "kvmd" => {
+            let schemas = Schemas::default().with::<kvmd::http::Status>().all();
+            Some(kvmd::http::ENDPOINTS.openapi("kvmd", env!("CARGO_PKG_VERSION"), schemas))
         }
         _ => None,
     }
