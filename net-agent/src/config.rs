@@ -129,6 +129,10 @@ impl Keys for Own {
     const NAME: &'static str = "net-agent";
     const PORT: u16 = 5311;
 
+    fn vminfod(&self) -> Option<&str> {
+        Some(&self.services.vminfod)
+    }
+
     fn read(files: &mut Files) -> Self {
         let shipped = files.shipped();
         let napi_url = shipped.required("napi.url", http_url);

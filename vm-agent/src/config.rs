@@ -69,6 +69,10 @@ impl Keys for Own {
     const NAME: &'static str = "vm-agent";
     const PORT: u16 = 5313;
 
+    fn vminfod(&self) -> Option<&str> {
+        Some(&self.services.vminfod)
+    }
+
     fn read(files: &mut Files) -> Self {
         let shipped = files.shipped();
         let vmapi = shipped.required("vmapi_url", http_url);

@@ -10,6 +10,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::cli::names::Names;
 use crate::config::{ConfigError, Fields};
 use crate::http::url_of;
 
@@ -117,6 +118,11 @@ pub trait Keys: Sized + Send + 'static {
     /// Reads them.
     fn read(files: &mut Files) -> Self;
 
+    /// Returns where the aliases of the VMs are asked for that its pages name, if they name some.
+    fn vminfod(&self) -> Option<&str> {
+        None
+    }
+
     /// Reads what all agents have.
     fn basics(files: &mut Files) -> Basics {
         files.basics(Self::NAME, Self::PORT)
@@ -140,6 +146,14 @@ impl<K> Deref for Config<K> {
 }
 
 impl<K: Keys> Config<K> {
+    /// Returns the names of the VMs of the node; none where its pages name no VMs, or vminfod does not answer.
+    pub async fn names(&self) -> Names {
+        match self.keys.vminfod() {
+            Some(vminfod) => Names::of_node(vminfod, K::NAME).await,
+            None => Names::default(),
+        }
+    }
+
     /// Reads JSON text (one file that holds everything).
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         Self::read(Files { shipped: Fields::from_json(text)?, policy: None })

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::Value;
 
-use crate::cli::{self, Generated, ListArgs, Screen, pages};
+use crate::cli::{self, Generated, NamedListArgs, Screen, pages};
 use crate::config::ConfigError;
 use crate::tasks::Shutdown;
 
@@ -99,7 +99,7 @@ enum Verb<V: Verbs> {
     /// Show what it does and what it is waiting for (JSON if stdout is no terminal).
     Status {
         #[command(flatten)]
-        list: ListArgs,
+        list: NamedListArgs,
     },
     #[command(flatten)]
     Own(V),
@@ -176,7 +176,11 @@ async fn answer<V: Verbs>(
     Ok(match verb {
         Verb::Ping { json } => pages::ping(V::NAME, &target.base()?, json, screen).await?,
         Verb::Status { list } => {
-            let page = pages::page(V::NAME, &target.base()?, "status", "version").await?;
+            let mut page = pages::page(V::NAME, &target.base()?, "status", "version").await?;
+            // With --url there need not be a configuration, and then there are no names.
+            if let (true, Ok(config)) = (list.shows_names(screen), target.config()) {
+                page = config.names().await.in_page(page);
+            }
             pages::shown(&page, &list.layout(), screen, V::STATUS)?
         }
         Verb::Generated(asked) => asked.text::<CommandLine<V>>()?,

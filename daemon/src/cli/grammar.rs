@@ -13,7 +13,7 @@ use clap::error::ErrorKind;
 use clap::{Command, Parser};
 use clap_complete::Shell;
 
-use super::screen;
+use super::screen::{self, Screen};
 use super::table::Layout;
 use crate::exit;
 
@@ -48,6 +48,28 @@ impl ListArgs {
             json: self.json,
             within: None,
         }
+    }
+}
+
+/// How a list is printed that has VMs or nodes.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct NamedListArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    /// UUIDs in full, where a terminal has aliases and host names. Pipes, -p and -j have UUIDs.
+    #[arg(short = 'l', long)]
+    long: bool,
+}
+
+impl NamedListArgs {
+    /// Returns the layout that the flags ask for.
+    pub fn layout(&self) -> Layout {
+        self.list.layout()
+    }
+
+    /// Returns true if names are shown in the place of uuids.
+    pub fn shows_names(&self, screen: Screen) -> bool {
+        screen.is_terminal && !self.long && !self.list.parsable && !self.list.json
     }
 }
 

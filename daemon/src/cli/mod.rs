@@ -31,7 +31,9 @@ pub mod span; // durations
 pub mod screen; // where output goes, and its colours
 
 pub use clap_complete::Shell;
-pub use grammar::{Generated, ListArgs, completions, man, misuse, parse, valid_config};
+pub use grammar::{
+    Generated, ListArgs, NamedListArgs, completions, man, misuse, parse, valid_config,
+};
 pub use program::{Usage, author, begin, ended, finish, late_config, main, print, run};
 pub use progress::Progress;
 pub use screen::{Screen, Tone};

@@ -2,12 +2,17 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The names under which people type a VM or another thing: its uuid, the beginning of one, or its name.
+//! The names of VMs and other things: as they are shown, and as people type them, which is a uuid, the beginning of
+//! one, or a name.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use sdc_clients::uuid_value;
+use sdc_clients::vmapi::{Vm, VmQuery, Vmapi};
 use sdc_clients::vminfod::{VmFields as _, Vminfod};
+use serde_json::Value;
 
 use super::program::Usage;
 use super::screen::visible;
@@ -17,10 +22,97 @@ use super::span::span;
 const SHORTEST: usize = 4;
 /// A hold must not wait for a vminfod that hangs.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// VMs whose names VMAPI is asked for in one request.
+const AT_ONCE: usize = 200;
 /// Characters that a name has to have in common with what was typed to be offered.
 const NEAR: usize = 3;
 /// VMs that are named where several fit.
 const SHOWN: usize = 5;
+
+/// Names by uuid.
+#[derive(Debug, Clone, Default)]
+pub struct Names(BTreeMap<String, String>);
+
+impl Names {
+    /// Returns those of which there is one.
+    pub fn of(named: impl Iterator<Item = (String, String)>) -> Names {
+        let named = named.filter(|(_, name)| !name.is_empty());
+        Names(named.map(|(uuid, name)| (uuid, visible(&name))).collect())
+    }
+
+    /// Asks vminfod for the aliases of the VMs; there are none where it does not answer in time: uuids do.
+    pub async fn of_node(vminfod: &str, program: &str) -> Names {
+        let asked = async { Vminfod::new(vminfod, &format!("{program}-cli"))?.vms(false).await };
+        let Ok(Ok(view)) = tokio::time::timeout(PATIENCE, asked).await else {
+            return Names::default();
+        };
+        let vms = view.vms.iter();
+        Names::of(vms.filter_map(|vm| Some((vm.uuid()?.to_owned(), vm.alias()?.to_owned()))))
+    }
+
+    /// Asks VMAPI for the aliases of these VMs; those that it does not report, or cannot, have none. A part of them is
+    /// asked for at a time: the query is a line of a request.
+    pub async fn of_vmapi(vmapi: &Vmapi, all: BTreeSet<String>) -> Names {
+        let all: Vec<String> = all.into_iter().collect();
+        let mut vms = Vec::new();
+        for uuids in all.chunks(AT_ONCE) {
+            let fields = ["uuid", "alias", "state"].map(str::to_owned).into();
+            let query = VmQuery { uuids: uuids.to_vec(), fields, ..VmQuery::default() };
+            vms.extend(vmapi.list_vms(&query).await.unwrap_or_default());
+        }
+        let alias = |vm: &Vm| vm.other.get("alias").and_then(Value::as_str).map(str::to_owned);
+        Names::of(vms.iter().filter_map(|vm| Some((vm.uuid.clone(), alias(vm)?))))
+    }
+
+    /// Returns these names and those.
+    #[must_use]
+    pub fn and(mut self, those: Names) -> Names {
+        self.0.extend(those.0);
+        self
+    }
+
+    /// Returns the name of a thing.
+    pub fn known(&self, uuid: &str) -> Option<&str> {
+        self.0.get(uuid).map(String::as_str)
+    }
+
+    /// Returns how people call a thing; one of an unknown name by its uuid.
+    pub fn name<'a>(&'a self, uuid: &'a str) -> &'a str {
+        self.known(uuid).unwrap_or(uuid)
+    }
+
+    /// Returns a sentence with names in place of uuids. A name that has a uuid in it stays as it is.
+    pub fn in_text(&self, text: &str) -> String {
+        let (mut told, mut rest) = (String::new(), text);
+        while let Some(first) = rest.chars().next() {
+            // No uuid begins with another one, so the greatest that is not above the rest is the one it begins with.
+            let below = self.0.range::<str, _>((Bound::Unbounded, Bound::Included(rest)));
+            match below.last().and_then(|(uuid, name)| Some((rest.strip_prefix(&**uuid)?, name))) {
+                Some((after, name)) => {
+                    told.push_str(name);
+                    rest = after;
+                }
+                None => {
+                    told.push(first);
+                    rest = rest.get(first.len_utf8()..).unwrap_or_default();
+                }
+            }
+        }
+        told
+    }
+
+    /// Returns a page with names in place of uuids in each of its texts; the names of fields stay.
+    pub fn in_page(&self, page: Value) -> Value {
+        match page {
+            Value::String(text) => self.in_text(&text).into(),
+            Value::Array(all) => all.into_iter().map(|it| self.in_page(it)).collect(),
+            Value::Object(all) => {
+                all.into_iter().map(|(key, it)| (key, self.in_page(it))).collect()
+            }
+            other => other,
+        }
+    }
+}
 
 /// A VM that was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +253,8 @@ fn nearest<'a>(known: &[(&'a str, &'a str)], typed: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -195,6 +289,21 @@ mod tests {
             let error = find(&known, typed).unwrap_err().to_string();
             assert!(error.starts_with(why), "{typed}: {error}");
         }
+    }
+
+    #[test]
+    fn a_page_has_names_in_the_place_of_uuids() {
+        let named = [("aaaa-1", "ha"), ("bbbb-2", ""), ("cccc-3", "aaaa-1\u{1b}")];
+        let names = Names::of(named.map(|(a, b)| (a.to_owned(), b.to_owned())).into_iter());
+        assert_eq!(names.in_text("aaaa-1: no room; bbbb-2: none"), "ha: no room; bbbb-2: none");
+        // A tenant's name is not read again, and moves no cursor.
+        assert_eq!(names.in_text("ä aaaacccc-3aaaa-1"), "ä aaaaaaaa-1\\u001bha");
+        assert_eq!((names.name("aaaa-1"), names.name("bbbb-2")), ("ha", "bbbb-2"));
+        let page = json!({"aaaa-1": {"vms": ["aaaa-1", 1, null]}, "text": "x aaaa-1"});
+        assert_eq!(
+            names.in_page(page),
+            json!({"aaaa-1": {"vms": ["ha", 1, null]}, "text": "x ha"})
+        );
     }
 
     #[test]

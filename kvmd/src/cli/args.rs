@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{Generated, ListArgs};
+use daemon::cli::{Generated, NamedListArgs};
 
 use crate::verdict::Rule;
 
@@ -82,7 +82,7 @@ pid, generation).")]
         #[command(flatten)]
         reach: ReachArgs,
         #[command(flatten)]
-        list: ListArgs,
+        list: NamedListArgs,
     },
     /// Show the recent verdicts, the oldest first.
     #[command(after_help = "\
@@ -100,7 +100,7 @@ generation.")]
         #[command(flatten)]
         reach: ReachArgs,
         #[command(flatten)]
-        list: ListArgs,
+        list: NamedListArgs,
     },
     /// Print verdicts as they come, one per line; waits while the daemon is off.
     #[command(after_help = "\
@@ -117,6 +117,9 @@ Examples:
         /// Columns of `verdicts`, separated by commas.
         #[arg(short = 'o', value_name = "COLUMN,...")]
         columns: Option<String>,
+        /// UUIDs in full, where a terminal has aliases.
+        #[arg(short = 'l', long)]
+        long: bool,
         /// The events themselves, one JSON object per line.
         #[arg(short = 'j', long, conflicts_with_all = ["parsable", "columns"])]
         json: bool,

@@ -9,9 +9,10 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use daemon::cli::names::Names;
 use daemon::cli::pages::{self, NoPage};
 use daemon::cli::screen::visible;
-use daemon::cli::{Layout, Screen, UnknownColumn, Usage, names, screen};
+use daemon::cli::{Layout, NamedListArgs, Screen, UnknownColumn, Usage, names, screen};
 use daemon::{ConfigError, exit};
 use futures_util::StreamExt;
 use sdc_clients::Error;
@@ -50,13 +51,14 @@ pub async fn run(command: Command) -> ExitCode {
     let screen = Screen::of_stdout();
     let result = match command {
         Command::Ping { reach, json } => ping(&reach, json, screen).await,
-        Command::Status { reach, list } => status(&reach, &list.layout(), screen).await,
+        Command::Status { reach, list } => status(&reach, &list, screen).await,
         Command::Verdicts { name, reach, list } => {
-            told_so_far(&reach, name.as_deref(), &list.layout(), screen).await
+            told_so_far(&reach, name.as_deref(), &list, screen).await
         }
-        Command::Watch { reach, parsable, columns, json } => {
+        Command::Watch { reach, parsable, columns, long, json } => {
+            let named = screen.is_terminal && !long && !parsable && !json;
             let layout = Layout { no_header: true, parsable, columns, json, ..Layout::default() };
-            watch(&reach, &layout, screen).await.map(|()| String::new())
+            watch(&reach, &layout, named, screen).await.map(|()| String::new())
         }
         _ => return ExitCode::from(exit::USAGE),
     };
@@ -86,13 +88,26 @@ async fn ping(reach: &ReachArgs, json: bool, screen: Screen) -> Result<String, P
     Ok(pages::ping(NAME, &settings::url(reach)?, json, screen).await?)
 }
 
-async fn status(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<String, Problem> {
-    let status = read_status(reach).await?;
+/// Returns the aliases of the VMs, if they are `asked` for and vminfod has them.
+async fn aliases(reach: &ReachArgs, asked: bool) -> Names {
+    match settings::load(&reach.file).ok().and_then(|it| it.0.zones) {
+        Some(zones) if asked => Names::of_node(zones.url.as_str(), NAME).await,
+        _ => Names::default(),
+    }
+}
+
+async fn status(
+    reach: &ReachArgs,
+    list: &NamedListArgs,
+    screen: Screen,
+) -> Result<String, Problem> {
+    let (status, layout) = (read_status(reach).await?, &list.layout());
+    let names = aliases(reach, list.shows_names(screen)).await;
     if layout.asks_for_table() {
-        return Ok(verdicts::instances(&status, layout, screen)?);
+        return Ok(verdicts::instances(&status, &names, layout, screen)?);
     }
     if screen.is_terminal && !layout.json {
-        return Ok(verdicts::status_lines(&status, screen)?);
+        return Ok(verdicts::status_lines(&status, &names, screen)?);
     }
     Ok(screen.harmless(&format!("{status:#}\n")))
 }
@@ -100,10 +115,10 @@ async fn status(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<St
 async fn told_so_far(
     reach: &ReachArgs,
     name: Option<&str>,
-    layout: &Layout,
+    list: &NamedListArgs,
     screen: Screen,
 ) -> Result<String, Problem> {
-    let status = read_status(reach).await?;
+    let (status, layout) = (read_status(reach).await?, &list.layout());
     let all = || status["verdicts"].as_array().into_iter().flatten();
     let name = match name {
         Some(typed) => Some(name_of(reach, typed, &status).await?),
@@ -121,7 +136,8 @@ async fn told_so_far(
             screen.harmless(&format!("{:#}\n", Value::from_iter(asked.into_iter().cloned())))
         );
     }
-    Ok(verdicts::table(asked.into_iter(), layout, screen)?)
+    let names = aliases(reach, list.shows_names(screen)).await;
+    Ok(verdicts::table(asked.into_iter(), &names, layout, screen)?)
 }
 
 /// Returns the instance that is meant: one that kvmd knows, or else a VM's zone.
@@ -138,9 +154,14 @@ async fn name_of(reach: &ReachArgs, typed: &str, status: &Value) -> Result<Strin
 }
 
 /// Prints one line per verdict; waits for a daemon that is off, and prints nothing twice.
-async fn watch(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<(), Problem> {
+async fn watch(
+    reach: &ReachArgs,
+    layout: &Layout,
+    named: bool,
+    screen: Screen,
+) -> Result<(), Problem> {
     // An unknown column is an error at once.
-    verdicts::table(std::iter::empty(), layout, screen)?;
+    verdicts::table(std::iter::empty(), &Names::default(), layout, screen)?;
     let http = client(reach)?;
     // A daemon that is off at the start is an error.
     read_status(reach).await?;
@@ -150,7 +171,7 @@ async fn watch(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<(),
         if let Some((epoch, seq)) = &position {
             call = call.query("epoch", epoch).query("since", seq.to_string());
         }
-        match follow(&http, call, layout, screen, &mut position).await {
+        match follow(&http, call, (reach, named), layout, screen, &mut position).await {
             Ok(()) => {}
             Err(Problem::Daemon(error)) => {
                 eprintln!("{NAME}: stream lost, connecting again: {error}");
@@ -169,6 +190,7 @@ async fn watch(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<(),
 async fn follow(
     http: &Http,
     call: Call,
+    (reach, named): (&ReachArgs, bool),
     layout: &Layout,
     screen: Screen,
     position: &mut Option<(String, u64)>,
@@ -185,9 +207,11 @@ async fn follow(
             if layout.json {
                 screen::write(&screen.harmless(&(String::from_utf8_lossy(&line) + "\n")))?;
             } else if event["type"] == "verdict" {
+                // Verdicts are rare, and a VM may be younger than the command.
+                let names = aliases(reach, named).await;
                 let text = match layout.parsable || layout.columns.is_some() {
-                    true => verdicts::table(std::iter::once(&event), layout, screen)?,
-                    false => sentence(&event) + "\n",
+                    true => verdicts::table(std::iter::once(&event), &names, layout, screen)?,
+                    false => sentence(&event, &names) + "\n",
                 };
                 screen::write(&text)?;
             }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use daemon::cli::names::Names;
 use daemon::cli::screen::visible;
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, facts, span};
 use serde_json::Value;
@@ -32,12 +33,14 @@ const INSTANCE: [&str; 7] = ["name", "state", "qemu", "since", "reachable", "pid
 /// Returns one row for each verdict.
 pub fn table<'a>(
     verdicts: impl Iterator<Item = &'a Value>,
+    names: &Names,
     layout: &Layout,
     screen: Screen,
 ) -> Result<String, UnknownColumn> {
     let mut table = Table::new(&VERDICT).usually(USUAL);
     for verdict in verdicts {
         let cell = |column: &str| match column {
+            "name" => called(verdict, names).into(),
             "evidence" => Cell::shown(verdict["evidence"].clone(), evidence(verdict)),
             "user" => {
                 Cell::shown(verdict["user"].clone(), if is_user(verdict) { "user" } else { "-" })
@@ -50,11 +53,16 @@ pub fn table<'a>(
 }
 
 /// Returns one row for each watched instance.
-pub fn instances(status: &Value, layout: &Layout, screen: Screen) -> Result<String, UnknownColumn> {
+pub fn instances(
+    status: &Value,
+    names: &Names,
+    layout: &Layout,
+    screen: Screen,
+) -> Result<String, UnknownColumn> {
     let mut table = Table::new(&INSTANCE).usually(5);
     for (name, instance) in status["instances"].as_object().into_iter().flatten() {
         let cell = |column: &str| match (column, &instance[column]) {
-            ("name", _) => name.as_str().into(),
+            ("name", _) => names.name(name).into(),
             ("state", Value::String(state)) if state == "watching" => {
                 Cell::toned(state.as_str(), Tone::Good)
             }
@@ -69,7 +77,11 @@ pub fn instances(status: &Value, layout: &Layout, screen: Screen) -> Result<Stri
 }
 
 /// Returns `/status` for people: the daemon, the watched instances, the verdicts.
-pub fn status_lines(status: &Value, screen: Screen) -> Result<String, UnknownColumn> {
+pub fn status_lines(
+    status: &Value,
+    names: &Names,
+    screen: Screen,
+) -> Result<String, UnknownColumn> {
     let count = |key: &str| status["counts"][key].as_u64().unwrap_or_default();
     let mut lines = vec![
         ("rule", text(&status["rule"])),
@@ -84,28 +96,33 @@ pub fn status_lines(status: &Value, screen: Screen) -> Result<String, UnknownCol
     let mut told = facts(&lines);
     if status["instances"].as_object().is_some_and(|all| !all.is_empty()) {
         told += "\n";
-        told += &instances(status, &Layout::default(), screen)?;
+        told += &instances(status, names, &Layout::default(), screen)?;
     }
     let verdicts = status["verdicts"].as_array().map_or(&[][..], Vec::as_slice);
     if !verdicts.is_empty() {
         told += "\n";
-        told += &verdicts.iter().map(|verdict| sentence(verdict) + "\n").collect::<String>();
+        told += &verdicts.iter().map(|it| sentence(it, names) + "\n").collect::<String>();
     }
     Ok(told)
 }
 
 /// Returns a verdict in one line.
-pub fn sentence(verdict: &Value) -> String {
+pub fn sentence(verdict: &Value, names: &Names) -> String {
     format!(
         "{}  {}  {}/{} ({}){}  {}",
         text(&verdict["date"]),
-        text(&verdict["name"]),
+        visible(called(verdict, names)),
         text(&verdict["initiator"]),
         text(&verdict["kind"]),
         text(&verdict["confidence"]),
         if is_user(verdict) { "  user" } else { "" },
         visible(&evidence(verdict)),
     )
+}
+
+/// Returns how people call the instance: a zone by its VM's alias.
+fn called<'a>(verdict: &'a Value, names: &'a Names) -> &'a str {
+    names.name(verdict["name"].as_str().unwrap_or("-"))
 }
 
 fn is_user(verdict: &Value) -> bool {
@@ -131,11 +148,12 @@ mod tests {
 
     #[test]
     fn for_people_and_for_programs() {
+        let none = Names::default();
         let verdict = json!({"date": "2026-05-31T16:34:39Z", "name": "web\u{1b}01",
             "initiator": "guest", "kind": "poweroff", "confidence": "high", "user": true,
             "evidence": ["SHUTDOWN", "reason guest-shutdown"], "marker": "written"});
         assert_eq!(
-            sentence(&verdict),
+            sentence(&verdict, &none),
             "2026-05-31T16:34:39Z  web\\u001b01  guest/poweroff (high)  user  \
              SHUTDOWN, reason guest-shutdown"
         );
@@ -144,13 +162,13 @@ mod tests {
             columns: Some(columns.to_owned()),
             ..Layout::default()
         };
-        let row = |columns| table(std::iter::once(&verdict), &layout(columns), PIPE);
+        let row = |columns| table(std::iter::once(&verdict), &none, &layout(columns), PIPE);
         assert_eq!(row("kind,user,marker").unwrap(), "poweroff:user:written\n");
         assert!(row("nope").is_err());
         let status = json!({"rule": "reason", "up_s": 7, "counts": {"verdicts": 1, "users": 1},
             "instances": {"db01": {"state": "queued", "qemu": null, "since": "x", "reachable": true}},
             "verdicts": [verdict]});
-        let told = status_lines(&status, PIPE).unwrap();
+        let told = status_lines(&status, &none, PIPE).unwrap();
         assert!(
             told.starts_with("rule      reason\nup        7s\nverdicts  1, 1 of them"),
             "{told}"
@@ -161,5 +179,19 @@ mod tests {
             ),
             "{told}"
         );
+    }
+
+    #[test]
+    fn people_read_the_aliases_of_zones() {
+        let zone = "0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11";
+        let names = Names::of([(zone.to_owned(), "web".to_owned())].into_iter());
+        let verdict = json!({"date": "2026-05-31T16:34:39Z", "name": zone});
+        assert!(sentence(&verdict, &names).starts_with("2026-05-31T16:34:39Z  web  -/-"));
+        let layout = Layout { columns: Some("name".to_owned()), ..Layout::default() };
+        let shown = table(std::iter::once(&verdict), &names, &layout, PIPE).unwrap();
+        assert_eq!(shown, "NAME\nweb\n");
+        let status = json!({"instances": {zone: {"state": "watching"}}});
+        let shown = instances(&status, &names, &layout, PIPE).unwrap();
+        assert_eq!(shown, "NAME\nweb\n");
     }
 }

@@ -86,6 +86,10 @@ impl Keys for Own {
     const NAME: &'static str = "migration-agent";
     const PORT: u16 = 5317;
 
+    fn vminfod(&self) -> Option<&str> {
+        Some(&self.vminfod)
+    }
+
     fn read(files: &mut Files) -> Self {
         let shipped = files.shipped();
         let service = shipped.required("service_url", https_url);

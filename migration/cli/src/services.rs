@@ -30,9 +30,6 @@ const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-migrate.config.json";
 
 const OWNER: Kind = Kind { one: "owner of VMs", name: "name" };
 
-/// VMs whose names are asked for in one request.
-const AT_ONCE: usize = 200;
-
 const PLACES: [Place; 2] = [
     ("migration-service", "--url", "VMAPI_URL", "vmapi_url"),
     ("CNAPI", "--cnapi", "CNAPI_URL", "cnapi_url"),
@@ -174,18 +171,10 @@ impl Services {
         self.names_of(of.iter().map(|one| one.vm_uuid.clone()).collect()).await
     }
 
-    /// The same of VMs by uuid. A part of them is asked for at a time: the query is a line of a request.
+    /// The same of VMs by uuid.
     pub(super) async fn names_of(&self, all: BTreeSet<String>) -> Names {
-        let all: Vec<String> = all.into_iter().collect();
-        let mut vms = Vec::new();
-        for uuids in all.chunks(AT_ONCE) {
-            let fields = ["uuid", "alias", "state"].map(str::to_owned).into();
-            let query = VmQuery { uuids: uuids.to_vec(), fields, ..VmQuery::default() };
-            vms.extend(self.vmapi.list_vms(&query).await.unwrap_or_default());
-        }
-        let named =
-            vms.into_iter().filter_map(|vm| Some((vm.uuid.clone(), alias(&vm)?.to_owned())));
-        Names::of(named, self.hosts().await)
+        let vms = names::Names::of_vmapi(&self.vmapi, all).await;
+        Names { vms, hosts: self.hosts().await }
     }
 }
 

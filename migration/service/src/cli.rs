@@ -14,12 +14,18 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use daemon::cli::hosts::Hosts;
+use daemon::cli::names::Names;
 use daemon::cli::screen::visible;
-use daemon::cli::{self, Generated, ListArgs, Screen, Tone, facts, pages, valid_config};
+use daemon::cli::{self, Generated, NamedListArgs, Screen, Tone, facts, pages, valid_config};
 use daemon::http::url_of;
 use daemon::{ConfigError, Fields};
+use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::Http;
+use sdc_clients::restify::is_uuid;
+use sdc_clients::vmapi::Vmapi;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::config::Config;
 use super::import::{Mode, Taken, import};
@@ -90,7 +96,7 @@ Examples:
   migration-service status -p -o field,value")]
     Status {
         #[command(flatten)]
-        list: ListArgs,
+        list: NamedListArgs,
     },
     /// Take the records over from a running VMAPI, and print what differs.
     #[command(after_help = "\
@@ -163,9 +169,37 @@ async fn ping(reach: &Reach, json: bool, screen: Screen) -> anyhow::Result<Strin
     Ok(pages::ping(NAME, &base(reach)?, json, screen).await?)
 }
 
-async fn status(reach: &Reach, list: &ListArgs, screen: Screen) -> anyhow::Result<String> {
-    let page = pages::page(NAME, &base(reach)?, "status", "version").await?;
+async fn status(reach: &Reach, list: &NamedListArgs, screen: Screen) -> anyhow::Result<String> {
+    let mut page = pages::page(NAME, &base(reach)?, "status", "version").await?;
+    // With --url there need not be a configuration, and then there are no names.
+    if let (true, Ok((config, _))) = (list.shows_names(screen), load(reach)) {
+        page = names(&config, &page).await.in_page(page);
+    }
     Ok(pages::shown(&page, &list.layout(), screen, status_lines)?)
+}
+
+/// Returns the aliases of the VMs of a status, and the host names; none where VMAPI or CNAPI does not answer.
+async fn names(config: &Config, page: &Value) -> Names {
+    let rows = ["migrations", "replaced"].into_iter().filter_map(|name| page[name].as_array());
+    let of_rows = rows.flatten().filter_map(|it| it["vm_uuid"].as_str());
+    // An alarm begins with its VM.
+    let alarms = page["alarms"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let of_alarms = alarms.filter_map(|it| it.split(':').next()).filter(|it| is_uuid(it));
+    let vms = of_rows.chain(of_alarms).map(str::to_owned).collect();
+    let http = |url: &str| {
+        let http = Http::new(url, &format!("{NAME}-cli"))?.without_retries();
+        Ok::<Http, sdc_clients::Error>(http)
+    };
+    let asked = async {
+        let (vmapi, cnapi) = (http(&config.addresses.vmapi)?, http(&config.addresses.cnapi)?);
+        let (vmapi, cnapi) = (Vmapi::new(vmapi), Cnapi::new(cnapi));
+        let hosts = Hosts::read(&cnapi).await.unwrap_or_default();
+        Ok::<Names, sdc_clients::Error>(Names::of_vmapi(&vmapi, vms).await.and(hosts))
+    };
+    match timeout(pages::PATIENCE, asked).await {
+        Ok(Ok(names)) => names,
+        _ => Names::default(),
+    }
 }
 
 /// Returns `/status` for people: what needs them first.

@@ -6,7 +6,7 @@
 
 use clap::{Args, Subcommand};
 use daemon::agent::Decide;
-use daemon::cli::ListArgs;
+use daemon::cli::{ListArgs, NamedListArgs};
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -100,7 +100,7 @@ Examples:
   net-agent holds -j")]
     Holds {
         #[command(flatten)]
-        list: ListArgs,
+        list: NamedListArgs,
     },
     /// Show what NAPI, the node and VMAPI say about one NIC, and what would be done.
     #[command(after_help = "\
@@ -132,7 +132,7 @@ directory, whether the daemon runs or not, which has the last some thousand requ
 #[derive(Args, Debug)]
 pub struct HistoryArgs {
     #[command(flatten)]
-    pub list: ListArgs,
+    pub list: NamedListArgs,
     /// Only this NIC, in any spelling.
     #[arg(long)]
     pub mac: Option<String>,
@@ -147,7 +147,7 @@ pub struct HistoryArgs {
 #[derive(Args, Debug)]
 pub struct PlanArgs {
     #[command(flatten)]
-    pub list: ListArgs,
+    pub list: NamedListArgs,
     /// Also show records that are kept as they are.
     #[arg(long)]
     pub all: bool,

@@ -7,8 +7,9 @@
 
 use anyhow::{Context as _, anyhow};
 use daemon::agent::Verbs as _;
+use daemon::cli::names::{self, Names};
 use daemon::cli::table::plain;
-use daemon::cli::{Cell, Screen, Table, Usage, ago, names};
+use daemon::cli::{Cell, Screen, Table, Usage, ago};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -45,22 +46,23 @@ pub(super) async fn history(
     if found.is_empty() && !layout.asks_for_table() {
         return Ok("nothing was written or deleted\n".to_owned());
     }
+    let known = if args.list.shows_names(screen) { config.names().await } else { Names::default() };
     let mut table = Table::new(&COLUMNS).usually(USUAL);
     for entry in &found {
-        table.row(COLUMNS.map(|column| cell(entry, column)).to_vec());
+        table.row(COLUMNS.map(|column| cell(entry, column, &known)).to_vec());
     }
     Ok(table.print(&layout, screen)?)
 }
 
-fn cell(entry: &Entry, column: &str) -> Cell {
+fn cell(entry: &Entry, column: &str, known: &Names) -> Cell {
     match column {
         "at" => format!("{:.0}", entry.at).into(),
         "ago" => ago(entry.at).into(),
         "mac" => entry.mac.to_string().into(),
         "outcome" => entry.outcome.as_str().into(),
         "rule" => entry.rule.as_str().into(),
-        "vm" => entry.vm.as_str().into(),
-        "why" => entry.why.as_str().into(),
+        "vm" => known.name(&entry.vm).into(),
+        "why" => known.in_text(&entry.why).into(),
         _ => change(entry).into(),
     }
 }

@@ -7,7 +7,8 @@
 
 use anyhow::anyhow;
 use daemon::agent::Verbs as _;
-use daemon::cli::{Layout, Screen, Table, Usage, author, left, names};
+use daemon::cli::names::{self, Names};
+use daemon::cli::{NamedListArgs, Screen, Table, Usage, author, left};
 use jiff::{SignedDuration, Timestamp};
 
 use super::args::Verb;
@@ -68,7 +69,12 @@ fn length_of(text: &str) -> anyhow::Result<SignedDuration> {
     Ok(SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX))
 }
 
-pub(super) fn holds(config: &Config, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
+pub(super) async fn holds(
+    config: &Config,
+    list: &NamedListArgs,
+    screen: Screen,
+) -> anyhow::Result<String> {
+    let layout = &list.layout();
     let now = daemon::wall::now();
     let all = holds_file(config).read()?;
     let held: Vec<&Hold> = all.holds.iter().collect();
@@ -78,11 +84,12 @@ pub(super) fn holds(config: &Config, layout: &Layout, screen: Screen) -> anyhow:
     if held.is_empty() && !layout.asks_for_table() {
         return Ok("no holds\n".to_owned());
     }
+    let known = if list.shows_names(screen) { config.names().await } else { Names::default() };
     let mut table = Table::new(&["vm", "until", "left", "by", "reason", "since"]).usually(5);
     let at = |time: Timestamp| format!("{time:.0}");
     for hold in held {
         table.row(vec![
-            hold.vm.as_deref().unwrap_or("the whole node").into(),
+            hold.vm.as_deref().map_or("the whole node", |vm| known.name(vm)).into(),
             match hold.until {
                 None => "released".to_owned(),
                 Some(until) if until > now => at(until),

@@ -61,7 +61,7 @@ impl Verbs for Verb {
             }
             Self::Extend { vm, length } => holds::extend(&config, vm, &length).await?,
             Self::Release { vm } => holds::release(&config, vm).await?,
-            Self::Holds { list } => holds::holds(&config, &list.layout(), screen)?,
+            Self::Holds { list } => holds::holds(&config, &list, screen).await?,
             Self::History(args) => history::history(&config, args, screen).await?,
             Self::Decide(decision) => decision.send(&config.basics, "nics").await?,
         })

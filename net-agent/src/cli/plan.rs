@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use daemon::agent::running_plan;
+use daemon::cli::names::Names;
 use daemon::cli::pages::text;
 use daemon::cli::{Cell, Layout, Progress, Screen, Table, Usage, ago, span};
 use daemon::text::counted;
@@ -34,7 +35,12 @@ pub(super) async fn plan(
     screen: Screen,
 ) -> anyhow::Result<String> {
     let found = running_plan(Verb::NAME, base, socket(config, args)).await?;
-    show(found, args, screen)
+    let names = names(config, args, screen).await;
+    show(names.in_page(found), args, screen)
+}
+
+async fn names(config: &Config, args: &PlanArgs, screen: Screen) -> Names {
+    if args.list.shows_names(screen) { config.names().await } else { Names::default() }
 }
 
 fn socket<'a>(config: &'a Config, args: &PlanArgs) -> Option<&'a Path> {
@@ -47,6 +53,7 @@ pub(super) async fn rehearse(
     args: &PlanArgs,
     screen: Screen,
 ) -> anyhow::Result<String> {
+    let names = names(&config, args, screen).await;
     let found = match running_plan(Verb::NAME, base, socket(&config, args)).await {
         Ok(plan) if !plan["made"].is_null() => plan,
         _ => {
@@ -55,7 +62,7 @@ pub(super) async fn rehearse(
             Agent::new(config)?.rehearse().await?
         }
     };
-    show(found, args, screen)
+    show(names.in_page(found), args, screen)
 }
 
 fn show(mut page: Value, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {

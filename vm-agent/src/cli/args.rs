@@ -6,7 +6,7 @@
 
 use clap::Subcommand;
 use daemon::agent::Decide;
-use daemon::cli::ListArgs;
+use daemon::cli::{ListArgs, NamedListArgs};
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -29,7 +29,7 @@ Examples:
 With -j alone: everything that is known, the queue included.")]
     Plan {
         #[command(flatten)]
-        list: ListArgs,
+        list: NamedListArgs,
         /// Also show VMs that are left as they are.
         #[arg(long)]
         all: bool,

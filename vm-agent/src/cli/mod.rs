@@ -44,7 +44,7 @@ impl Verbs for Verb {
         let config = target.config()?;
         Ok(match self {
             Self::Plan { list, all } => {
-                show::plan(&config, &target.base()?, &list.layout(), all, screen).await?
+                show::plan(&config, &target.base()?, &list, all, screen).await?
             }
             Self::Why { vm, list } => {
                 show::why(&config, &target.base()?, &vm, &list.layout(), screen).await?

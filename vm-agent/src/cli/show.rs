@@ -9,7 +9,7 @@ use std::time::Duration;
 use daemon::agent::{Counter as _, Verbs as _, running_plan};
 use daemon::cli::pages::{self, count_lines, named_fields, page, state_lines, text, to_the_second};
 use daemon::cli::screen::visible;
-use daemon::cli::{Layout, Screen, Table, control, facts, names, span};
+use daemon::cli::{Layout, NamedListArgs, Screen, Table, control, facts, names, span};
 use daemon::text::counted;
 use serde_json::{Value, json};
 
@@ -44,11 +44,16 @@ pub(super) fn status_lines(page: &Value, screen: Screen) -> String {
 pub(super) async fn plan(
     config: &Config,
     base: &str,
-    layout: &Layout,
+    list: &NamedListArgs,
     all: bool,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    let plan = running_plan(Verb::NAME, base, Some(&config.basics.places.control_socket)).await?;
+    let layout = &list.layout();
+    let socket = &config.basics.places.control_socket;
+    let mut plan = running_plan(Verb::NAME, base, Some(socket)).await?;
+    if list.shows_names(screen) {
+        plan = config.names().await.in_page(plan);
+    }
     if layout.json && !layout.asks_for_table() {
         return Ok(screen.harmless(&format!("{plan:#}\n")));
     }
