@@ -147,6 +147,9 @@ pub const NEEDS: &[Need] = needs! {
     "migration-copy-unfit" "" Ends:
         "the copy on the target is of no use: it is gone, shown, or no longer fits the VM"
         => "sdc-migrate abort VM && sdc-migrate begin VM";
+    "migration-no-room" "" Ends:
+        "the target has no room for the copy, and the VM runs where it was: begin elsewhere, or make room there and sync"
+        => "sdc-migrate abort VM && sdc-migrate begin VM";
     "migration-only-copy" "" Ends: "one of the two copies is gone, and the other is all that is left of the VM"
         => "sdc-migrate rescue VM";
     "migration-no-way-back" "" Ends:

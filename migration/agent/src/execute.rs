@@ -39,7 +39,7 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, NotTaken> 
     let id = about.migration;
     if what == What::Over && parts.memory.is_over(id) {
         let (state, warnings) = (State::Done, Vec::new());
-        return Ok(Doing { order: what, state, progress: None, warnings });
+        return Ok(Doing { order: what, state, progress: None, warnings, no_room: false });
     }
     parts.memory.accept_with(&about, |entry| named(entry, &what, instead)).await?;
     let is_newest = || parts.memory.is_newest(&about);
@@ -81,7 +81,10 @@ async fn run(parts: &Parts, about: &About, work: &Work) {
     let (state, outcome) = match &done {
         Some(Ok(())) => (State::Done, Outcome::Done),
         Some(Err(failed)) => {
-            let Failure { error, fatal } = failed.failure();
+            let Failure { error, fatal, .. } = failed.failure();
+            if failed.is_full_there() {
+                work.found_no_room();
+            }
             let outcome = match failed {
                 Failed::Cancelled => Outcome::Cancelled,
                 _ => Outcome::Failed,

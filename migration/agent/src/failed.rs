@@ -128,8 +128,7 @@ impl Failed {
         match self {
             Failed::Plan(refusal) => !matches!(refusal, Refusal::NoOrigin { .. }),
             Failed::Other(failure) => failure.fatal,
-            Failed::Zfs(error) => error.cause() == Cause::Full,
-            Failed::Command { message, .. } => super::zfs::cause(message) == Cause::Full,
+            Failed::Zfs(_) | Failed::Command { .. } => self.is_full(),
             Failed::Foreign(_) | Failed::Linked { .. } | Failed::NotCarried(_) => true,
             Failed::NoDataset | Failed::Stuck => true,
             Failed::LongName { .. } | Failed::OwnKey(_) | Failed::NotDeleted(_) => true,
@@ -139,7 +138,20 @@ impl Failed {
 
     /// Returns it for the service.
     pub fn failure(&self) -> Failure {
-        Failure { error: self.to_string(), fatal: self.is_fatal() }
+        Failure { error: self.to_string(), fatal: self.is_fatal(), full: self.is_full() }
+    }
+
+    fn is_full(&self) -> bool {
+        match self {
+            Failed::Zfs(error) => error.cause() == Cause::Full,
+            Failed::Command { message, .. } => super::zfs::cause(message) == Cause::Full,
+            failed => failed.is_full_there(),
+        }
+    }
+
+    /// Returns true if it is the other node that has no room.
+    pub fn is_full_there(&self) -> bool {
+        matches!(self, Failed::Other(Failure { full: true, .. }))
     }
 }
 

@@ -371,9 +371,9 @@ impl Sync<'_> {
         // The receiver knows more.
         let said = self.received(Vec::new(), Vec::new()).await.ok().and_then(|it| it.failed);
         match said {
-            Some(Failure { error, fatal }) => {
-                let error = format!("{dataset}: {error}");
-                Err(Failed::Other(Failure { error, fatal }))
+            Some(failure) => {
+                let error = format!("{dataset}: {}", failure.error);
+                Err(Failed::Other(Failure { error, ..failure }))
             }
             None => sent,
         }

@@ -5,7 +5,7 @@
 //! The orders that run or have ended: one of a migration at a time.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ pub struct Work {
     state: watch::Sender<State>,
     cancel: CancellationToken,
     total: AtomicU64,
+    no_room: AtomicBool,
     rate: Mutex<Sample>,
     received: Received,
     warnings: Mutex<BTreeSet<String>>,
@@ -100,6 +101,7 @@ impl Work {
                 failed: Mutex::default(),
             },
             warnings: Mutex::default(),
+            no_room: AtomicBool::new(false),
             cancel,
         }
     }
@@ -131,6 +133,11 @@ impl Work {
         if is_new {
             tracing::warn!(text, "an order succeeded with a warning");
         }
+    }
+
+    /// Stores that the other node has no room.
+    pub fn found_no_room(&self) {
+        self.no_room.store(true, Ordering::Relaxed);
     }
 
     /// Stores how it ended.
@@ -195,13 +202,14 @@ impl Work {
         let total = self.total.load(Ordering::Relaxed).max(current);
         let progress = Progress { current, total, rate: sample.rate };
         let has_streams = matches!(self.what, What::Send { .. } | What::SendImage { .. });
-        let failed =
-            self.last_failure().map(|Failure { error, fatal }| State::Failed { error, fatal });
+        let failed = self.last_failure();
+        let failed = failed.map(|Failure { error, fatal, .. }| State::Failed { error, fatal });
         Doing {
             order: self.what.clone(),
             state: failed.unwrap_or_else(|| self.state.borrow().clone()),
             progress: has_streams.then_some(progress),
             warnings: lock(&self.warnings).iter().cloned().collect(),
+            no_room: self.no_room.load(Ordering::Relaxed),
         }
     }
 }

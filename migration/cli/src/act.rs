@@ -365,7 +365,8 @@ impl Act<'_> {
         }
         if !self.waits {
             if self.is_for_people() {
-                eprintln!("Next: {NAME} watch {vm}");
+                let alias = self.alias(vm).await;
+                eprintln!("Next: {NAME} watch {}", alias.as_deref().unwrap_or(vm));
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -386,7 +387,7 @@ impl Act<'_> {
             return refusal;
         }
         let known = match self.services.migrations.get(vm).await {
-            Ok(migration) => next::step(&migration, None),
+            Ok(migration) => next::step(&migration, self.alias(vm).await.as_deref()),
             Err(error) if error.is_not_found_resource() => self.services.known(vm).await,
             Err(_) => None,
         };
@@ -406,13 +407,21 @@ impl Act<'_> {
         called(vm, found.as_ref().and_then(alias))
     }
 
+    /// Returns the alias of a VM where no other VM is meant by it.
+    async fn alias(&self, vm: &str) -> Option<String> {
+        let found = self.services.vmapi.get_vm(vm).await.ok()?;
+        let alias = alias(&found)?;
+        let is_meant = next::is_word(alias) && self.services.vm(alias).await.ok()? == vm;
+        is_meant.then(|| alias.to_owned())
+    }
+
     /// Tells people what comes next; scripts know.
     async fn tell_next(&self, vm: &str) {
         if !self.is_for_people() {
             return;
         }
-        let migration = self.services.migrations.get(vm).await.ok();
-        if let Some(next) = migration.as_ref().and_then(|it| next::step(it, None)) {
+        let Ok(migration) = self.services.migrations.get(vm).await else { return };
+        if let Some(next) = next::step(&migration, self.alias(vm).await.as_deref()) {
             eprintln!("{next}");
         }
     }

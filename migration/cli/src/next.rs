@@ -13,7 +13,7 @@ use sdc_clients::migrations::Migration;
 const SHORT: usize = 8;
 
 /// Returns why a migration waits for a person and the command that goes on with it, in lines; of one whose step is
-/// tried again, the command that ends that. The VM is called as it was typed.
+/// tried again, the command that ends or shows that. The VM is called as it was typed.
 pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String> {
     let raw = serde_json::to_value(migration).ok()?;
     // A record in an unknown form is shown as it is.
@@ -27,6 +27,10 @@ pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String>
         None if record.journal.again.is_some() && can_abort(&record) => Some(format!(
             "The step is tried again by itself. To end it, the VM staying where it is:\n\
              Next: sdc-migrate abort --force {vm}"
+        )),
+        None if record.journal.again.is_some() => Some(format!(
+            "The step is tried again by itself, and goes on once what it waits for answers.\n\
+             Next: sdc-migrate watch {vm}"
         )),
         None => None,
     }
@@ -68,7 +72,7 @@ fn capital(word: &str) -> String {
 }
 
 /// Returns true if a shell takes this as one word.
-fn is_word(typed: &str) -> bool {
+pub(super) fn is_word(typed: &str) -> bool {
     typed.chars().all(|it| it.is_ascii_alphanumeric() || "._-".contains(it))
         && !typed.starts_with('-')
 }

@@ -84,10 +84,12 @@ impl Steps {
         }
     }
 
-    /// Returns the lines.
+    /// Returns the lines. What failed before the last step was repeated since: it would read as if this one had failed.
     pub(super) fn lines(&self, screen: Screen) -> Vec<String> {
-        let mark = screen.paint(Tone::Odd, "!");
-        let steps = self.history.iter().enumerate().flat_map(|(at, step)| {
+        let (mark, last) = (screen.paint(Tone::Odd, "!"), self.history.len().saturating_sub(1));
+        let is_now = |at: usize, step: &Progress| at == last || step.state != "failed";
+        let steps = self.history.iter().enumerate().filter(|(at, step)| is_now(*at, step));
+        let steps = steps.flat_map(|(at, step)| {
             let notes = self.notes.iter().filter(move |note| note.0 == at);
             let notes = notes.map(|(_, why)| format!("{mark} {why}"));
             notes.chain(std::iter::once(self.line(step, screen)))
@@ -273,6 +275,9 @@ mod tests {
         let failed = json!({"phase": "sync", "state": "failed", "error": "out of\nspace", "duration_ms": 1500});
         let warning =
             json!({"phase": "begin", "state": "warning", "message": "the image is copied"});
+        steps.reread(&migration(json!([warning, failed])));
+        let failed_now = "✗ synchronizing filesystems (1s): out of\\u000aspace";
+        assert_eq!(steps.lines(PLAIN), ["! the image is copied", failed_now]);
         steps.reread(&migration(json!([
             warning,
             failed,
@@ -282,14 +287,13 @@ mod tests {
         ])));
         let want = [
             "! the image is copied",
-            "✗ synchronizing filesystems (1s): out of\\u000aspace",
             "– synchronizing filesystems (0s), paused",
             "✓ switching instances; a:b is not\\u000acarried",
             "☐ aborting",
         ];
         assert_eq!(steps.lines(PLAIN), want);
         steps.end("successful");
-        assert_eq!(steps.lines(PLAIN)[4], "✓ aborted (0s)");
+        assert_eq!(steps.lines(PLAIN)[3], "✓ aborted (0s)");
     }
 
     #[test] // M143

@@ -194,6 +194,8 @@ pub struct Asker {
 pub enum Remedy {
     /// The copy on the target is unusable: abort, then begin.
     Anew,
+    /// The target has no room: the same elsewhere, or again once there is room.
+    Room,
     /// One copy is left: rescue.
     Rescue,
     /// What was written since the switch cannot go back: the VM stays on its new node.

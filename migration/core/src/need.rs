@@ -27,6 +27,7 @@ pub enum Why {
     SwitchFailed,
     AbortFailed,
     CopyUnfit,
+    NoRoom,
     OnlyCopy,
     NoWayBack,
     RollbackFailed,
@@ -56,6 +57,7 @@ impl Why {
             Why::SwitchFailed => "migration-switch-failed",
             Why::AbortFailed => "migration-abort-failed",
             Why::CopyUnfit => "migration-copy-unfit",
+            Why::NoRoom => "migration-no-room",
             Why::OnlyCopy => "migration-only-copy",
             Why::NoWayBack => "migration-no-way-back",
             Why::RollbackFailed => "migration-rollback-failed",
@@ -84,6 +86,7 @@ impl Why {
     fn asks(self) -> &'static str {
         match self {
             Why::BeginFailed | Why::CopyUnfit => "you: abort, then begin",
+            Why::NoRoom => "you: abort, then begin elsewhere, or make room, then sync",
             Why::OnlyCopy => "you: rescue",
             Why::NoWayBack => "you: switch, or rollback --discard",
             Why::SyncFailed | Why::Unsynced => "you: sync or abort",
@@ -171,6 +174,7 @@ pub fn waits(record: &Record) -> Option<Why> {
 fn of(remedy: Remedy) -> Why {
     match remedy {
         Remedy::Anew => Why::CopyUnfit,
+        Remedy::Room => Why::NoRoom,
         Remedy::Rescue => Why::OnlyCopy,
         Remedy::Stay => Why::NoWayBack,
     }
@@ -249,6 +253,10 @@ mod tests {
             (
                 json!({"state": "failed", "phase": "sync", "journal": {"remedy": "anew"}}),
                 Some("you: abort, then begin"),
+            ),
+            (
+                json!({"state": "failed", "phase": "sync", "journal": {"remedy": "room"}}),
+                Some("you: abort, then begin elsewhere, or make room, then sync"),
             ),
             (
                 json!({"state": "failed", "phase": "rollback", "journal": {"remedy": "stay"}}),

@@ -44,6 +44,9 @@ pub struct Doing {
     /// What the order is done without, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// It failed, since the other node has no room for what was sent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_room: bool,
 }
 
 /// How an order goes.
@@ -173,6 +176,9 @@ pub struct Failure {
     pub error: String,
     /// Permanent: a retry cannot succeed.
     pub fatal: bool,
+    /// There is no room for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub full: bool,
 }
 
 /// What a migration left on a node.

@@ -23,7 +23,7 @@ use super::tickets::{self, For};
 use crate::records::Stored;
 use crate::state::Service;
 use migration_core::downtime;
-use migration_core::journal::Again;
+use migration_core::journal::{Again, Remedy};
 use migration_core::limits::Attempts;
 use migration_core::machine::{Next, Step, may_be_over, next, note};
 use migration_core::progress::{Latest, Meter, advance, mark};
@@ -85,7 +85,9 @@ pub async fn drive(service: Service, fence: Fence, id: Uuid) {
             Ok(true) => continue,
             Ok(false) | Err(Failed::Fenced) => return,
             Err(Failed::Lost) => LOST,
-            Err(Failed::Again(why) | Failed::Cut(why, _) | Failed::Fatal(why)) => {
+            Err(
+                Failed::Again(why) | Failed::Cut(why, _) | Failed::Fatal(why) | Failed::NoRoom(why),
+            ) => {
                 tracing::warn!(%id, reason = why, "cannot process a migration in this round; trying again in the next");
                 AWAY
             }
@@ -218,9 +220,12 @@ impl Drive<'_> {
         has_progressed: bool,
     ) -> Result<bool, Failed> {
         let (service, fence) = (self.service, self.fence);
+        // After the switch it is the source that has none, and rollback is what ends that.
+        let is_target = !kept.record.journal.target_shown;
+        let remedy = matches!(failed, Failed::NoRoom(_) if is_target).then_some(Remedy::Room);
         let why = match failed {
-            Failed::Fatal(why) => {
-                give_up(service, kept, &why, None, fence).await?;
+            Failed::Fatal(why) | Failed::NoRoom(why) => {
+                give_up(service, kept, &why, remedy, fence).await?;
                 self.memory = Memory::default();
                 return Ok(true);
             }

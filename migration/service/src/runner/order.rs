@@ -42,6 +42,8 @@ pub enum Failed {
     Cut(String, Progress),
     /// Permanent: a retry cannot succeed.
     Fatal(String),
+    /// The same: the node that receives has no room.
+    NoRoom(String),
     /// Another service has changed the record, or an agent received a later revision.
     Lost,
     /// This service does not hold the lease any more.
@@ -135,6 +137,7 @@ fn is_stream(what: &What) -> bool {
 
 fn reported(doing: Doing) -> Result<Reported, Failed> {
     match (doing.state, doing.progress) {
+        (State::Failed { error, .. }, _) if doing.no_room => Err(Failed::NoRoom(error)),
         (State::Done, progress) if is_stream(&doing.order) => {
             Ok(Reported::Sent(progress.unwrap_or_default().current))
         }

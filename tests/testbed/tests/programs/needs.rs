@@ -121,6 +121,12 @@ async fn each_state_ends_by_the_command_that_the_table_has_for_it() {
     centre.ends("migration-copy-unfit", &mut ended).await;
     centre.ends("migration-unsynced", &mut ended).await;
 
+    // The same sync would find no room again.
+    centre.other.node().fail_stream(End::Receive, 0, Effect::NoSpace).unwrap();
+    centre.bad(&format!("sdc-migrate sync {VM}")).await;
+    centre.ends("migration-no-room", &mut ended).await;
+    centre.ends("migration-unsynced", &mut ended).await;
+
     source.fail_stream(End::Send, 0, Effect::Ends).unwrap();
     centre.bad(&format!("sdc-migrate sync {VM}")).await;
     centre.ends("migration-sync-failed", &mut ended).await;

@@ -156,6 +156,7 @@ impl Host {
         }
         let sends = matches!(order.order, What::Send { .. } | What::SendImage { .. });
         let done = |state| Doing {
+            no_room: false,
             order: order.order.clone(),
             state,
             progress: sends.then_some(Progress { current: 1000, total: 1000, rate: 0 }),
