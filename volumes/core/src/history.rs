@@ -118,17 +118,7 @@ mod tests {
     use crate::volume::NewVolume;
 
     fn volume(state: State, stage: Stage) -> Volume {
-        let mut volume = Volume::new(NewVolume {
-            uuid: "u".to_owned(),
-            labels: None,
-            name: "n".to_owned(),
-            owner_uuid: "o".to_owned(),
-            size: 10240.0,
-            create_timestamp: 1,
-            refs: Vec::new(),
-            networks: vec!["net".to_owned()],
-            vm_uuid: "v".to_owned(),
-        });
+        let mut volume = Volume::new(NewVolume::sample());
         volume.set_state(state);
         let (uuid, name) = ("s".to_owned(), "first".to_owned());
         let (create_timestamp, reason, asked) = (1_794_000_000_000, None, None);

@@ -373,21 +373,29 @@ pub fn labels_of(value: Option<&Value>) -> Option<Value> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn volume() -> Volume {
-        Volume::new(NewVolume {
+impl NewVolume {
+    /// Returns the volume that tests begin with: `u`, called `n`, of the owner `o`, on the storage VM `v`.
+    pub(crate) fn sample() -> NewVolume {
+        NewVolume {
             uuid: "u".to_owned(),
             labels: None,
             name: "n".to_owned(),
             owner_uuid: "o".to_owned(),
             size: 10240.0,
             create_timestamp: 1_794_000_000_000,
-            refs: vec!["a".to_owned()],
+            refs: Vec::new(),
             networks: vec!["net".to_owned()],
             vm_uuid: "v".to_owned(),
-        })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume() -> Volume {
+        Volume::new(NewVolume { refs: vec!["a".to_owned()], ..NewVolume::sample() })
     }
 
     fn keys(volume: &Volume) -> Vec<String> {

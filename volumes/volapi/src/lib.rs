@@ -6,15 +6,21 @@
 //! network. What the records say and should say is decided in `volumes-core`; here they are stored, and the other
 //! services asked.
 //!
+//! The way of a volume: `http` checks a request; `service` (`create.rs`) writes the record in state `creating` and has
+//! VMAPI make the storage VM; `updater` learns from VMAPI's changefeed that it runs, and `service` (`follow.rs`) has
+//! `volumes_core::reduce` say what becomes of the records: the volume is `ready`. A delete goes the same way, and there
+//! the reducer removes the record.
+//!
 //! The modules below are in layer order: each uses only modules listed below it.
 //!
 //! | task | is woken by | does |
 //! | --- | --- | --- |
 //! | http | a connection | answers clients; each request runs to its end in a task of its own |
-//! | updater: lead | VMAPI's changefeed, every 10 s, every 60 s | with the lease: looks at VMs and jobs |
-//! | updater: tidy | every 10 s | ends the work that earlier runs of this instance left |
+//! | updater: lead | VMAPI's changefeed, every 10 s, every 60 s | with the lease: reads VMs and jobs, finishes changes of networks and the work that dead instances left, archives old failures |
+//! | updater: tidy | every 10 s, a change of snapshots | finishes snapshots, roll-backs and the work that earlier runs of this instance left |
 //! | updater: images | every 60 s until all are there | has the images of storage VMs imported |
 //! | probes | every 20 s, with the lease | calls the NFS servers of storage VMs |
+//! | trust | a certificate that is due | renews this program's certificate |
 //! | status, metrics | a connection | answers |
 
 #![forbid(unsafe_code)]

@@ -12,15 +12,12 @@ const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
 
 fn volume() -> Volume {
     Volume::new(NewVolume {
-        uuid: "u".to_owned(),
         labels: Some(json!({"a": "b=c"})),
         name: "alpha".to_owned(),
         owner_uuid: OWNER.to_owned(),
         size: 20480.0,
-        create_timestamp: 0,
-        refs: Vec::new(),
         networks: vec![NETWORK.to_owned()],
-        vm_uuid: "v".to_owned(),
+        ..NewVolume::sample()
     })
 }
 

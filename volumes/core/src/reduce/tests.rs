@@ -18,14 +18,12 @@ const OWNERS: [&str; 2] = ["o1", "o2"];
 fn volume(uuid: &str, owner: &str, name: &str, vm: &str, refs: &[&str]) -> Volume {
     Volume::new(NewVolume {
         uuid: uuid.to_owned(),
-        labels: None,
         name: name.to_owned(),
         owner_uuid: owner.to_owned(),
-        size: 10240.0,
-        create_timestamp: 0,
         refs: refs.iter().map(|vm| (*vm).to_owned()).collect(),
         networks: Vec::new(),
         vm_uuid: vm.to_owned(),
+        ..NewVolume::sample()
     })
 }
 

@@ -19,17 +19,7 @@ fn snapshot(name: &str, state: Stage) -> Snapshot {
 }
 
 fn volume(state: State, snapshots: &[(&str, Stage)]) -> Volume {
-    let mut volume = Volume::new(NewVolume {
-        uuid: "u".to_owned(),
-        labels: None,
-        name: "n".to_owned(),
-        owner_uuid: "o".to_owned(),
-        size: 10240.0,
-        create_timestamp: 1,
-        refs: Vec::new(),
-        networks: vec!["net".to_owned()],
-        vm_uuid: "v".to_owned(),
-    });
+    let mut volume = Volume::new(NewVolume::sample());
     volume.set_state(state);
     let all: Vec<Snapshot> = snapshots.iter().map(|(name, stage)| snapshot(name, *stage)).collect();
     volume.set_snapshots(&all);
