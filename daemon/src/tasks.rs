@@ -141,7 +141,7 @@ impl Tasks {
 pub async fn caught<T>(name: &'static str, work: impl Future<Output = T>) -> Option<T> {
     let result = AssertUnwindSafe(work).catch_unwind().await.ok();
     if result.is_none() {
-        tracing::error!(task = name, "task panicked");
+        tracing::error!(task = name, "a task panicked");
     }
     result
 }

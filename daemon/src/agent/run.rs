@@ -69,7 +69,7 @@ where
         let basics = &config.basics;
         log::init(program, &basics.log_level);
         for key in &basics.unknown {
-            tracing::warn!(key, "unknown key in the configuration");
+            tracing::warn!(key, "ignored an unknown key in the configuration");
         }
         // One listener is a port, the other a socket.
         descriptors::raise(2 * CONNECTIONS);

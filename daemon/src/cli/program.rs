@@ -53,7 +53,7 @@ pub fn main<C: Parser, F: Future<Output = ExitCode>>(
 pub fn begin(program: &'static str, log_level: &str, unknown: &[String]) -> io::Result<Shutdown> {
     log::init(program, log_level);
     for key in unknown {
-        tracing::warn!(key, "unknown key in the configuration");
+        tracing::warn!(key, "ignored an unknown key in the configuration");
     }
     let shutdown = Shutdown::new();
     shutdown.on_signals()?;

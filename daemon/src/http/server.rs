@@ -207,7 +207,7 @@ impl Server {
                 Ok(peer) => peer,
                 Err(error) => {
                     // Probably out of descriptors: the loop must neither end nor spin.
-                    tracing::warn!(%error, "accept failed");
+                    tracing::warn!(%error, "cannot accept a connection; trying again");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }

@@ -46,7 +46,7 @@ impl Counts {
     /// Counts an order.
     pub fn order(&self, what: &What, outcome: Outcome) {
         let mut counts = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        *counts.entry((name(what), outcome)).or_default() += 1;
+        *counts.entry((what.name(), outcome)).or_default() += 1;
     }
 
     /// Counts a request whose sender may not make it.
@@ -62,29 +62,5 @@ impl Counts {
     /// Returns the orders by kind and outcome.
     pub fn orders(&self) -> Orders {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// Returns the name of an order.
-pub fn name(what: &What) -> &'static str {
-    match what {
-        What::Hold => "hold",
-        What::Release => "release",
-        What::Autoboot { .. } => "autoboot",
-        What::Stop => "stop",
-        What::Boot => "boot",
-        What::Hide => "hide",
-        What::Show => "show",
-        What::Send { .. } => "send",
-        What::SendImage { .. } => "send_image",
-        What::Receive { .. } => "receive",
-        What::RestoreQuota => "restore_quota",
-        What::Forget { .. } => "forget",
-        What::Settle => "settle",
-        What::BringOver { .. } => "bring_over",
-        What::Date { .. } => "date",
-        What::Protect { .. } => "protect",
-        What::Delete => "delete",
-        What::Over => "over",
     }
 }

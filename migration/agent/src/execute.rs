@@ -96,7 +96,7 @@ async fn run(parts: &Parts, about: &About, work: &Work) {
             (State::Failed { error, fatal: true }, Outcome::Failed)
         }
     };
-    let (id, vm, order) = (about.migration, about.vm, super::counts::name(what));
+    let (id, vm, order) = (about.migration, about.vm, what.name());
     match &state {
         State::Failed { error, .. } => {
             tracing::warn!(migration = %id, %vm, order, reason = error, "an order failed; its reason was reported to migration-service");

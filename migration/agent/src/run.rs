@@ -188,7 +188,7 @@ async fn listen(parts: Arc<Parts>) {
             }
             Err(error) => {
                 // Probably out of descriptors: the loop must neither end nor spin.
-                tracing::warn!(%error, "accept failed");
+                tracing::warn!(%error, "cannot accept a data connection; trying again");
                 let why = parts.status.failed(Count::Errors, &error);
                 parts.status.is(Task::Data, State::Retrying(why));
                 tokio::time::sleep(Duration::from_millis(100)).await;

@@ -131,7 +131,8 @@ pub async fn roll_back(parts: &Parts, vm: Uuid, name: &str) -> Result<RolledBack
     }
     parts.zfs.change(args(&["rollback", &format!("{dataset}@{name}")])).await?;
     let dropped: Vec<String> = later.into_iter().map(Row::name).collect();
-    tracing::warn!(%vm, name, ?dropped, "rolled a volume back; later snapshots are gone");
+    let gone = dropped.join(", ");
+    tracing::warn!(%vm, name, gone, "rolled a volume back; its later snapshots are gone");
     let left = left.into_iter().filter(Row::is_ours).map(Row::name).collect();
     Ok(RolledBack { dropped, left })
 }

@@ -11,23 +11,23 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::carried::{self, How, Row, Unset, entries, members, text};
-use crate::machine::Settings;
+use crate::machine::SettingsMatch;
 
 /// The limits that `vmadm update` moves together: each is given where one differs.
 const MEMORY: [&str; 5] = ["max_locked_memory", "max_physical_memory", "max_swap", "ram", "tmpfs"];
 
 /// Compares the settings of the two copies.
-pub fn settings(source: &Map<String, Value>, target: &Map<String, Value>) -> Settings {
+pub fn settings(source: &Map<String, Value>, target: &Map<String, Value>) -> SettingsMatch {
     let disks = |of: &Map<String, Value>| -> BTreeSet<String> {
         entries(of, "disks").iter().map(|disk| json!(disk.get("path")).to_string()).collect()
     };
     let is_alike = |field: &&str| source.get(*field) == target.get(*field);
     if !["brand", "image_uuid"].iter().all(is_alike) || disks(source) != disks(target) {
-        return Settings::Remade;
+        return SettingsMatch::Remade;
     }
     match bring_over(source, target).is_empty() {
-        true => Settings::Same,
-        false => Settings::Differ,
+        true => SettingsMatch::Same,
+        false => SettingsMatch::Differ,
     }
 }
 

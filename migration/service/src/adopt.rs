@@ -271,7 +271,8 @@ impl Service {
             disallow_retry: None,
             duration_ms: None,
         }));
-        tracing::warn!(%vm, %migration, ?phase, ?state, "a migration was adopted");
+        let (at, is) = (phase.name(), state.name());
+        tracing::warn!(%vm, %migration, phase = at, state = is, "an operator adopted a migration from what the agents have");
         for cn in [from, to] {
             self.peers.release_left(cn, migration).await;
         }

@@ -152,7 +152,7 @@ async fn start(reach: &Reach, check_config: bool) -> anyhow::Result<ExitCode> {
     }
     let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
     if !serve(config, shutdown).await?.ended().await {
-        tracing::warn!("some tasks did not stop within their time");
+        tracing::warn!("some tasks did not stop in time; exiting without them");
     }
     Ok(ExitCode::SUCCESS)
 }

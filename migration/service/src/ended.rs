@@ -66,7 +66,7 @@ impl Service {
         self.records.remove(&kept, None, Rest::Stays).await?;
         let mut record = kept.record;
         let (vm, migration) = (record.vm_uuid, record.id);
-        tracing::warn!(%vm, %migration, "the record of a migration that had ended was removed");
+        tracing::warn!(%vm, %migration, "removed the record of a migration that had ended");
         let has_moved = server.is_some() && record.target_server_uuid == server;
         (record.phase, record.state) = match has_moved {
             true => (Phase::Switch, State::Successful),

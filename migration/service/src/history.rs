@@ -88,7 +88,7 @@ impl History {
             };
             let page = self.1.find(page).await?;
             for unreadable in &page.unreadable {
-                tracing::error!(reason = %unreadable, "an entry of the history cannot be read");
+                tracing::error!(reason = %unreadable, "cannot read an entry of the history; leaving it out");
             }
             let since = wanted.since.as_deref().unwrap_or_default();
             for row in page.records {

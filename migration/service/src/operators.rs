@@ -57,7 +57,7 @@ async fn check(request: Request, next: Next) -> Response<Body> {
     let peer = request.extensions().get::<Option<Identity>>().copied().flatten();
     if peer == Some(Identity::Operator) {
         let (method, path) = (request.method(), request.uri().path());
-        tracing::info!(target: daemon::log::AUDIT, audit = true, %method, path, "an operator asks with a certificate");
+        tracing::info!(target: daemon::log::AUDIT, audit = true, %method, path, "an operator sent a request with a certificate");
         return next.run(request).await;
     }
     let who = peer.map_or("nobody".to_owned(), |peer| peer.to_string());

@@ -165,7 +165,7 @@ impl Peers {
             Ok::<(), Error>(())
         };
         if let Err(error) = released.await {
-            tracing::warn!(%cn, reason = %error, "tickets of a migration stay until they expire");
+            tracing::warn!(%cn, reason = %error, "cannot release a migration's CNAPI tickets; they stay until they expire");
         }
     }
 }

@@ -116,8 +116,9 @@ impl Service {
             }
             passes |= obstacles.iter().all(Obstacle::passes);
             let texts: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
-            tracing::info!(vm = %vm.uuid, node = chosen, against = ?texts, "not placing the copy on this node");
-            against.push(format!("{chosen}: {}", texts.join(", ")));
+            let texts = texts.join(", ");
+            tracing::info!(vm = %vm.uuid, node = chosen, against = texts, "not placing the copy on this node");
+            against.push(format!("{chosen}: {texts}"));
             placement.servers.retain(|server| *server != chosen);
         }
         Err(Unplaced::NoneFits { why: against.join("; "), passes })

@@ -415,13 +415,13 @@ impl Records {
             };
             let page = self.records.find(page).await?;
             for unreadable in page.unreadable {
-                tracing::error!(reason = %unreadable, "a record cannot be read");
+                tracing::error!(reason = %unreadable, "cannot read a migration's record; leaving it out");
             }
             for row in page.records {
                 match Stored::read(row.value, row.etag) {
                     Ok(kept) => found.push(kept),
                     Err(why) => {
-                        tracing::error!(id = row.key, reason = %why, "a record cannot be read")
+                        tracing::error!(id = row.key, reason = %why, "cannot read a migration's record; leaving it out")
                     }
                 }
             }

@@ -115,7 +115,7 @@ impl From<Invalid> for Refused {
 
 impl From<store::Error> for Refused {
     fn from(error: store::Error) -> Refused {
-        tracing::error!(reason = %error, "the store failed");
+        tracing::error!(reason = %error, "a request to the store failed; answering with an error");
         match error.is_away() {
             true => Refused::coded(503, "ServiceUnavailableError", &error.to_string()),
             false => Refused::internal(&error.to_string()),

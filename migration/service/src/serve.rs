@@ -87,7 +87,10 @@ async fn enrolment(
     };
     let enrolment = Enrolment::open(store, place, cnapi, Arc::clone(holder)).await?;
     if let Err(refused) = enrolment.look().await {
-        tracing::error!(reason = refused.message(), "cannot read the certificate authorities yet");
+        tracing::error!(
+            reason = refused.message(),
+            "cannot read the certificate authorities; no program can connect until they are read"
+        );
     }
     Ok(enrolment)
 }

@@ -61,7 +61,7 @@ impl Service {
         let (dead_after, now) = (settings.dead_after, self.clock.now());
         let dead = signs.dead(dead_after, is_really, now);
         dead.map_err(|why| Refused::precondition(&why.to_string()))?;
-        tracing::warn!(%cn, is_really, signs = signs.told(now), "an operator declares a node dead");
+        tracing::warn!(%cn, is_really, signs = signs.told(now), "an operator declared a node dead");
         Ok(())
     }
 

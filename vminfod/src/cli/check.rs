@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use vm_model::parse::zone_index::lines;
 
 use super::args::{CheckArgs, ReachArgs};
-use super::settings::Settings;
+use super::client_config::ClientConfig;
 use crate::node::Ctx;
 use crate::node::read::{datasets, kstat, sysinfo, zone_index, zoneadm};
 use crate::sources::sysevent::{Channel, Helper, signals};
@@ -37,8 +37,8 @@ type Outcome = Result<String, Reason>;
 /// Runs all checks. Returns the table, and whether all passed.
 pub async fn run(args: &CheckArgs, screen: Screen) -> anyhow::Result<(String, bool)> {
     let reach = ReachArgs { url: None, config: args.config.clone() };
-    let settings = Settings::of(&reach, args.root.clone())?;
-    let ctx = settings.ctx();
+    let config = ClientConfig::of(&reach, args.root.clone())?;
+    let ctx = config.ctx();
     let findings = {
         let _shown = Progress::begin("checking the node");
         findings(&ctx, args).await

@@ -11,7 +11,7 @@ use std::time::Duration;
 use daemon::cli::Progress;
 use tokio::time::Instant;
 
-use super::settings::Settings;
+use super::client_config::ClientConfig;
 use super::smf::{self, Service};
 use super::supply::{FromDaemon, Supplied, Supplier, SupplyError};
 use crate::node::Ctx;
@@ -38,11 +38,11 @@ pub struct Either {
 }
 
 impl Either {
-    /// The daemon and the node of these settings; `program` is the user agent.
-    pub fn of(settings: &Settings, program: &str) -> Result<Either, SupplyError> {
+    /// The daemon and the node of these config; `program` is the user agent.
+    pub fn of(config: &ClientConfig, program: &str) -> Result<Either, SupplyError> {
         Ok(Either {
-            daemon: FromDaemon::new(&settings.url, program)?,
-            ctx: settings.ctx(),
+            daemon: FromDaemon::new(&config.url, program)?,
+            ctx: config.ctx(),
             svcs: SVCS,
             direct: false,
             wait: None,

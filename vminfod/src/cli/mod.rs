@@ -10,12 +10,12 @@
 
 mod args;
 mod check;
+mod client_config;
 mod either;
 mod follow;
 mod reads;
 mod run;
 mod serve;
-mod settings;
 mod show;
 mod smf;
 pub mod stream;

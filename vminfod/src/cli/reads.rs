@@ -11,8 +11,8 @@ use daemon::log::chain;
 use sdc_clients::vminfod::VmFields as _;
 
 use super::args::{GetArgs, ListArgs, LookupArgs, NAME, SourceArgs};
+use super::client_config::ClientConfig;
 use super::either::Either;
-use super::settings::Settings;
 use super::supply::Supplier;
 use super::vmadm::list::Listing;
 use super::vmadm::lookup::Lookup;
@@ -42,12 +42,12 @@ async fn run(
     source: SourceArgs,
     screen: Screen,
 ) -> Printed {
-    let settings = match Settings::of(&source.reach, source.root) {
-        Ok(settings) => settings,
+    let config = match ClientConfig::of(&source.reach, source.root) {
+        Ok(config) => config,
         Err(error) => return Printed::failed(format!("{NAME}: {}\n", chain(&error)), exit::USAGE),
     };
     let result = async {
-        let supplier = Either::of(&settings, NAME)?;
+        let supplier = Either::of(&config, NAME)?;
         let supplier = Either { direct: source.direct, wait: source.wait, ..supplier };
         let plan = match (plan, typed) {
             (Err(not_a_uuid), Some(typed)) => {

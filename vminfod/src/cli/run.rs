@@ -13,9 +13,9 @@ use daemon::cli::{self, Screen, screen};
 use daemon::exit;
 
 use super::args::{Cli, Command, NAME, ReachArgs};
+use super::client_config::ClientConfig;
 use super::either::Either;
 use super::serve::{self, Companion};
-use super::settings::Settings;
 use super::stream;
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::{self, Plan, Printed};
@@ -125,8 +125,8 @@ async fn as_vmadm(program: &str, args: &[String], screen: Screen) -> ExitCode {
 }
 
 fn reach(program: &str) -> Result<Either, ExitCode> {
-    let settings = Settings::of(&ReachArgs::default(), None).map_err(anyhow::Error::from);
-    let found = settings.and_then(|settings| Ok(Either::of(&settings, program)?));
+    let config = ClientConfig::of(&ReachArgs::default(), None).map_err(anyhow::Error::from);
+    let found = config.and_then(|config| Ok(Either::of(&config, program)?));
     found.map_err(|error| failed(program, error))
 }
 

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod serve`: reads the settings, checks that the node's programs exist, and runs the daemon
+//! `vminfod serve`: reads the configuration, checks that the node's programs exist, and runs the daemon
 //! until a signal.
 
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use daemon::command::{Paths, Program, Spawned};
 use futures_util::future::BoxFuture;
 
 use super::args::{NAME, ServeArgs};
-use super::settings;
+use super::client_config;
 use crate::config::Config;
 use crate::service::{ServeError, check_root, serve};
 
@@ -36,7 +36,7 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<Exi
             return Err(Usage(what.to_owned()).into());
         }
     };
-    let (mut config, unknown) = Config::read(settings::fields(args.config.as_deref())?)?;
+    let (mut config, unknown) = Config::read(client_config::fields(args.config.as_deref())?)?;
     config.root = args.root.unwrap_or(config.root);
     config.listen = args.listen.unwrap_or(config.listen);
     if args.check_config {

@@ -15,7 +15,7 @@ use sdc_clients::vminfod::VmFields as _;
 use serde_json::Value;
 
 use super::args::{NAME, PlainArgs, ReachArgs, StatusArgs, VmArgs, VmsArgs};
-use super::settings::Settings;
+use super::client_config::ClientConfig;
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::Failure;
 use super::vmadm::list::Listing;
@@ -26,8 +26,8 @@ const SYNC: Duration = Duration::from_secs(150);
 
 /// A client of the daemon.
 pub fn daemon(reach: &ReachArgs) -> anyhow::Result<FromDaemon> {
-    let settings = Settings::of(reach, None)?;
-    Ok(FromDaemon::new(&settings.url, NAME)?)
+    let config = ClientConfig::of(reach, None)?;
+    Ok(FromDaemon::new(&config.url, NAME)?)
 }
 
 /// `ping`

@@ -235,7 +235,11 @@ impl Reconciler {
     fn log(&self, name: &str, outcome: Outcome) {
         if outcome != Outcome::Unchanged {
             let seq = self.store.published().snapshot().seq;
-            tracing::info!(vm = name, ?outcome, seq, "committed");
+            let changes = match outcome {
+                Outcome::Modified(changes) => Some(changes),
+                _ => None,
+            };
+            tracing::info!(vm = name, %outcome, changes, seq, "committed");
         }
     }
 

@@ -147,11 +147,12 @@ impl Reconciler {
                 if differing.contains(&Origin::Datasets) {
                     self.datasets.missed();
                 }
-                let sources: Vec<&str> = differing.iter().map(|origin| origin.name()).collect();
+                let sources =
+                    differing.iter().map(|origin| origin.name()).collect::<Vec<_>>().join(", ");
                 tracing::warn!(
                     vm = &**name,
                     change,
-                    ?sources,
+                    sources,
                     "refresh found a change that no event announced"
                 );
                 Some((name.to_string(), change))

@@ -24,15 +24,19 @@ use super::stored::{StoredVm, stored};
 const LOGGED: usize = 20;
 
 /// The effect of a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Outcome {
     /// The VM is new.
+    #[error("created")]
     Created,
     /// This many change records.
+    #[error("modified")]
     Modified(usize),
     /// The VM was removed.
+    #[error("deleted")]
     Deleted,
     /// Nothing differs: no event.
+    #[error("unchanged")]
     Unchanged,
 }
 

@@ -15,7 +15,7 @@ use daemon::config::{http_url, https_url, lower_uuid};
 use uuid::Uuid;
 
 use crate::records::KEEP;
-use crate::service::Settings;
+use crate::service::ServiceConfig;
 
 /// Where the file is.
 pub const DEFAULT_FILE: &str = "/opt/smartdc/volapi/etc/volapi.json";
@@ -65,7 +65,7 @@ pub struct Own {
     /// How long what has ended is kept.
     pub history_keep: Duration,
     /// The service's parameters.
-    pub settings: Settings,
+    pub settings: ServiceConfig,
     /// The pause between two calls of each storage VM's NFS server; zero: none are called.
     pub probe_every: Duration,
 }
@@ -86,7 +86,7 @@ impl Keys for Own {
             imgapi: f.required("imgapi.url", http_url),
             workflow: f.required("workflow.url", http_url),
         };
-        let settings = Settings {
+        let settings = ServiceConfig {
             instance: f.required("instance", lower_uuid),
             images: [
                 image(f, "images.second", "800db35c-5408-11eb-9792-872f658e7911"),

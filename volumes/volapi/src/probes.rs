@@ -33,7 +33,7 @@ const FAILURES: u32 = 2;
 
 /// What became of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Answer {
     /// The server serves.
     Serves,
     /// Somebody is there and does not serve.
@@ -43,7 +43,7 @@ pub enum Heard {
 }
 
 /// Calls the NFS server at an address.
-pub type Ask = Box<dyn Fn(IpAddr) -> BoxFuture<'static, Heard> + Send + Sync>;
+pub type Ask = Box<dyn Fn(IpAddr) -> BoxFuture<'static, Answer> + Send + Sync>;
 
 /// Returns what calls real servers at this port.
 pub fn over_tcp(port: u16) -> Ask {
@@ -51,12 +51,12 @@ pub fn over_tcp(port: u16) -> Ask {
         Box::pin(async move {
             let call = nfs::null_call(SocketAddr::new(ip, port));
             match tokio::time::timeout(DEADLINE, call).await {
-                Ok(Ok(())) => Heard::Serves,
+                Ok(Ok(())) => Answer::Serves,
                 Ok(Err(Fault::Connect(error))) if error.kind() != ErrorKind::ConnectionRefused => {
-                    Heard::Nothing(format!("no connection: {error}"))
+                    Answer::Nothing(format!("no connection: {error}"))
                 }
-                Ok(Err(fault)) => Heard::Fails(fault.to_string()),
-                Err(_) => Heard::Nothing(format!("no answer within {} s", DEADLINE.as_secs())),
+                Ok(Err(fault)) => Answer::Fails(fault.to_string()),
+                Err(_) => Answer::Nothing(format!("no answer within {} s", DEADLINE.as_secs())),
             }
         })
     })
@@ -128,19 +128,19 @@ impl State {
     }
 
     /// Notes what became of the calls of one pass; what was not called is forgotten.
-    fn note(&self, pass: Vec<(&Volume, Heard)>, now: Timestamp) {
+    fn note(&self, pass: Vec<(&Volume, Answer)>, now: Timestamp) {
         let mut calls = self.calls();
         let mut before = std::mem::take(&mut calls.vms);
-        for (volume, _) in pass.iter().filter(|(_, heard)| *heard == Heard::Serves) {
+        for (volume, _) in pass.iter().filter(|(_, heard)| *heard == Answer::Serves) {
             calls.networks.extend(volume.networks().into_iter().map(str::to_owned));
         }
         for (volume, heard) in pass {
             let mut known = before.remove(volume.vm_uuid()).unwrap_or_default();
             let is_near = volume.networks().into_iter().any(|it| calls.networks.contains(it));
             match heard {
-                Heard::Serves => known = Known { has_served: true, ..Known::default() },
-                Heard::Fails(why) => known.fails(why, true, now),
-                Heard::Nothing(why) => {
+                Answer::Serves => known = Known { has_served: true, ..Known::default() },
+                Answer::Fails(why) => known.fails(why, true, now),
+                Answer::Nothing(why) => {
                     let is_its_own = known.has_served || is_near;
                     known.fails(why, is_its_own, now);
                 }
@@ -195,7 +195,7 @@ impl Prober {
                 continue;
             }
             if let Err(error) = self.pass().await {
-                tracing::warn!(%error, "cannot probe the storage VMs");
+                tracing::warn!(%error, "cannot probe the storage VMs; trying again in the next round");
                 self.service.shared.counts.add(Count::Errors);
             }
         }
@@ -232,7 +232,7 @@ impl Prober {
         }
         for (volume, heard) in &heard {
             self.service.shared.counts.add(Count::Calls);
-            if let Heard::Fails(why) | Heard::Nothing(why) = heard {
+            if let Answer::Fails(why) | Answer::Nothing(why) = heard {
                 self.service.shared.counts.add(Count::CallsFailed);
                 tracing::debug!(why, vm = volume.vm_uuid(), "no answer from a storage VM");
             }
@@ -261,16 +261,16 @@ mod tests {
         })
     }
 
-    fn nothing() -> Heard {
-        Heard::Nothing("no answer".to_owned())
+    fn nothing() -> Answer {
+        Answer::Nothing("no answer".to_owned())
     }
 
-    fn fails() -> Heard {
-        Heard::Fails("garbage".to_owned())
+    fn fails() -> Answer {
+        Answer::Fails("garbage".to_owned())
     }
 
     /// One pass over these storage VMs and networks at this second.
-    fn pass(state: &State, second: i64, heard: &[(&str, &str, Heard)]) {
+    fn pass(state: &State, second: i64, heard: &[(&str, &str, Answer)]) {
         let volumes: Vec<Volume> = heard.iter().map(|(vm, net, _)| volume(vm, net)).collect();
         let heard = heard.iter().map(|(_, _, heard)| heard.clone());
         state.note(volumes.iter().zip(heard).collect(), Timestamp::from_second(second).unwrap());
@@ -292,23 +292,26 @@ mod tests {
             peer.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").await.unwrap();
         });
         let said = ask(here).await;
-        assert_eq!(said, Heard::Fails("the answer is not an RPC reply: it is too long".to_owned()));
+        assert_eq!(
+            said,
+            Answer::Fails("the answer is not an RPC reply: it is too long".to_owned())
+        );
         // The listener went away with its task.
         let refused = ask(here).await;
-        assert!(matches!(&refused, Heard::Fails(why) if why.contains("refused")), "{refused:?}");
+        assert!(matches!(&refused, Answer::Fails(why) if why.contains("refused")), "{refused:?}");
     }
 
     #[test] // V87
     fn two_failures_in_a_row_are_silence_since_the_first() {
         let state = State::default();
-        pass(&state, 10, &[("a", "net", Heard::Serves)]);
+        pass(&state, 10, &[("a", "net", Answer::Serves)]);
         pass(&state, 20, &[("a", "net", nothing())]);
         assert_eq!(silent(&state), []);
         pass(&state, 30, &[("a", "net", fails())]);
         assert_eq!(silent(&state), [("a".to_owned(), 20)]);
         pass(&state, 40, &[("a", "net", nothing())]);
         assert_eq!((silent(&state), state.out_of_reach()), (vec![("a".to_owned(), 20)], 0));
-        pass(&state, 50, &[("a", "net", Heard::Serves)]);
+        pass(&state, 50, &[("a", "net", Answer::Serves)]);
         assert_eq!(silent(&state), []);
         // One that is gone is forgotten.
         pass(&state, 60, &[("a", "net", fails())]);
@@ -321,7 +324,7 @@ mod tests {
     fn where_no_way_is_known_nothing_is_said_of_a_storage_vm() {
         let state = State::default();
         let away =
-            [("a", "far", nothing()), ("b", "near", nothing()), ("c", "near", Heard::Serves)];
+            [("a", "far", nothing()), ("b", "near", nothing()), ("c", "near", Answer::Serves)];
         pass(&state, 10, &away);
         pass(&state, 20, &away);
         // Its neighbour answers: it is its own fault.

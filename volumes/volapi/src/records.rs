@@ -87,13 +87,17 @@ pub struct Work {
 }
 
 /// What is done to a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Doing {
+    #[error("create")]
     Create,
+    #[error("rename")]
     Rename,
+    #[error("delete")]
     Delete,
     /// What is due about its snapshots; without a ticket.
+    #[error("snapshots")]
     Snapshots,
 }
 
@@ -391,7 +395,7 @@ pub async fn all<T: Serialize + DeserializeOwned>(
         let query = after.into_iter().fold(query, Query::after);
         let page = bucket.find(query).await.map_err(of_storage)?;
         for error in page.unreadable {
-            tracing::error!(%error, "a record cannot be read");
+            tracing::error!(%error, "cannot read a record; leaving it out");
         }
         found.extend(page.records.into_iter().map(|record| (record.key.clone(), record)));
         match page.next {
@@ -404,10 +408,10 @@ pub async fn all<T: Serialize + DeserializeOwned>(
 /// Returns the answer to a request that met a failure of the store.
 pub fn of_storage(error: store::Error) -> Refused {
     if error.is_away() {
-        tracing::warn!(%error, "the store is not available");
+        tracing::warn!(%error, "no answer from the store; answering with an error");
         return Refused::StorageAway;
     }
-    tracing::error!(%error, "the store refused a request");
+    tracing::error!(%error, "the store refused a request; answering with an error");
     Refused::Storage(error.to_string())
 }
 

@@ -31,7 +31,7 @@ const TRIES: u32 = 5;
 
 /// The news of VMAPI's records.
 #[derive(Debug)]
-pub enum Heard {
+pub enum News {
     /// These are all VMs that are neither destroyed nor failed; changes follow from here.
     Listed(Vec<Map<String, Value>>),
     /// The record of this VM was written.
@@ -43,16 +43,16 @@ pub enum Heard {
 /// Where facts about VMs come from.
 pub trait Feed: Send {
     /// Returns the next news. Dropping the future loses nothing.
-    fn next(&mut self) -> BoxFuture<'_, Heard>;
+    fn next(&mut self) -> BoxFuture<'_, News>;
 }
 
 impl Feed for Changefeed {
-    fn next(&mut self) -> BoxFuture<'_, Heard> {
+    fn next(&mut self) -> BoxFuture<'_, News> {
         Box::pin(async {
             match Changefeed::next(self).await {
-                FeedEvent::Listed(vms) => Heard::Listed(vms),
-                FeedEvent::Changed(change) => Heard::Changed(change.uuid),
-                FeedEvent::Lost(error) => Heard::Lost(error.to_string()),
+                FeedEvent::Listed(vms) => News::Listed(vms),
+                FeedEvent::Changed(change) => News::Changed(change.uuid),
+                FeedEvent::Lost(error) => News::Lost(error.to_string()),
             }
         })
     }
@@ -175,9 +175,9 @@ impl Updater {
     /// Acts on the news, until something fails for good.
     async fn listen_to(&self, feed: &mut dyn Feed, fence: &Fence) {
         loop {
-            let heard = feed.next().await;
+            let news = feed.next().await;
             let mut tries = 0;
-            while !self.note("a look at VMs", self.act_on(&heard, fence).await) {
+            while !self.note("reading VMs", self.act_on(&news, fence).await) {
                 tries += 1;
                 if tries == TRIES {
                     return;
@@ -187,14 +187,14 @@ impl Updater {
         }
     }
 
-    async fn act_on(&self, heard: &Heard, fence: &Fence) -> Result<(), Trouble> {
-        match heard {
-            Heard::Listed(vms) => {
+    async fn act_on(&self, news: &News, fence: &Fence) -> Result<(), Trouble> {
+        match news {
+            News::Listed(vms) => {
                 self.service.follower.take_listing(vms, Some(fence)).await?;
                 self.state.listed();
             }
-            Heard::Changed(vm) => self.service.follower.look(vm, Some(fence)).await?,
-            Heard::Lost(why) => {
+            News::Changed(vm) => self.service.follower.look(vm, Some(fence)).await?,
+            News::Lost(why) => {
                 tracing::warn!(why, "lost VMAPI's changefeed; VM states may be stale");
                 self.service.shared.counts.add(Count::FeedsLost);
                 self.state.follows.store(false, Ordering::Relaxed);
@@ -209,17 +209,26 @@ impl Updater {
         loop {
             for vm in self.service.follower.degraded() {
                 self.note(
-                    "a stopped storage VM",
+                    "reading a stopped storage VM",
                     self.service.follower.look(&vm, Some(fence)).await,
                 );
             }
-            self.note("ending what others left", self.service.tidy(Some(fence)).await);
+            self.note(
+                "finishing the work that an earlier run left",
+                self.service.tidy(Some(fence)).await,
+            );
             let changed = self.service.networks.end(Some(fence)).await;
-            self.note("changes of networks", changed);
+            self.note("finishing network changes", changed);
             if rest.is_zero() {
                 rest = LONG;
-                self.note("old failures", self.service.archive.take_old(Some(fence)).await);
-                self.note("looking at jobs", self.service.follower.check_jobs(Some(fence)).await);
+                self.note(
+                    "archiving failed volumes",
+                    self.service.archive.take_old(Some(fence)).await,
+                );
+                self.note(
+                    "reading the jobs of reservations",
+                    self.service.follower.check_jobs(Some(fence)).await,
+                );
             }
             rest = rest.saturating_sub(SHORT);
             tokio::time::sleep(SHORT).await;
@@ -229,7 +238,7 @@ impl Updater {
     /// Logs and counts a failure; returns whether there was none.
     fn note(&self, what: &str, outcome: Result<(), Trouble>) -> bool {
         let Err(error) = outcome else { return true };
-        tracing::warn!(%error, what, "failed");
+        tracing::warn!(%error, task = what, "a task of the leader failed; it is tried again");
         self.service.shared.counts.add(Count::Errors);
         self.state.failed(format!("{what}: {error}"));
         false

@@ -37,7 +37,8 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
     let places = &config.basics.places;
     let machine = Machine::of(&places.state_dir).await.map_err(ServeError::failed)?;
     let (listener, address) = listen(places.status_listen).await?;
-    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), cn_uuid, servers = ?config.nats.servers, "listening");
+    let servers = config.nats.servers.join(", ");
+    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), cn_uuid, servers, "listening");
     let jitter = config.basics.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
     let name = format!("{} {cn_uuid}", Own::NAME);
     let client = config.nats.connect(&name, jitter).await.map_err(ServeError::failed)?;

@@ -160,7 +160,7 @@ pub(super) async fn boot(config: &Config) -> anyhow::Result<String> {
     let (_, keeper, ways) = trusted(config, &name)?;
     if let Err(error) = keeper.load().await {
         // The service cannot be asked then, and a copy without an answer waits.
-        tracing::error!(%error, "cannot use this agent's certificate");
+        tracing::error!(%error, "cannot use this agent's certificate; copies that wait for migration-service stay down");
     }
     let about = (config.service.as_str(), config.cn);
     run::boot(&dir, &commands, (ways.transport, ways.agents), about).await

@@ -174,13 +174,16 @@ fn a_nic_is_updated_by_what_changes_or_removed_and_added_again() {
 #[test] // R25
 fn what_no_update_changes_is_told_from_what_one_does() {
     for (changed, want) in [
-        (json!({"state": "stopped", "zoneid": null}), Settings::Same),
-        (json!({"disks": [{"path": "/dev/zvol/rdsk/zones/u-disk0", "size": 20}]}), Settings::Same),
-        (json!({"ram": 2048}), Settings::Differ),
-        (json!({"vcpus": 4}), Settings::Differ),
-        (json!({"brand": "bhyve"}), Settings::Remade),
-        (json!({"image_uuid": "another", "ram": 2048}), Settings::Remade),
-        (json!({"disks": []}), Settings::Remade),
+        (json!({"state": "stopped", "zoneid": null}), SettingsMatch::Same),
+        (
+            json!({"disks": [{"path": "/dev/zvol/rdsk/zones/u-disk0", "size": 20}]}),
+            SettingsMatch::Same,
+        ),
+        (json!({"ram": 2048}), SettingsMatch::Differ),
+        (json!({"vcpus": 4}), SettingsMatch::Differ),
+        (json!({"brand": "bhyve"}), SettingsMatch::Remade),
+        (json!({"image_uuid": "another", "ram": 2048}), SettingsMatch::Remade),
+        (json!({"disks": []}), SettingsMatch::Remade),
     ] {
         assert_eq!(settings(&vm(changed.clone()), &vm(json!({}))), want, "{changed}");
     }

@@ -20,14 +20,14 @@ pub struct Facts {
     /// This migration's reservations of addresses stand in NAPI.
     pub reserved: bool,
     /// How the settings of the target compare with the source's.
-    pub settings: Settings,
+    pub settings: SettingsMatch,
     /// The target was created when the source was, or one of the times is not known.
     pub dated: bool,
 }
 
 /// How the objects of the two copies compare: alias, tags, metadata, sizes, NICs, resolvers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settings {
+pub enum SettingsMatch {
     /// The target has what the source has.
     Same,
     /// They differ, or are not known: an update brings them over.

@@ -46,25 +46,34 @@ pub enum Note {
 }
 
 /// An order. Each is done once however often it is given, and its effect is a fact of a later round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Step {
     /// Choose the target's node and store it in the record.
+    #[error("choose a node")]
     Place,
     /// Create the hidden target from the source's object, its image first.
+    #[error("create the target")]
     Create,
     /// Hold net-agent for the VM.
+    #[error("hold net-agent on the {0}'s node")]
     Hold(End),
     /// Release that hold.
+    #[error("release net-agent's hold on the {0}'s node")]
     Release(End),
     /// Set autoboot=false.
+    #[error("turn autoboot off on the {0}'s node")]
     NoAutoboot(End),
     /// Set autoboot=true.
+    #[error("turn autoboot on on the {}'s node", .0.end())]
     Autoboot(MayBoot),
     /// Stop the VM.
+    #[error("stop the VM on the {0}'s node")]
     Stop(End),
     /// Boot the VM.
+    #[error("boot the VM on the {}'s node", .0.end())]
     Boot(MayBoot),
     /// Take the snapshot where it is missing and bring the other copy to it, quotas lifted.
+    #[error("send the datasets from the {from}'s node")]
     Send {
         /// The node that sends.
         from: End,
@@ -72,8 +81,10 @@ pub enum Step {
         number: u32,
     },
     /// Set quota and reservation as they were.
+    #[error("restore quota and reservation on the {0}'s node")]
     RestoreQuota(End),
     /// Destroy the sync snapshots other than this one, which both copies have; None: all.
+    #[error("destroy old sync snapshots on the {end}'s node")]
     Forget {
         /// The node of the snapshots.
         end: End,
@@ -81,24 +92,34 @@ pub enum Step {
         keep: Option<u32>,
     },
     /// Roll all datasets back to the newest snapshot that all of them have.
+    #[error("roll the datasets back on the {0}'s node")]
     Settle(End),
     /// Bring the source's changed settings over to the target.
+    #[error("bring the changed settings over to the target")]
     BringOver,
     /// Give the target the source's time of creation.
+    #[error("give the target its time of creation")]
     Date,
     /// Protect the copy against deletion again.
+    #[error("protect the copy on the {0}'s node against deletion")]
     Protect(End, Protection),
     /// Reserve the VM's addresses in NAPI.
+    #[error("reserve the VM's addresses in NAPI")]
     Reserve,
     /// Remove the reservations that this migration made.
+    #[error("remove the reserved addresses from NAPI")]
     Unreserve,
     /// Set do_not_inventory=true.
+    #[error("hide the copy on the {0}'s node")]
     Hide(End),
     /// Set do_not_inventory=false.
+    #[error("show the copy on the {}'s node", .0.end())]
     Show(MayShow),
     /// Put the object that this node's agent has just read into VMAPI, whole, and read it back.
+    #[error("move VMAPI's record of the VM")]
     MoveRecord(MayMove),
     /// Delete the copy, its protection against deletion first.
+    #[error("delete the copy on the {}'s node", .0.end())]
     Delete(MayDelete),
 }
 
@@ -201,29 +222,37 @@ impl Reason {
 }
 
 /// How an operation ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ending {
     /// The hidden target is there.
+    #[error("begun")]
     Begun,
     /// Both copies have the snapshot.
+    #[error("synced")]
     Synced,
     /// The sync was stopped by pause.
+    #[error("paused")]
     Paused,
     /// The VM is on the target.
+    #[error("switched")]
     Switched,
     /// The VM is on the source.
+    #[error("rolled back{}", if *is_gone { "" } else { ", but for the target on a dead node" })]
     RolledBack {
         /// The target is gone; otherwise its node is dead, and the copy may come back with it.
         is_gone: bool,
     },
     /// As if the migration had never begun.
+    #[error("aborted")]
     Aborted,
     /// The VM is on the target.
+    #[error("finalized{}", if *is_gone { "" } else { ", but for the source on a dead node" })]
     Finalized {
         /// As for a rollback, of the source.
         is_gone: bool,
     },
     /// The operation failed, and what could be undone was.
+    #[error("failed: {0}")]
     Failed(String),
 }
 

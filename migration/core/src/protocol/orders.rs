@@ -128,6 +128,30 @@ pub enum What {
 }
 
 impl What {
+    /// Returns the name that its JSON has.
+    pub fn name(&self) -> &'static str {
+        match self {
+            What::Hold => "hold",
+            What::Release => "release",
+            What::Autoboot { .. } => "autoboot",
+            What::Stop => "stop",
+            What::Boot => "boot",
+            What::Hide => "hide",
+            What::Show => "show",
+            What::Send { .. } => "send",
+            What::SendImage { .. } => "send_image",
+            What::Receive { .. } => "receive",
+            What::RestoreQuota => "restore_quota",
+            What::Forget { .. } => "forget",
+            What::Settle => "settle",
+            What::BringOver { .. } => "bring_over",
+            What::Date { .. } => "date",
+            What::Protect { .. } => "protect",
+            What::Delete => "delete",
+            What::Over => "over",
+        }
+    }
+
     /// Returns true for the order that lasts until another one comes.
     pub fn is_receive(&self) -> bool {
         matches!(self, What::Receive { .. })

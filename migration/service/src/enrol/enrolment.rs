@@ -4,6 +4,7 @@
 
 //! What is asked by programs: to be let in, and what is new.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +41,17 @@ pub enum For {
     Volapi,
     /// An operator, once, with another's approval.
     Operator,
+}
+
+impl fmt::Display for For {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            For::Cn(cn) => write!(f, "node {cn}"),
+            For::AnyCn => f.write_str("any node"),
+            For::Volapi => f.write_str("volapi"),
+            For::Operator => f.write_str("an operator"),
+        }
+    }
 }
 
 /// A token, under the digest of its secret.
@@ -243,7 +255,7 @@ impl Enrolment {
             self.tokens.put(&digest, Expect::Etag(token.etag), &used).await?;
         }
         if !needs_nobody {
-            tracing::warn!(%identity, key, "a program asks for its first certificate: sdc-migrate trust approve");
+            tracing::warn!(%identity, key, "a program asks for its first certificate; approve it with `sdc-migrate trust approve`");
             return Ok(Joined::Waits { key });
         }
         let row = self.members.get(&Member::row(identity, &key)).await?;

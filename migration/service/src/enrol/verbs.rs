@@ -43,7 +43,7 @@ impl Enrolment {
         let until = self.holder.now() + seconds;
         let row = TokenRow { is_for, until, used: None };
         self.tokens.put(&digest(token.secret.as_bytes()), Expect::Absent, &row).await?;
-        tracing::warn!(target: daemon::log::AUDIT, audit = true, ?is_for, until = trust::date(until), "an operator made a join token");
+        tracing::warn!(target: daemon::log::AUDIT, audit = true, is_for = %is_for, until = trust::date(until), "an operator made a join token");
         Ok(json!({"token": token.text(), "until": trust::date(until)}))
     }
 
@@ -127,7 +127,7 @@ impl Enrolment {
         for key in &keys {
             self.stands(identity, key, Standing::Revoked).await?;
         }
-        tracing::warn!(target: daemon::log::AUDIT, audit = true, %identity, ?keys, "an operator revoked keys");
+        tracing::warn!(target: daemon::log::AUDIT, audit = true, %identity, keys = keys.join(", "), "an operator revoked keys");
         self.look().await?;
         Ok(json!({"revoked": keys}))
     }

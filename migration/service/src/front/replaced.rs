@@ -75,16 +75,16 @@ async fn replaced(
                     found_returned(&service, &kept, None).await
                 };
                 if let Err(why) = told.await {
-                    tracing::warn!(?why, "cannot record the alarm for a node that is back");
+                    tracing::warn!(reason = %why, "cannot record the alarm for a node that is back");
                 }
             }
         }
         let over = over(&service, &known, &replaced).await?;
         known.extend(replaced.iter().filter(|id| !known.contains(id)).copied().collect::<Vec<_>>());
         let unknown = open.iter().map(|it| &it.migration).filter(|id| !known.contains(id));
-        let unknown: Vec<&Uuid> = unknown.collect();
+        let unknown = unknown.map(Uuid::to_string).collect::<Vec<_>>().join(", ");
         if !unknown.is_empty() {
-            tracing::error!(%cn, ?unknown, "a node has open migrations that the store does not know");
+            tracing::error!(%cn, unknown, "a node has open migrations that the store does not know");
         }
         ok(&json!(Replaced { replaced, known, over }))
     };
@@ -143,7 +143,7 @@ async fn compared(service: &Service, cn: Uuid, heard: &OpenMigration) -> Result<
         && let Err(why) = found_older(service, kept, None).await
     {
         tracing::warn!(
-            ?why,
+            reason = %why,
             "cannot record that the store is older than the agents: the alarm is missing"
         );
     }
@@ -193,7 +193,7 @@ async fn known(service: &Service, cn: Uuid, open: &[OpenMigration]) -> Result<Ve
                 && let Err(why) = found_older(service, &mut kept, None).await
             {
                 tracing::warn!(
-                    ?why,
+                    reason = %why,
                     "cannot record that the store is older than the agents: the alarm is missing"
                 );
             }

@@ -22,7 +22,8 @@ impl Front {
         let (through, values) = (params.through.clone(), params.into_object());
         let now = self.service.clock.now();
         let changed = self.service.settings.change(cn, &values, &through, now).await?;
-        tracing::info!(?cn, values = %serde_json::Value::Object(values), "changed the settings");
+        let of = cn.map_or_else(|| "the data centre".to_owned(), |cn| format!("node {cn}"));
+        tracing::info!(of, values = %serde_json::Value::Object(values), "changed the settings");
         self.service.wake.notify_one();
         ok(&changed)
     }

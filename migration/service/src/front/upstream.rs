@@ -126,7 +126,7 @@ impl Upstream {
 }
 
 fn silent(error: Error) -> Refused {
-    tracing::warn!(reason = %error, "no answer from VMAPI");
+    tracing::warn!(reason = %error, "no answer from VMAPI; answering its client with 503");
     Refused::coded(503, "ServiceUnavailableError", "VMAPI does not answer")
 }
 

@@ -43,7 +43,7 @@ pub async fn ask(service: &Service, fence: &Fence) {
                     match of_node(service, fence, cn).await {
                         Ok(()) => Some(cn),
                         Err(why) => {
-                            tracing::debug!(%cn, ?why, "an agent did not report its open migrations");
+                            tracing::debug!(%cn, reason = %why, "an agent did not report its open migrations");
                             None
                         }
                     }
@@ -56,10 +56,12 @@ pub async fn ask(service: &Service, fence: &Fence) {
                         .await,
                 );
             }
-            Err(why) => tracing::warn!(?why, "cannot ask the agents for their open migrations"),
+            Err(why) => {
+                tracing::warn!(reason = %why, "cannot list the nodes to ask for open migrations; trying again")
+            }
         }
         if let Err(why) = again(service).await {
-            tracing::warn!(?why, "cannot check the migrations that the store does not know");
+            tracing::warn!(reason = %why, "cannot check the migrations that the store does not know; trying again");
         }
         sleep(PAUSE).await;
     }
@@ -92,7 +94,7 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
                 return Ok(());
             }
             room -= 1;
-            tracing::error!(%cn, %vm, %migration, "the store does not know a migration that is open");
+            tracing::error!(%cn, %vm, %migration, "an agent has an open migration that the store does not know");
             let (vm_uuid, cn_uuid, heard) = (vm, cn, service.clock.now());
             let stranger = Stranger { migration, end, vm_uuid, cn_uuid, heard };
             service.records.strangers.keep(&stranger).await?;

@@ -194,7 +194,9 @@ impl Drive<'_> {
                 }
                 let is_again = self.memory.last.replace(*step) == Some(*step);
                 if is_again {
-                    let why = Failed::Again(format!("{step:?} was done, and is not seen"));
+                    let why = Failed::Again(format!(
+                        "{step}: reported done, but the next reading does not show it"
+                    ));
                     return self.failed_once(kept, why, false).await;
                 }
                 (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);

@@ -44,7 +44,7 @@ pub async fn end(
         let held = service.agents.size(source, vm).await.ok().map(|size| size.bytes);
         kept.record.journal.held_bytes = held.or(kept.record.journal.held_bytes);
     }
-    tracing::info!(vm = %kept.record.vm_uuid, id = %kept.record.id, ?ending, "an operation ended");
+    tracing::info!(vm = %kept.record.vm_uuid, id = %kept.record.id, %ending, "an operation of a migration ended");
     // Before the record is written: after a crash between the two it is done again.
     tickets::give_back(service, kept).await;
     (kept.record.journal.creation, kept.record.journal.again) = (None, None);
@@ -95,7 +95,7 @@ pub async fn give_up(
     if record.journal.undo.is_none() {
         record.journal.remedy = remedy;
     }
-    tracing::warn!(vm = %record.vm_uuid, id = %record.id, reason = why, "giving up an operation");
+    tracing::warn!(vm = %record.vm_uuid, id = %record.id, reason = why, "giving up an operation of a migration");
     if record.phase == Phase::Begin {
         tickets::free(service, kept).await;
     }
@@ -138,7 +138,7 @@ async fn over(service: &Service, record: &Record, ending: &Ending) {
             continue;
         }
         if let Err(why) = order(service, record, end, What::Over).await {
-            tracing::warn!(vm = %record.vm_uuid, %end, ?why, "cannot make an agent forget an ended migration");
+            tracing::warn!(vm = %record.vm_uuid, %end, reason = %why, "cannot make an agent forget an ended migration");
         }
     }
 }

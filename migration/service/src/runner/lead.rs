@@ -70,7 +70,7 @@ async fn pruned(service: &Service, fence: &Fence) {
         if let Err(error) =
             service.records.prune(service.history_keep, service.clock.now(), fence).await
         {
-            tracing::warn!(reason = %error, "cannot remove what the history has kept long enough");
+            tracing::warn!(reason = %error, "cannot delete the expired entries of the history; trying again");
         }
         sleep(PRUNE).await;
     }
@@ -115,7 +115,7 @@ async fn worked(service: &Service, fence: &Fence) {
                             }
                         }
                         Err(Failed::Fenced) => return,
-                        Err(why) => tracing::warn!(?why, "cannot list the migration records"),
+                        Err(why) => tracing::warn!(reason = %why, "cannot list the migration records; trying again"),
                     }
                 }
             },

@@ -17,7 +17,7 @@ use crate::state::Service;
 use migration_core::bring_over::settings;
 use migration_core::dead::Contact;
 use migration_core::journal::{End, Journal};
-use migration_core::machine::{Facts, Node, Seen, Settings, Wait};
+use migration_core::machine::{Facts, Node, Seen, SettingsMatch, Wait};
 use migration_core::protocol::{About, Observe, Observed};
 use migration_core::record::{Phase, Record};
 
@@ -117,7 +117,8 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
         .0
         .and_then(|it| it.object.as_ref())
         .zip(objects.1.and_then(|it| it.object.as_ref()));
-    let settings = objects.map_or(Settings::Differ, |(source, target)| settings(source, target));
+    let settings =
+        objects.map_or(SettingsMatch::Differ, |(source, target)| settings(source, target));
     let dated = objects.is_none_or(|(source, target)| is_dated(source, target));
     let reserved = is_reserved(record);
     let facts = Facts { source, target, vmapi, reserved, settings, dated };

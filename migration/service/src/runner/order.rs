@@ -34,19 +34,24 @@ pub enum Reported {
 }
 
 /// Why a step failed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Failed {
     /// It may be tried again.
+    #[error("{0}")]
     Again(String),
-    /// The same of a stream, with how far it came.
+    /// A stream was cut; carries its progress.
+    #[error("{0}")]
     Cut(String, Progress),
     /// Permanent: a retry cannot succeed.
+    #[error("{0}")]
     Fatal(String),
     /// The same: the node that receives has no room.
     NoRoom(String),
     /// Another service has changed the record, or an agent received a later revision.
+    #[error("the record was changed meanwhile, or an agent has a later revision of it")]
     Lost,
     /// This service does not hold the lease any more.
+    #[error("this service does not hold the lease any more")]
     Fenced,
 }
 

@@ -37,7 +37,7 @@ pub async fn watch(service: &Service, fence: &Fence) {
         if why == Failed::Fenced {
             return;
         }
-        tracing::warn!(?why, "cannot convert the records of an earlier version; trying again");
+        tracing::warn!(reason = %why, "cannot convert the records of an earlier version; trying again");
         sleep(LOOK).await;
     }
     loop {
@@ -46,13 +46,13 @@ pub async fn watch(service: &Service, fence: &Fence) {
                 let looks = stream::iter(ends).for_each_concurrent(AT_ONCE, |mut kept| async move {
                     if let Err(why) = look(service, fence, &mut kept).await {
                         let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
-                        tracing::warn!(%vm, %cn, ?why, "cannot check a copy that was replaced; trying again");
+                        tracing::warn!(%vm, %cn, reason = %why, "cannot check a copy that was replaced; trying again");
                     }
                 });
                 looks.await;
             }
             Err(error) => {
-                tracing::error!(reason = %error, "cannot check the copies that were replaced");
+                tracing::error!(reason = %error, "cannot list the copies that were replaced; trying again");
             }
         }
         sleep(LOOK).await;
@@ -87,7 +87,7 @@ async fn look(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result<
             .chain(other.record.target_server_uuid)
             .any(|it| it == cn)
     {
-        tracing::error!(%vm, %cn, id = %other.record.id, "a later migration has the copy that was replaced");
+        tracing::error!(%vm, %cn, id = %other.record.id, "not stopping a copy that was replaced: a later migration moves it");
         return Ok(());
     }
     if kept.row.sight == Sight::Ahead && is_behind(service, kept).await? {
@@ -171,16 +171,17 @@ async fn keep_down(service: &Service, kept: &StoredEnd, about: About, node: &Nod
     ];
     tracing::error!(%vm, %cn, "a copy that was replaced on another node is up or shown; ordering it to stop and hide");
     for (_, what) in orders.into_iter().filter(|(is_needed, _)| *is_needed) {
+        let name = what.name();
         let order = Order { about, wait_ms: WAIT_MS, order: what, instead: None };
         for _ in 0..PARTS {
             match service.agents.order(cn, &order).await.map(|doing| doing.state) {
                 Ok(State::Running) => continue,
                 Ok(State::Done) => {}
                 Ok(State::Failed { error, .. }) => {
-                    tracing::warn!(%vm, %cn, order = ?order.order, reason = error, "cannot stop or hide a copy that was replaced");
+                    tracing::warn!(%vm, %cn, order = name, reason = error, "cannot stop or hide a copy that was replaced; trying again");
                 }
                 Err(error) => {
-                    tracing::warn!(%vm, %cn, order = ?order.order, reason = %error, "cannot stop or hide a copy that was replaced");
+                    tracing::warn!(%vm, %cn, order = name, reason = %error, "cannot stop or hide a copy that was replaced; trying again");
                 }
             }
             break;

@@ -12,7 +12,7 @@ use daemon::{Shutdown, Tasks};
 use http::Request;
 use serde_json::{Value, json};
 use store::Store;
-use volapi::service::{Service, Settings};
+use volapi::service::{Service, ServiceConfig};
 
 use super::fuse::Fuse;
 use super::peers::{Call, DataCentre};
@@ -43,7 +43,7 @@ impl World {
         World::with(|settings| settings.rfd26 = rfd26).await
     }
 
-    pub(super) async fn with(set: impl FnOnce(&mut Settings)) -> World {
+    pub(super) async fn with(set: impl FnOnce(&mut ServiceConfig)) -> World {
         let data_centre = DataCentre::new(&json!({
             "networks": {
                 NETWORK: {"fabric": true, "owner_uuids": [OWNER]},

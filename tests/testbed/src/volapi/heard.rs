@@ -16,7 +16,7 @@ use store::{Call, Fault, Faults, Store};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 use volapi::service::Service;
-use volapi::updater::{self, Feed, Heard, Updater};
+use volapi::updater::{self, Feed, News, Updater};
 use volumes_core::requests;
 use volumes_core::volume::State;
 
@@ -28,10 +28,10 @@ const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
 const NETWORK: &str = "8036d58d-7821-4ae3-a752-15be1d92344c";
 
 /// A feed that says what the test says.
-struct Told(Arc<Mutex<mpsc::Receiver<Heard>>>);
+struct Told(Arc<Mutex<mpsc::Receiver<News>>>);
 
 impl Feed for Told {
-    fn next(&mut self) -> BoxFuture<'_, Heard> {
+    fn next(&mut self) -> BoxFuture<'_, News> {
         Box::pin(async {
             match self.0.lock().await.recv().await {
                 Some(heard) => heard,
@@ -45,7 +45,7 @@ struct World {
     service: Arc<Service>,
     data_centre: DataCentre,
     fuse: Arc<Fuse>,
-    say: mpsc::Sender<Heard>,
+    say: mpsc::Sender<News>,
     state: Arc<updater::State>,
     running: JoinHandle<()>,
 }
@@ -91,7 +91,7 @@ impl World {
         self.data_centre.vms.put(record);
     }
 
-    async fn tell(&self, heard: Heard) {
+    async fn tell(&self, heard: News) {
         self.say.send(heard).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
@@ -117,16 +117,16 @@ async fn a_full_listing_makes_up_for_every_event_that_was_not_heard() {
         json!({"state": "running", "brand": "lx", "owner_uuid": OWNER, "internal_metadata": needs});
     world.vm(user, set).await;
     assert_eq!(world.state(&volume).await, State::Creating);
-    world.tell(Heard::Listed(world.all())).await;
+    world.tell(News::Listed(world.all())).await;
     assert_eq!(world.state(&volume).await, State::Ready);
     assert_eq!(world.service.references.of(&volume).await.unwrap(), json!([user]));
     assert!(world.state.follows() && world.state.has_lease());
     // The user and the storage VM go while nothing is heard.
-    world.tell(Heard::Lost("the line is dead".to_owned())).await;
+    world.tell(News::Lost("the line is dead".to_owned())).await;
     assert!(!world.state.follows());
     world.vm(user, json!({"state": "destroyed"})).await;
     world.vm(&storage, json!({"state": "destroyed"})).await;
-    world.tell(Heard::Listed(world.all())).await;
+    world.tell(News::Listed(world.all())).await;
     assert_eq!(world.service.references.of(&volume).await.unwrap(), json!([]));
     assert_eq!(world.state(&volume).await, State::Failed);
 }
@@ -136,7 +136,7 @@ async fn a_released_reservation_leaves_no_reference_of_a_vm_that_never_came() {
     let world = World::start().await;
     let (volume, storage) = world.volume("name").await;
     world.vm(&storage, json!({"state": "running"})).await;
-    world.tell(Heard::Listed(world.all())).await;
+    world.tell(News::Listed(world.all())).await;
     let (coming, there) =
         ("99999999-9999-4999-8999-999999999999", "88888888-8888-4888-8888-888888888888");
     world.vm(there, json!({"state": "running", "brand": "lx", "owner_uuid": OWNER})).await;
@@ -223,9 +223,9 @@ async fn a_stopped_storage_vm_fails_its_volume_only_after_the_grace_time() {
     let world = World::start().await;
     let (volume, storage) = world.volume("name").await;
     world.vm(&storage, json!({"state": "running"})).await;
-    world.tell(Heard::Changed(storage.clone())).await;
+    world.tell(News::Changed(storage.clone())).await;
     world.vm(&storage, json!({"state": "stopped"})).await;
-    world.tell(Heard::Changed(storage.clone())).await;
+    world.tell(News::Changed(storage.clone())).await;
     assert_eq!(world.service.follower.degraded(), std::slice::from_ref(&storage));
     tokio::time::sleep(Duration::from_secs(280)).await;
     assert_eq!(world.state(&volume).await, State::Ready);
@@ -242,7 +242,7 @@ async fn a_look_that_fails_is_tried_again() {
     world.data_centre.light(&world.fuse);
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.fuse.set(Blow::PeerAway, 0);
-    world.tell(Heard::Changed(storage)).await;
+    world.tell(News::Changed(storage)).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(world.state(&volume).await, State::Ready);
 }
@@ -300,6 +300,6 @@ async fn an_instance_whose_lease_ran_out_takes_it_again_and_follows_vms() {
     door.0.send_replace(true);
     tokio::time::sleep(Duration::from_secs(20)).await;
     world.vm(&storage, json!({"state": "running"})).await;
-    world.tell(Heard::Changed(storage)).await;
+    world.tell(News::Changed(storage)).await;
     assert_eq!(world.state(&volume).await, State::Ready);
 }

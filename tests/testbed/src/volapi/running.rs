@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use store::{Faults, Store};
 use volapi::records::Records;
-use volapi::service::{Service, Settings};
+use volapi::service::{Service, ServiceConfig};
 
 use super::fuse::Fuse;
 use super::peers::DataCentre;
@@ -28,9 +28,9 @@ pub async fn start_with(
     store: &Store,
     data_centre: &DataCentre,
     fuse: &Arc<Fuse>,
-    set: impl FnOnce(&mut Settings),
+    set: impl FnOnce(&mut ServiceConfig),
 ) -> anyhow::Result<Arc<Service>> {
-    let mut settings = Settings {
+    let mut settings = ServiceConfig {
         instance: "replay".to_owned(),
         images: [
             "800db35c-5408-11eb-9792-872f658e7911".to_owned(),

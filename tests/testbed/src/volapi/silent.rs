@@ -15,7 +15,7 @@ use store::Store;
 use volapi::pages::Pages;
 use volapi::probes::{self, Ask, Prober};
 use volapi::service::Service;
-use volapi::updater::{self, Feed, Heard, Updater};
+use volapi::updater::{self, Feed, News, Updater};
 use volumes_core::requests;
 use volumes_core::volume::State;
 
@@ -30,7 +30,7 @@ const NETWORK: &str = "8036d58d-7821-4ae3-a752-15be1d92344c";
 pub(super) struct Mute;
 
 impl Feed for Mute {
-    fn next(&mut self) -> BoxFuture<'_, Heard> {
+    fn next(&mut self) -> BoxFuture<'_, News> {
         Box::pin(std::future::pending())
     }
 }
@@ -38,12 +38,12 @@ impl Feed for Mute {
 /// The storage VMs: what they answer, and how often they were called.
 #[derive(Clone)]
 struct Servers {
-    answer: Arc<Mutex<probes::Heard>>,
+    answer: Arc<Mutex<probes::Answer>>,
     calls: Arc<AtomicUsize>,
 }
 
 impl Servers {
-    fn answer(&self, answer: probes::Heard) {
+    fn answer(&self, answer: probes::Answer) {
         *self.answer.lock().unwrap() = answer;
     }
 
@@ -114,7 +114,7 @@ async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothi
     let state =
         async || service.shared.records.volume(volume, None).await.unwrap().unwrap().value.state();
     let servers =
-        Servers { answer: Arc::new(Mutex::new(probes::Heard::Serves)), calls: Arc::default() };
+        Servers { answer: Arc::new(Mutex::new(probes::Answer::Serves)), calls: Arc::default() };
     let (first, learnt) = instance(&service, &servers);
     rest(1).await;
     let (second, elsewhere) = instance(&service, &servers);
@@ -126,7 +126,7 @@ async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothi
     is_now(json!({"state": "running", "zonepath": "/z", "nics": [{"ip": "10.0.0.1"}]})).await;
     rest(60).await;
     assert_eq!((servers.calls(), state().await, learnt.silent()), (3, State::Ready, vec![]));
-    servers.answer(probes::Heard::Nothing("no answer".to_owned()));
+    servers.answer(probes::Answer::Nothing("no answer".to_owned()));
     rest(60).await;
     let silent = learnt.silent();
     assert_eq!(
@@ -160,7 +160,7 @@ async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothi
     assert_eq!((&said[0]["storage_vm"], &said[0]["vm_uuid"]), (&json!("stopped"), &json!(vm)));
     assert_eq!(said.as_array().unwrap().len(), 1);
     assert_eq!((servers.calls(), learnt.silent(), state().await), (0, vec![], State::Ready));
-    servers.answer(probes::Heard::Serves);
+    servers.answer(probes::Answer::Serves);
     is_now(json!({"state": "running"})).await;
     rest(60).await;
     assert_eq!(

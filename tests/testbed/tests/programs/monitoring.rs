@@ -19,7 +19,7 @@ use testbed::process;
 use testbed::volapi::fuse::Fuse;
 use testbed::volapi::peers::DataCentre;
 use volapi::pages::Pages;
-use volapi::updater::{self, Feed, Heard, Updater};
+use volapi::updater::{self, Feed, News, Updater};
 
 use super::common::{LATE, Lab, until};
 
@@ -132,9 +132,9 @@ async fn fleet_agent() -> String {
 struct Listed(bool);
 
 impl Feed for Listed {
-    fn next(&mut self) -> BoxFuture<'_, Heard> {
+    fn next(&mut self) -> BoxFuture<'_, News> {
         match std::mem::replace(&mut self.0, true) {
-            false => Box::pin(std::future::ready(Heard::Listed(Vec::new()))),
+            false => Box::pin(std::future::ready(News::Listed(Vec::new()))),
             true => Box::pin(std::future::pending()),
         }
     }

@@ -235,7 +235,7 @@ impl Creates {
             return Ok(());
         }
         let why = Failure::CutOff;
-        tracing::warn!(volume = uuid, %why, "the volume has failed");
+        tracing::warn!(volume = uuid, %why, "set the volume to failed");
         let fail = |volume: &mut Volume| {
             if volume.state() == State::Creating && volume.vm_uuid() == vm {
                 volume.fail(&why);

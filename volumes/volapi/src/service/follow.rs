@@ -190,7 +190,7 @@ impl Follower {
                         ready.push(volume.clone());
                     }
                     if let Some(why) = volume.failure().filter(|_| was.value.failure().is_none()) {
-                        tracing::warn!(volume = volume.uuid(), why, "the volume has failed");
+                        tracing::warn!(volume = volume.uuid(), why, "set the volume to failed");
                     }
                     let expect = Expect::Etag(was.etag.clone());
                     self.shared

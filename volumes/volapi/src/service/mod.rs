@@ -41,4 +41,4 @@ mod state; // what the parts share
 pub use create::Creates;
 pub use follow::{Follower, Trouble};
 pub use parts::Service;
-pub use state::{Count, Counts, Settings, Shared};
+pub use state::{Count, Counts, ServiceConfig, Shared};

@@ -156,7 +156,7 @@ impl NetworkChanges {
         change.value.job_uuid = Some(job.map_err(Ended::of)?);
         // Where this is not written, the pass learns later whether the job failed.
         if let Err(error) = self.rewrite(change).await {
-            tracing::warn!(%error, volume = change.key, "cannot read the job of a network change");
+            tracing::warn!(%error, volume = change.key, "cannot record the job of a network change; the NICs show its outcome");
         }
         Ok(true)
     }

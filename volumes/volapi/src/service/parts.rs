@@ -15,7 +15,7 @@ use super::packages::Packages;
 use super::references::References;
 use super::rollbacks::Rollbacks;
 use super::snapshots::Snapshots;
-use super::state::{Counts, Settings, Shared};
+use super::state::{Counts, ServiceConfig, Shared};
 use super::update::Updates;
 use super::works::Works;
 use crate::peers::Peers;
@@ -39,7 +39,7 @@ pub struct Service {
 
 impl Service {
     /// A service over these records.
-    pub fn new(records: Records, peers: Peers, settings: Settings) -> Service {
+    pub fn new(records: Records, peers: Peers, settings: ServiceConfig) -> Service {
         let shared = Arc::new(Shared { records, peers, settings, counts: Counts::default() });
         let works = Arc::new(Works::new(&shared));
         let packages = Arc::new(Packages::new(&shared));

@@ -281,7 +281,7 @@ impl Snapshots {
                 self.shared.counts.add(Count::SnapshotsMade);
             }
             Err(error) if is_refusal(&error) => {
-                tracing::warn!(%error, volume, "cannot create a snapshot");
+                tracing::warn!(%error, volume, "the node refused a snapshot; it is marked failed");
                 let why = error.message();
                 let done = |volume: &mut Volume| rules::failed(volume, &snapshot.uuid, why);
                 self.shared.records.change(volume, done).await?;

@@ -13,7 +13,7 @@ use volumes_core::volume::Volume;
 
 /// What an operator may set.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ServiceConfig {
     /// The name of this instance; the same after a restart.
     pub instance: String,
     /// The images of storage VMs: the second version's and the first's.
@@ -92,7 +92,7 @@ pub struct Shared {
     /// The services that are asked.
     pub peers: Peers,
     /// What an operator may set.
-    pub settings: Settings,
+    pub settings: ServiceConfig,
     /// What was counted.
     pub counts: Counts,
 }

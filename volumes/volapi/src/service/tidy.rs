@@ -39,7 +39,7 @@ impl Service {
                     if left.value.doing != Doing::Snapshots {
                         self.shared.counts.add(Count::Recovered);
                         let (volume, doing) = (&left.value.volume, left.value.doing);
-                        tracing::info!(volume, ?doing, "finished work that an earlier run left");
+                        tracing::info!(volume, work = %doing, "finished work that an earlier run left");
                     }
                 }
                 Err(Trouble::Peer(error)) => {

@@ -126,7 +126,7 @@ impl Works {
         };
         // The status counts, whatever became of the waiting.
         if let Err(error) = self.shared.peers.ticket_turn(&ticket).await {
-            tracing::warn!(%error, ticket, "waiting for a ticket");
+            tracing::warn!(%error, ticket, "cannot wait for a CNAPI ticket; reading its status");
         }
         let held = Held { key: key.to_owned(), ticket };
         let fault = match self.shared.peers.get_ticket(&held.ticket).await {

@@ -6,7 +6,7 @@
 //! otherwise it returns what has to follow.
 
 use crate::journal::{End, Journal, Power};
-use crate::machine::facts::{Copy, Facts, Node, Protection, Seen, Settings};
+use crate::machine::facts::{Copy, Facts, Node, Protection, Seen, SettingsMatch};
 use crate::machine::fence::{MayBoot, MayMove, MayShow, Unsafe};
 use crate::machine::next::{Ending, Next, Reason, Step, Wait};
 use crate::record::Record;
@@ -37,8 +37,8 @@ pub fn copy(facts: &Facts, end: End) -> Stage<&Copy> {
 /// The source is still what the target was made of.
 pub fn alike(facts: &Facts) -> Stage<()> {
     match facts.settings {
-        Settings::Remade => Err(Next::GiveUp(Reason::Remade)),
-        Settings::Same | Settings::Differ => Ok(()),
+        SettingsMatch::Remade => Err(Next::GiveUp(Reason::Remade)),
+        SettingsMatch::Same | SettingsMatch::Differ => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ use super::stage::{
 };
 use super::sync;
 use crate::journal::{End, Power};
-use crate::machine::facts::{Copy, Facts, Seen, Settings};
+use crate::machine::facts::{Copy, Facts, Seen, SettingsMatch};
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
 use crate::record::Record;
 
@@ -55,7 +55,7 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
     alike(facts)?;
     if journal.power.is_none() && !is_dead {
         // An update that fails costs nothing as long as the VM is on. What changes later is brought over below.
-        unless(facts.settings == Settings::Same, Step::BringOver)?;
+        unless(facts.settings == SettingsMatch::Same, Step::BringOver)?;
         unless(facts.dated, Step::Date)?; // the target of an older service
     }
     if journal.power.is_none() {
@@ -72,7 +72,7 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
         unless(!target.partial, Step::Settle(End::Target))?;
     } else {
         sync::sent(record, facts, End::Source)?;
-        unless(facts.settings == Settings::Same, Step::BringOver)?;
+        unless(facts.settings == SettingsMatch::Same, Step::BringOver)?;
     }
     unless(facts.reserved, Step::Reserve)?;
     hidden(facts, End::Source)

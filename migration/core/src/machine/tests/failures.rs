@@ -186,7 +186,7 @@ fn a_record_of_the_deployed_service_counts_as_one_whose_target_has_run() {
         target: seen(on),
         vmapi: Some(End::Target),
         reserved: false,
-        settings: Settings::Same,
+        settings: SettingsMatch::Same,
         dated: true,
     };
     note(&mut record, Note::Power(crate::journal::Power { running: true, autoboot: true }));
@@ -302,7 +302,7 @@ fn a_number_that_the_owner_has_in_a_name_is_not_used_and_one_that_he_takes_first
             target: copy(&target, 0),
             vmapi: None,
             reserved: false,
-            settings: Settings::Same,
+            settings: SettingsMatch::Same,
             dated: true,
         };
         assert_eq!(facts.unused_number(0), want, "{source:?} {target:?}");

@@ -31,7 +31,7 @@ fn facts(end: End, own: &Seen, other: &Seen, vmapi: End) -> Facts {
         target,
         vmapi: Some(vmapi),
         reserved: false,
-        settings: Settings::Same,
+        settings: SettingsMatch::Same,
         dated: true,
     }
 }

@@ -114,7 +114,7 @@ fn does(world: &mut World, hand: &str) {
     match what {
         "deleted" => world.host(end).copy = None,
         "both deleted" => (world.source.copy, world.target.copy) = (None, None),
-        "remade" => world.settings = Settings::Remade,
+        "remade" => world.settings = SettingsMatch::Remade,
         "moved in VMAPI" => world.vmapi = world.vmapi.other(),
         "rolled back" => {
             if let Some(disk) = world.disk(end) {

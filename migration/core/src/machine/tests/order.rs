@@ -30,7 +30,7 @@ fn the_order_of_each_operation() {
     let sync = ["send 1 from source", "quota source", "quota target"];
     assert_eq!(orders(&mut world, Action::Sync), sync);
     world.writes(End::Source);
-    world.settings = Settings::Differ;
+    world.settings = SettingsMatch::Differ;
     let mut late = world.clone();
     let switch = [
         "bringover",
@@ -58,7 +58,7 @@ fn the_order_of_each_operation() {
     while !late.orders.iter().any(|it| it == "stop source") {
         late.round(Fault::None);
     }
-    late.settings = Settings::Differ;
+    late.settings = SettingsMatch::Differ;
     while late.is_busy() {
         late.round(Fault::None);
     }
@@ -146,7 +146,7 @@ fn a_vm_that_was_made_anew_since_the_begin_is_left_where_it_is() {
             for action in &before {
                 orders(&mut world, *action);
             }
-            world.settings = Settings::Remade;
+            world.settings = SettingsMatch::Remade;
             if !world.command(action) {
                 continue; // nothing was synced yet
             }

@@ -14,7 +14,7 @@ use store::Expect;
 use tokio::sync::mpsc;
 use volapi::http::router;
 use volapi::records::NetworkChange;
-use volapi::updater::{self, Feed, Heard, Updater};
+use volapi::updater::{self, Feed, News, Updater};
 use volumes_core::networks::Way;
 use volumes_core::requests;
 use volumes_core::snapshot::Stage;
@@ -376,10 +376,10 @@ async fn a_storage_vm_that_fails_fails_the_volume_that_is_rolled_back() {
 }
 
 /// A feed that says nothing.
-struct Silent(mpsc::Receiver<Heard>);
+struct Silent(mpsc::Receiver<News>);
 
 impl Feed for Silent {
-    fn next(&mut self) -> futures_util::future::BoxFuture<'_, Heard> {
+    fn next(&mut self) -> futures_util::future::BoxFuture<'_, News> {
         Box::pin(async {
             match self.0.recv().await {
                 Some(heard) => heard,

@@ -31,25 +31,25 @@ pub fn fields(named: Option<&Path>) -> Result<Fields, ConfigError> {
     Fields::find(named, Some(VARIABLE), INSTALLED)
 }
 
-/// Settings of a client command.
+/// What a client command is configured with.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ClientConfig {
     /// The daemon's base URL.
     pub url: String,
     /// The daemon's configuration.
     pub config: Config,
 }
 
-impl Settings {
-    /// Reads the settings.
-    pub fn of(reach: &ReachArgs, root: Option<PathBuf>) -> Result<Settings, ConfigError> {
+impl ClientConfig {
+    /// Reads the configuration and the environment.
+    pub fn of(reach: &ReachArgs, root: Option<PathBuf>) -> Result<ClientConfig, ConfigError> {
         let (mut config, _unknown) = Config::read(fields(reach.config.as_deref())?)?;
         if let Some(root) = root {
             config.root = root;
         }
         let variable = || environment(URL_VARIABLE).and_then(|url| url.into_string().ok());
         let url = reach.url.clone().or_else(variable).unwrap_or_else(|| url_of(config.listen));
-        Ok(Settings { url, config })
+        Ok(ClientConfig { url, config })
     }
 
     /// A context that reads the node without the daemon.
@@ -72,13 +72,13 @@ mod tests {
         )
         .unwrap();
         let reach = ReachArgs { url: None, config: Some(file) };
-        let settings = Settings::of(&reach, None).unwrap();
-        assert_eq!(settings.url, "http://127.0.0.1:99");
-        assert_eq!(settings.config.root, Path::new("/n"));
+        let client = ClientConfig::of(&reach, None).unwrap();
+        assert_eq!(client.url, "http://127.0.0.1:99");
+        assert_eq!(client.config.root, Path::new("/n"));
         let reach = ReachArgs { url: Some("http://x".to_owned()), ..reach };
-        let settings = Settings::of(&reach, Some("/m".into())).unwrap();
-        assert_eq!((settings.url.as_str(), settings.config.root), ("http://x", "/m".into()));
+        let client = ClientConfig::of(&reach, Some("/m".into())).unwrap();
+        assert_eq!((client.url.as_str(), client.config.root), ("http://x", "/m".into()));
         let reach = ReachArgs { url: None, config: Some(dir.path().join("absent")) };
-        assert!(Settings::of(&reach, None).is_err());
+        assert!(ClientConfig::of(&reach, None).is_err());
     }
 }
