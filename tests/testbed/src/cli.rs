@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::{conform, lab, process};
+use crate::{churn, conform, lab, process};
 
 const USAGE: &str = "\
 usage: testbed COMMAND [ARGS]
@@ -93,14 +93,14 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         "recordings" => conform::packed::run(&rest),
         "openapi" => crate::openapi::run(&rest),
         "shadow" => crate::shadow::run(&rest),
-        "storm" => crate::storm::run(&rest),
+        "storm" => churn::run(churn::Question::Storm, &rest),
         "sim" => crate::sim::run(&rest),
         "migrate-explore" => crate::explore::run(&rest),
         "migrate-kill" => crate::kills::run(&rest),
-        "chaos" => crate::chaos::run(&rest),
+        "chaos" => churn::run(churn::Question::Chaos, &rest),
         "swarm" => crate::swarm::run(&rest),
         "fleet-feed" => crate::fleet_feed::run(&rest),
-        "soak" => crate::soak::run(&rest),
+        "soak" => churn::run(churn::Question::Soak, &rest),
         "fuzz" => crate::fuzz::run(&rest),
         "bench" => crate::bench::run(&rest),
         "help" | "-h" | "--help" => {

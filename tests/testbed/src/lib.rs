@@ -17,11 +17,9 @@ pub mod bench; // speed
 
 pub mod fuzz; // damaged input
 
-pub mod chaos; // anything at once, and then one truth, with processes or in simulated time
+pub mod churn; // a node that changes all the time, and three questions about it: storm, chaos, soak
 
 pub mod kills; // migrations of real programs that are killed
-
-pub mod soak; // what grows over time, in real time
 
 pub mod lab; // a small data centre of processes and a story to watch; the base of most end-to-end tests
 
@@ -33,7 +31,7 @@ pub mod explore; // whole migrations under every fault, on a simulated clock
 
 pub mod sim; // a data centre under every fault, on a simulated clock
 
-pub mod storm; // thousands of changes, in real time
+pub mod changes; // random changes of a node, and whether all who look at it agree
 
 pub mod openapi; // the documents of interfaces
 
@@ -50,6 +48,8 @@ pub mod lines; // streams of events
 pub mod faults; // faults at points, for every runner that has some
 
 pub mod moving; // one VM that moves, for runs in one process and for runs of programs
+
+mod bugs; // deliberate bugs
 
 mod plot; // pictures of series
 

@@ -4,72 +4,35 @@
 
 //! Deliberate bugs: what the world would be like without a guard of the programs. The judge has to notice each.
 
-use std::str::FromStr;
+use crate::bugs::bugs;
 
-/// One of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+bugs! {
     /// The source's agent tells that its copy is stopped and hidden, whatever it is: the target is not fenced.
-    NoFence,
+    NoFence = "no-fence",
     /// An agent obeys an order that was late, whatever revision it has heard.
-    OldOrderObeyed,
+    OldOrderObeyed = "old-order-obeyed",
     /// Quotas stay lifted.
-    QuotaNotRestored,
+    QuotaNotRestored = "quota-not-restored",
     /// The snapshot that a rollback needs is destroyed with the others.
-    SnapshotDestroyedTooEarly,
+    SnapshotDestroyedTooEarly = "snapshot-destroyed-too-early",
     /// Two services do the rounds.
-    LeaseIgnored,
+    LeaseIgnored = "lease-ignored",
     /// What was changed on its way is taken.
-    ChangeIgnored,
+    ChangeIgnored = "change-ignored",
     /// A stream is taken that no token was issued for: one that was recorded before.
-    NoTokenCheck,
+    NoTokenCheck = "no-token-check",
     /// The target boots before VMAPI's record has moved.
-    BootedBeforeMove,
+    BootedBeforeMove = "booted-before-move",
     /// Nobody looks after a node that was declared dead, and it does not ask.
-    NobodyWatches,
+    NobodyWatches = "nobody-watches",
     /// An agent that answers with an error counts as dead.
-    ErrorIsDeath,
+    ErrorIsDeath = "error-is-death",
     /// Nobody looks when CNAPI last had a heartbeat of a node that is declared dead.
-    HeartbeatIgnored,
+    HeartbeatIgnored = "heartbeat-ignored",
     /// A service whose store is empty answers agents as if it knew their migrations.
-    EmptyStoreAnswers,
+    EmptyStoreAnswers = "empty-store-answers",
     /// No agent hears that its copy is used instead of one whose node was declared dead.
-    InsteadForgotten,
+    InsteadForgotten = "instead-forgotten",
     /// The source's agent shows a VM that somebody has deleted as it was.
-    GoneIsThere,
-}
-
-/// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 14] = [
-    ("no-fence", Bug::NoFence),
-    ("old-order-obeyed", Bug::OldOrderObeyed),
-    ("quota-not-restored", Bug::QuotaNotRestored),
-    ("snapshot-destroyed-too-early", Bug::SnapshotDestroyedTooEarly),
-    ("lease-ignored", Bug::LeaseIgnored),
-    ("change-ignored", Bug::ChangeIgnored),
-    ("no-token-check", Bug::NoTokenCheck),
-    ("booted-before-move", Bug::BootedBeforeMove),
-    ("nobody-watches", Bug::NobodyWatches),
-    ("error-is-death", Bug::ErrorIsDeath),
-    ("heartbeat-ignored", Bug::HeartbeatIgnored),
-    ("empty-store-answers", Bug::EmptyStoreAnswers),
-    ("instead-forgotten", Bug::InsteadForgotten),
-    ("gone-is-there", Bug::GoneIsThere),
-];
-
-impl Bug {
-    /// The name it is asked for by.
-    pub fn name(self) -> &'static str {
-        BUGS.iter().find(|(_, bug)| *bug == self).map_or("?", |(name, _)| name)
-    }
-}
-
-impl FromStr for Bug {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let names = || BUGS.map(|(name, _)| name).join(", ");
-        let found = BUGS.iter().find(|(name, _)| *name == text);
-        found.map(|(_, bug)| *bug).ok_or_else(|| format!("no bug {text:?}; there are {}", names()))
-    }
+    GoneIsThere = "gone-is-there",
 }

@@ -34,7 +34,7 @@ use super::data::{Cable, Port};
 use super::disk::Disk;
 use super::names::uuid;
 use super::net::{Line, Net};
-use super::points::{Party, Seat};
+use super::points::{Life, Party};
 use super::programs::Programs;
 
 /// Where the service is.
@@ -70,16 +70,16 @@ pub struct Cn {
 
 /// The commands of a vminfod, which are its own doing: they wait while it is stopped.
 struct Gated {
-    seat: Seat,
+    life: Life,
     inner: InProcess,
 }
 
 impl Commands for Gated {
     fn run(&self, call: Call) -> Run<'_> {
         Box::pin(async move {
-            self.seat.pass().await;
+            self.life.pass().await;
             let done = self.inner.run(call).await;
-            self.seat.pass().await;
+            self.life.pass().await;
             done
         })
     }
@@ -123,10 +123,10 @@ impl Cn {
         self.dir.join("migration-agent")
     }
 
-    fn programs(&self, net: &Arc<Net>, seat: &Seat) -> Programs {
+    fn programs(&self, net: &Arc<Net>, life: &Life) -> Programs {
         let (node, holds, judge) = (self.node.clone(), self.holds(), Arc::clone(&net.judge));
         let disk = self.disk.clone();
-        Programs { node, holds, seat: seat.clone(), judge, disk, bug: self.bug }
+        Programs { node, holds, life: life.clone(), judge, disk, bug: self.bug }
     }
 
     /// The name under which its migration-agent answers.
@@ -148,17 +148,17 @@ impl Cn {
         if self.running.lock().await.vminfod.is_some() {
             return Ok(());
         }
-        let seat = net.points.seat(Party::Vminfod(self.end));
+        let life = net.points.life(Party::Vminfod(self.end));
         let config = Config {
             root: self.node.root(),
             listen: ([127, 0, 0, 1], 0).into(),
             ..Config::default()
         };
         let shutdown = Shutdown::new();
-        let commands = Arc::new(Gated { seat: seat.clone(), inner: self.honest.clone() });
+        let commands = Arc::new(Gated { life: life.clone(), inner: self.honest.clone() });
         let running =
             vminfod::serve_with(config, commands, Jitter::from_seed(7), shutdown.clone()).await?;
-        net.show(&self.vminfod_host(), running.api.clone(), &seat);
+        net.show(&self.vminfod_host(), running.api.clone(), &life);
         self.running.lock().await.vminfod = Some((running, shutdown));
         Ok(())
     }
@@ -174,17 +174,17 @@ impl Cn {
 
     /// Starts migration-agent.
     pub async fn start_agent(&self, net: &Arc<Net>) -> anyhow::Result<()> {
-        let seat = net.points.seat(Party::Agent(self.end));
+        let life = net.points.life(Party::Agent(self.end));
         let mut running = self.running.lock().await;
         running.starts += 1;
         let shutdown = Shutdown::new();
-        let line: Arc<dyn Transport> = Line::new(net, Some(&seat));
+        let line: Arc<dyn Transport> = Line::new(net, Some(&life));
         let vminfod = format!("http://{}", self.vminfod_host());
         let vminfod = Http::with_transport(&vminfod, "migration-agent", Arc::clone(&line))?;
-        let programs = self.programs(net, &seat);
+        let programs = self.programs(net, &life);
         let wire: Arc<dyn Wire> = match &self.disk {
-            Some(disk) => Arc::new(Cable::new(disk, self.end, &seat).await?),
-            None => Arc::new(Port::new(net, self.end, &seat)),
+            Some(disk) => Arc::new(Cable::new(disk, self.end, &life).await?),
+            None => Arc::new(Port::new(net, self.end, &life)),
         };
         let setup = Setup {
             cn: self.uuid,
@@ -202,7 +202,7 @@ impl Cn {
         let agent = Agent::new(setup, &shutdown).await?;
         agent.start();
         agent.ask_replaced(SERVICE.to_owned(), QUIET);
-        net.serve(&self.host(), agent.control(), &seat);
+        net.serve(&self.host(), agent.control(), &life);
         running.agent = Some((agent, shutdown));
         Ok(())
     }
@@ -230,7 +230,7 @@ impl Cn {
             config["startup_delay"] = window("1s", "5s");
             config
         };
-        let line = |party| -> Arc<dyn Transport> { Line::new(net, Some(&net.points.seat(party))) };
+        let line = |party| -> Arc<dyn Transport> { Line::new(net, Some(&net.points.life(party))) };
         let config = common(
             json!({
                 "napi": {"url": "http://napi.sim"}, "vmapi": {"url": "http://vmapi.sim"},
@@ -297,9 +297,9 @@ impl Cn {
     /// The node boots: migration-agent looks first, then the zones with autoboot boot.
     pub async fn boot(&self, net: &Arc<Net>) -> anyhow::Result<()> {
         let said = loop {
-            let seat = net.points.seat(Party::Agent(self.end));
-            let programs = self.programs(net, &seat);
-            let line: Arc<dyn Transport> = Line::new(net, Some(&seat));
+            let life = net.points.life(Party::Agent(self.end));
+            let programs = self.programs(net, &life);
+            let line: Arc<dyn Transport> = Line::new(net, Some(&life));
             let (dir, about) = (self.state_dir(), (SERVICE, self.uuid));
             let ways = (Arc::clone(&line), agents(&line)?);
             let looks = before_zones(&dir, &programs, ways, about);

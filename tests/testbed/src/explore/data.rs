@@ -27,7 +27,7 @@ use super::disk::{Damage, Disk};
 use super::forger::Forger;
 use super::names::{Calls, uuid};
 use super::net::Net;
-use super::points::{Fate, Seat};
+use super::points::{Fate, Life};
 
 /// A lost connection is cut here.
 const HALFWAY: usize = 20_000;
@@ -36,7 +36,7 @@ const HALFWAY: usize = 20_000;
 pub struct Port {
     net: Arc<Net>,
     end: End,
-    seat: Seat,
+    life: Life,
     incoming: tokio::sync::Mutex<mpsc::Receiver<Calls>>,
 }
 
@@ -46,10 +46,10 @@ fn name(end: End) -> String {
 
 impl Port {
     /// Listens for the agent of this node.
-    pub fn new(net: &Arc<Net>, end: End, seat: &Seat) -> Port {
+    pub fn new(net: &Arc<Net>, end: End, life: &Life) -> Port {
         let (send, incoming) = mpsc::channel(8);
         net.ports.lock().unwrap_or_else(PoisonError::into_inner).insert(name(end), send);
-        Port { net: Arc::clone(net), end, seat: seat.clone(), incoming: incoming.into() }
+        Port { net: Arc::clone(net), end, life: life.clone(), incoming: incoming.into() }
     }
 }
 
@@ -61,7 +61,7 @@ impl Wire for Port {
     fn accept(&self) -> BoxFuture<'_, io::Result<(Incoming, IpAddr)>> {
         Box::pin(async move {
             let accepted = self.incoming.lock().await.recv().await;
-            self.seat.pass().await;
+            self.life.pass().await;
             let (stream, peer) = accepted.ok_or_else(|| io::Error::other("closed"))?;
             let secured = Secured { stream, peer: Some(peer), shown: None };
             let incoming: Incoming = Box::pin(std::future::ready(Ok(secured)));
@@ -71,10 +71,10 @@ impl Wire for Port {
 
     fn dial<'a>(&'a self, address: &'a str, cn: Uuid) -> BoxFuture<'a, io::Result<Connection>> {
         Box::pin(async move {
-            let (at, fate) = self.seat.begin(|| format!("connects to {address}")).await;
+            let (at, fate) = self.life.begin(|| format!("connects to {address}")).await;
             let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
             let to = [End::Source, End::Target].into_iter().find(|end| address == name(*end));
-            let is_cut = self.net.points.is_cut(self.seat.party.end(), to);
+            let is_cut = self.net.points.is_cut(self.life.party.end(), to);
             if fate != Fate::Goes || is_cut || to.map(uuid) != Some(cn) {
                 return Err(refused());
             }
@@ -84,12 +84,12 @@ impl Wire for Port {
             let (far, theirs) = duplex(16 << 10);
             let calls: Calls = (Box::new(theirs), Identity::Agent(uuid(self.end)));
             port.ok_or_else(refused)?.send(calls).await.map_err(|_| refused())?;
-            let lost = self.seat.end(at).await != Fate::Goes;
+            let lost = self.life.end(at).await != Fate::Goes;
             let damage = lost.then_some(Damage::Cut(HALFWAY));
             let forges =
                 [Some(Bug::ChangeIgnored), Some(Bug::NoTokenCheck)].contains(&self.net.bug);
             let forger = forges.then(|| Forger::new(self.net.bug, Arc::clone(&self.net.recorded)));
-            tokio::spawn(carry(near, far, self.seat.clone(), Trouble { damage, forger }));
+            tokio::spawn(carry(near, far, self.life.clone(), Trouble { damage, forger }));
             Ok(Box::new(ours) as Connection)
         })
     }
@@ -103,7 +103,7 @@ pub struct Cable {
     doors: Doors,
     holder: Arc<Holder>,
     disk: Arc<Disk>,
-    seat: Seat,
+    life: Life,
 }
 
 /// Who lets the agents in that speak over real sockets.
@@ -140,11 +140,11 @@ pub async fn handshake() -> anyhow::Result<Duration> {
 
 impl Cable {
     /// Listens for the agent of this node and disk.
-    pub async fn new(disk: &Arc<Disk>, end: End, seat: &Seat) -> anyhow::Result<Cable> {
+    pub async fn new(disk: &Arc<Disk>, end: End, life: &Life) -> anyhow::Result<Cable> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let (address, holder) = (listener.local_addr()?, holder(end)?);
-        let (doors, disk, seat) = (Doors::new(&holder), Arc::clone(disk), seat.clone());
-        Ok(Cable { listener, address, doors, holder, disk, seat })
+        let (doors, disk, life) = (Doors::new(&holder), Arc::clone(disk), life.clone());
+        Ok(Cable { listener, address, doors, holder, disk, life })
     }
 }
 
@@ -168,7 +168,7 @@ impl Wire for Cable {
                 return trust::connect(&self.holder, far, Identity::Agent(cn)).await;
             }
             let (ours, near) = duplex(64 << 10);
-            tokio::spawn(carry(near, far, self.seat.clone(), Trouble { damage, forger: None }));
+            tokio::spawn(carry(near, far, self.life.clone(), Trouble { damage, forger: None }));
             trust::connect(&self.holder, ours, Identity::Agent(cn)).await
         })
     }
@@ -183,7 +183,7 @@ struct Trouble {
 }
 
 /// Carries both directions of a connection, while the one who dialled is not stopped.
-async fn carry<N, F>(near: N, far: F, seat: Seat, trouble: Trouble)
+async fn carry<N, F>(near: N, far: F, life: Life, trouble: Trouble)
 where
     N: AsyncRead + AsyncWrite,
     F: AsyncRead + AsyncWrite,
@@ -197,7 +197,7 @@ where
     let there = async {
         let (mut bytes, mut seen) = (vec![0; 4096], 0);
         while let Ok(len @ 1..) = from.read(&mut bytes).await {
-            seat.pass().await;
+            life.pass().await;
             let piece = bytes.get_mut(..len).unwrap_or_default();
             match damage {
                 Some(Damage::Cut(at)) if at < seen + len => {
@@ -248,6 +248,6 @@ where
     };
     tokio::select! {
         () = both => {}
-        () = seat.death() => {}
+        () = life.death() => {}
     }
 }

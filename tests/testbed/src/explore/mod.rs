@@ -176,7 +176,7 @@ fn named(case: &Case, plain: &[(Story, Ran)]) -> String {
 fn notice() -> anyhow::Result<u64> {
     let plain = plain(Shape::default())?;
     let mut missed = 0;
-    for (name, bug) in BUGS {
+    for &(name, bug) in BUGS {
         let by = noticed(bug, &plain)?;
         missed += u64::from(by.is_none());
         println!("{name}: {}", by.unwrap_or_else(|| "NOT NOTICED".to_owned()));

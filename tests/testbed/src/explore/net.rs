@@ -30,7 +30,7 @@ use vminfod::http::Api;
 
 use super::bugs::Bug;
 use super::names::{Calls, identity_of, uuid};
-use super::points::{Fate, Party, Points, Seat};
+use super::points::{Fate, Life, Party, Points};
 use super::vault::Vault;
 use crate::moving::judge::Judge;
 use crate::moving::subject::VM;
@@ -42,8 +42,8 @@ const LATE: Duration = Duration::from_secs(90);
 #[derive(Clone)]
 enum Host {
     Mock(InProcess),
-    Routes(Router, Seat),
-    Vminfod(Api, Seat),
+    Routes(Router, Life),
+    Vminfod(Api, Life),
 }
 
 pub struct Net {
@@ -183,8 +183,8 @@ impl Net {
     }
 
     /// A life of a program answers under this name.
-    pub fn serve(&self, name: &str, routes: Router, seat: &Seat) {
-        self.hosts().insert(name.to_owned(), Host::Routes(routes, seat.clone()));
+    pub fn serve(&self, name: &str, routes: Router, life: &Life) {
+        self.hosts().insert(name.to_owned(), Host::Routes(routes, life.clone()));
     }
 
     /// Nobody answers any more. Those who answered know this network, too: nothing would be given back otherwise.
@@ -194,8 +194,8 @@ impl Net {
     }
 
     /// A life of a vminfod answers under this name.
-    pub fn show(&self, name: &str, api: Api, seat: &Seat) {
-        self.hosts().insert(name.to_owned(), Host::Vminfod(api, seat.clone()));
+    pub fn show(&self, name: &str, api: Api, life: &Life) {
+        self.hosts().insert(name.to_owned(), Host::Vminfod(api, life.clone()));
     }
 
     /// Carries a request of somebody who has proved to be this program. A host that has to prove who it is does so.
@@ -212,20 +212,20 @@ impl Net {
             return Err(refused());
         }
         let host = self.hosts().get(&name).cloned();
-        let (routes, seat) = match host.ok_or_else(refused)? {
+        let (routes, life) = match host.ok_or_else(refused)? {
             Host::Mock(mock) => {
                 let Response { status, headers, body } = mock.send(request).await?;
                 let body = futures_util::stream::iter([Ok(body)]).boxed();
                 return Ok(StreamResponse { status, headers, body });
             }
-            Host::Routes(routes, seat) => (Ok(routes), seat),
-            Host::Vminfod(api, seat) => (Err(api), seat),
+            Host::Routes(routes, life) => (Ok(routes), life),
+            Host::Vminfod(api, life) => (Err(api), life),
         };
-        if !seat.lives() {
+        if !life.lives() {
             return Err(refused());
         }
         let answered = async {
-            seat.pass().await;
+            life.pass().await;
             let answer = match routes {
                 Ok(routes) => {
                     let mut request = forwarded(request, Body::from)?;
@@ -237,17 +237,17 @@ impl Net {
                     api.answer(forwarded(request, text)?).await
                 }
             };
-            seat.pass().await;
+            life.pass().await;
             Ok(answer)
         };
         let broken = || Error::broken(&method, target.as_str(), "the connection closed");
         let answer = tokio::select! {
             biased;
-            () = seat.death() => return Err(broken()),
+            () = life.death() => return Err(broken()),
             answer = answered => answer?,
         };
         let (parts, body) = answer.into_parts();
-        let over = seat.clone();
+        let over = life.clone();
         let target = target.clone();
         let body = body.into_data_stream().take_until(async move { over.death().await });
         let body = body.map(move |piece| {
@@ -290,18 +290,18 @@ fn forwarded<B>(
 pub struct Line {
     net: Arc<Net>,
     /// Nobody: the operator, whose requests are no points, and what a bug does in the service's name.
-    seat: Option<Seat>,
+    life: Option<Life>,
 }
 
 impl Line {
     /// The requests of this life.
-    pub fn new(net: &Arc<Net>, seat: Option<&Seat>) -> Arc<Line> {
-        Arc::new(Line { net: Arc::clone(net), seat: seat.cloned() })
+    pub fn new(net: &Arc<Net>, life: Option<&Life>) -> Arc<Line> {
+        Arc::new(Line { net: Arc::clone(net), life: life.cloned() })
     }
 
     /// Who it is, for those who ask for a proof.
     fn identity(&self) -> Option<Identity> {
-        match self.seat.as_ref().map(|seat| seat.party) {
+        match self.life.as_ref().map(|life| life.party) {
             Some(Party::Agent(end)) => Some(Identity::Agent(uuid(end))),
             Some(Party::Service(_)) | None => Some(Identity::Service),
             Some(_) => None,
@@ -313,32 +313,32 @@ impl Transport for Line {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
             let from = self.identity();
-            let Some(seat) = &self.seat else { return self.net.exchange(request, from).await };
+            let Some(life) = &self.life else { return self.net.exchange(request, from).await };
             let host = request.url.host_str().unwrap_or_default().to_owned();
             let (method, target, after) =
                 (request.method.clone(), request.target(), request.timeout);
             // What is read of the node itself is no point: it changes nothing, and is read again.
             if host.starts_with("vminfod")
-                || matches!(seat.party, Party::NetAgent(_) | Party::VmAgent(_))
+                || matches!(life.party, Party::NetAgent(_) | Party::VmAgent(_))
             {
-                seat.pass().await;
-                if !host.starts_with("vminfod") && self.net.points.is_cut(seat.party.end(), None) {
+                life.pass().await;
+                if !host.starts_with("vminfod") && self.net.points.is_cut(life.party.end(), None) {
                     sleep(after).await;
                     return Err(late(&method, &target, after));
                 }
                 let mut answer = self.net.exchange(request, from).await;
-                seat.pass().await;
-                if self.net.bug == Some(Bug::NoFence) && seat.party == Party::Agent(End::Source) {
+                life.pass().await;
+                if self.net.bug == Some(Bug::NoFence) && life.party == Party::Agent(End::Source) {
                     answer = answer.map(off);
                 }
-                if self.net.bug == Some(Bug::GoneIsThere) && seat.party == Party::Agent(End::Source)
+                if self.net.bug == Some(Bug::GoneIsThere) && life.party == Party::Agent(End::Source)
                 {
                     answer = answer.map(|answer| self.net.as_it_was(&target, answer));
                 }
                 return answer;
             }
             let label = format!("{method} {host}{target}{}", order(&request));
-            let (at, fate) = seat.begin(|| label.clone()).await;
+            let (at, fate) = life.begin(|| label.clone()).await;
             self.net.judge.look(&label);
             let late = || late(&method, &target, after);
             if fate != Fate::Goes {
@@ -346,12 +346,12 @@ impl Transport for Line {
                     self.net.keep(request.clone(), from);
                 }
                 sleep(after).await;
-                seat.pass().await;
+                life.pass().await;
                 return Err(late());
             }
-            if self.net.is_lost(seat.party, &host, &target) {
+            if self.net.is_lost(life.party, &host, &target) {
                 sleep(after).await;
-                seat.end(at).await;
+                life.end(at).await;
                 return Err(late());
             }
             self.net.misbehave(&request);
@@ -361,7 +361,7 @@ impl Transport for Line {
             };
             let revision = order_of(&request)["revision"].as_u64();
             let answer = self.net.exchange(request, from).await;
-            if let (Some(revision), Party::Service(nth)) = (revision, seat.party)
+            if let (Some(revision), Party::Service(nth)) = (revision, life.party)
                 && answer.as_ref().is_ok_and(|answer| answer.status.is_success())
             {
                 self.net.newest.fetch_max(revision, Ordering::SeqCst);
@@ -385,7 +385,7 @@ impl Transport for Line {
                 Some(Bug::ErrorIsDeath) => error_is_death(answer, &host, &method, &target),
                 _ => answer,
             };
-            match seat.end(at).await {
+            match life.end(at).await {
                 Fate::Goes => answer,
                 _ => Err(Error::broken(&method, target.as_str(), "the connection closed")),
             }
@@ -394,8 +394,8 @@ impl Transport for Line {
 
     fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
         Box::pin(async move {
-            if let Some(seat) = &self.seat {
-                seat.pass().await;
+            if let Some(life) = &self.life {
+                life.pass().await;
             }
             self.net.deliver(request, self.identity()).await
         })
@@ -503,7 +503,7 @@ fn order(request: &Request) -> String {
 
 /// The store as one life of a service reaches it.
 pub struct Gated {
-    seat: Seat,
+    life: Life,
     judge: Arc<Judge>,
     vault: Vault,
     fate: Mutex<Vec<Fate>>,
@@ -517,9 +517,9 @@ impl std::fmt::Debug for Gated {
 
 impl Gated {
     /// The store of this life.
-    pub fn new(seat: &Seat, judge: &Arc<Judge>, vault: &Vault) -> Arc<Gated> {
-        let (seat, judge, vault) = (seat.clone(), Arc::clone(judge), vault.clone());
-        Arc::new(Gated { seat, judge, vault, fate: Mutex::default() })
+    pub fn new(life: &Life, judge: &Arc<Judge>, vault: &Vault) -> Arc<Gated> {
+        let (life, judge, vault) = (life.clone(), Arc::clone(judge), vault.clone());
+        Arc::new(Gated { life, judge, vault, fate: Mutex::default() })
     }
 }
 
@@ -539,15 +539,15 @@ impl Faults for Gated {
     fn held(&self, call: Call, is_done: bool) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if call != Call::Commit {
-                return self.seat.pass().await;
+                return self.life.pass().await;
             }
             if is_done {
                 self.vault.written();
-                let at = self.seat.count().saturating_sub(1);
-                self.seat.end(at).await;
+                let at = self.life.count().saturating_sub(1);
+                self.life.end(at).await;
                 return;
             }
-            let (_, fate) = self.seat.begin(|| "a write to the store".to_owned()).await;
+            let (_, fate) = self.life.begin(|| "a write to the store".to_owned()).await;
             self.judge.look("a write to the store");
             self.fate.lock().unwrap_or_else(PoisonError::into_inner).push(fate);
         })

@@ -5,7 +5,7 @@
 //! The points of a run: each store write, each request, each command that changes a node. Before and after each of
 //! them a party can die, stop, or lose what is said.
 //!
-//! All that a party does to the world goes through its [`Seat`]. What a dead party asks is never done and never
+//! All that a party does to the world goes through its [`Life`]. What a dead party asks is never done and never
 //! answered, as with kill -9; what a stopped one asks waits until it goes on, as with SIGSTOP.
 
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ struct State {
     due: Vec<Fault>,
     /// What the world has not done yet.
     pending: usize,
-    /// How often each party died; a seat is of one life.
+    /// How often each party died.
     deaths: BTreeMap<Party, u64>,
     stopped: Vec<Party>,
     /// The nodes that the network has lost, and those that it ever had.
@@ -96,13 +96,13 @@ pub struct Points {
     changed: Arc<Notify>,
 }
 
-/// The place of one life of a party.
+/// One life of a party: what it does is a point each.
 #[derive(Clone)]
-pub struct Seat {
+pub struct Life {
     points: Points,
     /// Whose it is.
     pub party: Party,
-    life: u64,
+    number: u64,
 }
 
 impl Points {
@@ -168,9 +168,9 @@ impl Points {
     }
 
     /// A party's life that begins now.
-    pub fn seat(&self, party: Party) -> Seat {
-        let life = self.state().deaths.get(&party).copied().unwrap_or(0);
-        Seat { points: self.clone(), party, life }
+    pub fn life(&self, party: Party) -> Life {
+        let number = self.state().deaths.get(&party).copied().unwrap_or(0);
+        Life { points: self.clone(), party, number }
     }
 
     /// A node loses its power: the lives of all that run on it are over.
@@ -270,10 +270,10 @@ impl Points {
     }
 }
 
-impl Seat {
+impl Life {
     /// Returns false if this life is over.
     pub fn lives(&self) -> bool {
-        self.points.state().deaths.get(&self.party).copied().unwrap_or(0) == self.life
+        self.points.state().deaths.get(&self.party).copied().unwrap_or(0) == self.number
     }
 
     fn is_stopped(&self) -> bool {

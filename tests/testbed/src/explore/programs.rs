@@ -19,7 +19,7 @@ use simnode::{Node, Verbs, Wait};
 
 use super::bugs::Bug;
 use super::disk::Disk;
-use super::points::Seat;
+use super::points::Life;
 use crate::moving::judge::Judge;
 
 /// The programs of one life of an agent.
@@ -28,7 +28,7 @@ pub struct Programs {
     pub node: Node,
     /// Where its net-agent keeps its holds.
     pub holds: PathBuf,
-    pub seat: Seat,
+    pub life: Life,
     /// Who looks at what is done.
     pub judge: Arc<Judge>,
     /// Where its datasets are, unless they are simulated.
@@ -155,18 +155,18 @@ impl Commands for Programs {
     fn run(&self, call: Call) -> Run<'_> {
         async move {
             if is_reading(call.program, &call.args) {
-                self.seat.pass().await;
+                self.life.pass().await;
                 let answer = self.answer(call).await;
-                self.seat.pass().await;
+                self.life.pass().await;
                 return answer;
             }
             let line = format!("{} {}", call.program, call.args.join(" "));
-            let (at, _) = self.seat.begin(|| line.clone()).await;
+            let (at, _) = self.life.begin(|| line.clone()).await;
             self.judge.look(&line);
             let answer = self.answer(call).await;
             self.misbehave(&line);
             self.judge.look(&line);
-            self.seat.end(at).await;
+            self.life.end(at).await;
             answer
         }
         .boxed()

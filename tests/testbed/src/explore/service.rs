@@ -45,8 +45,8 @@ impl Instance {
         if self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             return Ok(());
         }
-        let seat = net.points.seat(Party::Service(self.nth));
-        let line: Arc<dyn Transport> = Line::new(net, Some(&seat));
+        let life = net.points.life(Party::Service(self.nth));
+        let line: Arc<dyn Transport> = Line::new(net, Some(&life));
         let at = |peer: &str| format!("http://{peer}.sim");
         let addresses = Addresses {
             vmapi: at("vmapi"),
@@ -58,7 +58,7 @@ impl Instance {
         let peers = Peers::new(&addresses, &line)?;
         let known = Known { port: 5314, urls: self.agents.clone() };
         let agents = Agents::new(known, peers.cnapi.clone(), Arc::clone(&line));
-        let gated = Gated::new(&seat, &net.judge, &self.vault);
+        let gated = Gated::new(&life, &net.judge, &self.vault);
         let store = self.vault.store().with_faults(gated.clone());
         let leases = self.leases.store().with_faults(gated);
         let (clock, url) = (net.clock, format!("http://{}", self.host()));
@@ -66,7 +66,7 @@ impl Instance {
         let upstream = Upstream::new(&addresses.vmapi, Arc::clone(&line))?;
         let routes = router(service.clone(), upstream);
         let routes = agent_routes(service.clone()).merge(adoption(service.clone())).merge(routes);
-        net.serve(&self.host(), routes, &seat);
+        net.serve(&self.host(), routes, &life);
         let rounds = tokio::spawn(lead(service, leases, TERM));
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(rounds);
         Ok(())

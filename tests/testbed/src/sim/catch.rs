@@ -13,7 +13,7 @@ use super::runs::one;
 pub fn run(from: u64, seeds: u64) -> ExitCode {
     println!("| Bug | Seeds | Seconds | Noticed as |\n|---|---|---|---|");
     let mut missed = 0;
-    for (name, bug) in BUGS {
+    for &(name, bug) in BUGS {
         let began = tokio::time::Instant::now();
         let noticed = (from..from.saturating_add(seeds))
             .find_map(|seed| Some((seed, one(seed, Some(bug)).0.err()?)));

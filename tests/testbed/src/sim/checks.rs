@@ -12,7 +12,7 @@ use super::centre::Centre;
 use super::judge::{PROVISIONING, age, owner};
 use super::node::Cn;
 use super::truth::Life;
-use crate::storm::same_vms;
+use crate::changes::same_vms;
 use mocks::vmapi::kept;
 
 /// Compares the cache with a fresh load of the node.

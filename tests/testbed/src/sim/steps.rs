@@ -21,7 +21,7 @@ use super::node::Cn;
 use super::outside::{ANOTHER, ELSEWHERE};
 use super::signals::Weather;
 use super::truth::Life;
-use crate::storm::mutate::Mutation;
+use crate::changes::mutate::Mutation;
 use mocks::faults::{Action, Rule};
 use mocks::napi::NewNic;
 use simnode::{files, payload, sample};

@@ -25,8 +25,8 @@ use super::changes::Objects;
 use super::node::Cn;
 use super::truth::{Life, Truth};
 use super::wire::NodeWire;
-use crate::storm::history::{History, Listener, State};
-use crate::storm::same_vms;
+use crate::changes::history::{History, Listener, State};
+use crate::changes::same_vms;
 use simnode::Node;
 
 /// What was told under each epoch.

@@ -158,81 +158,81 @@ pub(super) async fn check_deleted(left: &Left, was_said: bool) {
     create(&service, VOLUME, "name").await.unwrap_or_else(|it| panic!("{place}: {it}"));
 }
 
+/// Cuts `work` off with this blow at its first step, its second, and so on until it ends before the blow; `world` makes
+/// what it begins from, and `check` judges what is left and what the work said. It has `least` steps.
+async fn at_each_step<T>(
+    blow: Blow,
+    least: usize,
+    world: impl AsyncFn(&Store, &Arc<Fuse>) -> (DataCentre, Arc<Service>),
+    work: impl AsyncFn(&Service) -> T,
+    check: impl AsyncFn(Left, Option<T>),
+) {
+    for step in 0.. {
+        let (store, fuse) = (Store::in_memory().unwrap(), Fuse::none());
+        let (data_centre, service) = world(&store, &fuse).await;
+        fuse.set(blow, step);
+        let said = until_killed(work(&service)).await;
+        let has_blown = fuse.clear();
+        let place = format!("{blow:?} at {step}");
+        let survivor = (!blow.kills()).then_some(service);
+        check(Left { place, store, data_centre, fuse, survivor }, said).await;
+        if !has_blown {
+            assert!(step >= least, "{blow:?}: too few steps: {step}");
+            return;
+        }
+    }
+}
+
+/// A data centre that has one volume.
+async fn with_volume(store: &Store, fuse: &Arc<Fuse>) -> (DataCentre, Arc<Service>) {
+    let data_centre = data_centre();
+    data_centre.light(fuse);
+    let service = start(store, &data_centre, fuse).await.unwrap();
+    create(&service, VOLUME, "name").await.unwrap();
+    settle(&data_centre, &service).await;
+    (data_centre, service)
+}
+
 #[tokio::test(start_paused = true)] // V50
 async fn a_create_that_is_cut_off_anywhere_ends_ready_failed_or_gone() {
     for (blow, first_version) in
         Blow::ALL.into_iter().flat_map(|blow| [(blow, false), (blow, true)])
     {
-        let mut step = 0;
-        loop {
-            let (data_centre, fuse) = (data_centre(), Fuse::none());
-            data_centre.light(&fuse);
+        let world = async |store: &Store, fuse: &Arc<Fuse>| {
+            let data_centre = data_centre();
+            data_centre.light(fuse);
             if first_version {
                 let full = json!({"status": 409, "times": 1, "body": {"code": "InvalidArgument",
                     "message": "No compute resources available"}});
                 data_centre.behave(&params(json!({"vm_create": [full]})));
             }
-            let store = Store::in_memory().unwrap();
-            let service = start(&store, &data_centre, &fuse).await.unwrap();
-            fuse.set(blow, step);
-            until_killed(create(&service, VOLUME, "name")).await;
-            let has_blown = fuse.clear();
-            let place = format!("{blow:?} at {step}, first version: {first_version}");
-            let survivor = (!blow.kills()).then_some(service);
-            check_created(&Left { place, store, data_centre, fuse, survivor }).await;
-            if !has_blown {
-                assert!(step >= blow.least(6), "{blow:?}: too few steps: {step}");
-                break;
-            }
-            step += 1;
-        }
+            let service = start(store, &data_centre, fuse).await.unwrap();
+            (data_centre, service)
+        };
+        let check = async |mut left: Left, _| {
+            left.place = format!("{}, first version: {first_version}", left.place);
+            check_created(&left).await;
+        };
+        let work = async |service: &Service| create(service, VOLUME, "name").await;
+        at_each_step(blow, blow.least(6), world, work, check).await;
     }
 }
 
 #[tokio::test(start_paused = true)] // V51
 async fn a_delete_that_is_cut_off_anywhere_is_ended_or_can_be_asked_for_again() {
     for blow in Blow::ALL {
-        let mut step = 0;
-        loop {
-            let (data_centre, fuse) = (data_centre(), Fuse::none());
-            data_centre.light(&fuse);
-            let store = Store::in_memory().unwrap();
-            let service = start(&store, &data_centre, &fuse).await.unwrap();
-            create(&service, VOLUME, "name").await.unwrap();
-            settle(&data_centre, &service).await;
-            fuse.set(blow, step);
-            let outcome = until_killed(delete(&service, VOLUME)).await;
-            let has_blown = fuse.clear();
-            let place = format!("{blow:?} at {step}");
-            let survivor = (!blow.kills()).then_some(service);
-            let left = Left { place, store, data_centre, fuse, survivor };
-            check_deleted(&left, matches!(outcome, Some(Ok(())))).await;
-            if !has_blown {
-                assert!(step >= blow.least(6), "{blow:?}: too few steps: {step}");
-                break;
-            }
-            step += 1;
-        }
+        let check = async |left: Left, said| {
+            check_deleted(&left, matches!(said, Some(Ok(())))).await;
+        };
+        let work = async |service: &Service| delete(service, VOLUME).await;
+        at_each_step(blow, blow.least(6), with_volume, work, check).await;
     }
 }
 
 #[tokio::test(start_paused = true)] // V52
 async fn a_rename_that_is_cut_off_anywhere_happened_or_not() {
     for blow in Blow::ALL {
-        let mut step = 0;
-        loop {
-            let (data_centre, fuse) = (data_centre(), Fuse::none());
-            data_centre.light(&fuse);
-            let store = Store::in_memory().unwrap();
-            let service = start(&store, &data_centre, &fuse).await.unwrap();
-            create(&service, VOLUME, "name").await.unwrap();
-            settle(&data_centre, &service).await;
-            fuse.set(blow, step);
-            until_killed(rename(&service, VOLUME, "other")).await;
-            let has_blown = fuse.clear();
-            let place = format!("{blow:?} at {step}");
-            let survivor = (!blow.kills()).then_some(service);
-            let left = Left { place, store, data_centre, fuse, survivor };
+        let check = async |left: Left, _| {
             let service = come_back(&left).await;
             let Left { place, data_centre, .. } = &left;
             assert_eq!(data_centre.tickets(), 0, "{place}: a ticket is left");
@@ -242,10 +242,8 @@ async fn a_rename_that_is_cut_off_anywhere_happened_or_not() {
             let taken = create(&service, uuid, name.name()).await;
             assert_eq!(taken, Err(Refused::NameTaken(name.name().to_owned())), "{place}");
             create(&service, uuid, free).await.unwrap_or_else(|it| panic!("{place}: {it}"));
-            if !has_blown {
-                break;
-            }
-            step += 1;
-        }
+        };
+        let work = async |service: &Service| rename(service, VOLUME, "other").await;
+        at_each_step(blow, 0, with_volume, work, check).await;
     }
 }

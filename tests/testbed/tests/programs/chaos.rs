@@ -4,7 +4,7 @@
 
 //! A few seeds of chaos; `testbed chaos` runs hundreds.
 
-use testbed::chaos::{Options, run_seeds};
+use testbed::churn::chaos::{Options, run_seeds};
 
 use super::common::program;
 

@@ -48,7 +48,7 @@ fn two_machines_of_one_uuid_destroy_nothing_and_both_say_so() {
 #[test]
 #[ignore = "long: testbed sim --bugs --seeds 60 prints the table"]
 fn deliberate_bugs_are_caught() {
-    for (name, bug) in bugs::BUGS {
+    for &(name, bug) in bugs::BUGS {
         let caught = (1..=60).any(|seed| run_seeds(&[seed], Some(bug), false).failed > 0);
         assert!(caught, "{name} is not caught");
     }

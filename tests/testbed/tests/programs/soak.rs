@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use testbed::soak::{Options, soak};
+use testbed::churn::soak::{Options, soak};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_soak_churns_and_tells_what_it_saw() {

@@ -4,7 +4,7 @@
 
 //! A short storm; `testbed storm` is the long one.
 
-use testbed::storm::{Options, storm};
+use testbed::churn::storm::{Options, storm};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_storm_leaves_everybody_agreed() {

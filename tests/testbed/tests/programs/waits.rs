@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use simnode::decorators::Hanging;
 use simnode::state::ZoneState;
 use simnode::{Verbs, Wait};
-use testbed::storm::hub::{Hub, HubOptions};
-use testbed::storm::{pairs::pairs, same_vms};
+use testbed::changes::hub::{Hub, HubOptions};
+use testbed::changes::same_vms;
+use testbed::churn::storm::pairs::pairs;
 use tokio::time::Instant;
 use vminfod::config::{Config, Watch};
 

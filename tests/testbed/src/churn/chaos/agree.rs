@@ -6,7 +6,7 @@
 
 use sdc_clients::vminfod::VmObject;
 
-use crate::storm::same_vms;
+use crate::changes::same_vms;
 
 /// Compares what both daemons show with the node.
 pub(super) fn agree(old: &[VmObject], fresh: &[VmObject], node: &[VmObject]) -> anyhow::Result<()> {

@@ -5,10 +5,7 @@
 //! `testbed storm`: makes thousands of changes on a node while listeners come and go, and checks
 //! that all of them agree.
 
-pub mod history;
-pub mod hub;
 pub mod listen;
-pub mod mutate;
 pub mod pairs;
 
 use std::ffi::OsString;
@@ -20,22 +17,21 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use daemon::cli::Progress;
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 use sdc_clients::Http;
 use sdc_clients::http::Call;
-use sdc_clients::vminfod::{VmObject, key_of};
-use serde_json::Value;
+use sdc_clients::vminfod::VmObject;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
-use self::history::History;
-use self::hub::{Hub, HubOptions};
 use self::listen::{Counts, Room};
-use self::mutate::Mutation;
 use crate::arguments::{command, seed};
+use crate::changes::history::History;
+use crate::changes::hub::{Hub, HubOptions};
+use crate::changes::{change, same_vms};
 use crate::lines::LineStream;
 use simnode::{Node, Verbs, Wait};
 
@@ -167,14 +163,8 @@ async fn mutate_all(node: &Node, wanted: usize, seed: u64) -> anyhow::Result<usi
             let mut rng = StdRng::seed_from_u64(seed.wrapping_add(hand as u64));
             let mut refused = 0;
             while done.load(Ordering::Relaxed) < wanted {
-                let zones = verbs.node().zones()?;
-                let names: Vec<&str> = zones.iter().map(|zone| zone.zonename.as_str()).collect();
-                let (mutation, name) = match names.len() {
-                    0 => (Mutation::Create("joyent-minimal", rng.random()), ""),
-                    count => (Mutation::draw(&mut rng), names[rng.random_range(0..count)]),
-                };
-                match mutation.perform(&verbs, name).await {
-                    Ok(()) => {
+                match change(&verbs, &mut rng).await {
+                    Ok(_) => {
                         refused = 0;
                         done.fetch_add(1, Ordering::Relaxed);
                     }
@@ -222,29 +212,4 @@ async fn compare_with_fresh_load(hub: &Hub) -> anyhow::Result<usize> {
     ensure!(fresh.broken.is_empty(), "a fresh load finds broken zones: {:?}", fresh.broken);
     same_vms(&cached, &fresh.vms).map_err(anyhow::Error::msg)?;
     Ok(cached.len())
-}
-
-/// Compares two lists of VMs, in any order; the error names the first difference.
-pub fn same_vms(cached: &[VmObject], fresh: &[VmObject]) -> Result<(), String> {
-    if cached.len() != fresh.len() {
-        return Err(format!("{} VMs are cached, a fresh load finds {}", cached.len(), fresh.len()));
-    }
-    for vm in fresh {
-        let name = key_of(vm).unwrap_or_default();
-        let Some(other) = cached.iter().find(|other| key_of(other) == Some(name)) else {
-            return Err(format!("{name} is not cached"));
-        };
-        if other != vm {
-            let keys = vm.keys().chain(other.keys());
-            let differing = keys.into_iter().find(|key| vm.get(*key) != other.get(*key));
-            let show = |vm: &VmObject| differing.and_then(|key| vm.get(key)).map(Value::to_string);
-            return Err(format!(
-                "{name}: {} is cached as {:?}, a fresh load finds {:?}",
-                differing.map_or("?", String::as_str),
-                show(other),
-                show(vm)
-            ));
-        }
-    }
-    Ok(())
 }

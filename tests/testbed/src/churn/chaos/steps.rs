@@ -13,7 +13,7 @@ use simnode::state::ZoneState;
 use simnode::sysevent::Sysevent;
 use simnode::{Node, NodeError, Verbs, files};
 
-use crate::storm::mutate::Mutation;
+use crate::changes;
 
 /// How many changes a seed makes: at least, and less than.
 pub(super) const CHANGES: std::ops::Range<u32> = 10..40;
@@ -22,18 +22,14 @@ pub(super) const CHANGES: std::ops::Range<u32> = 10..40;
 /// which VM.
 pub(super) async fn change(verbs: &Verbs, rng: &mut StdRng) -> Result<String, NodeError> {
     let zones: Vec<String> = verbs.node().zones()?.iter().map(|z| z.zonename.clone()).collect();
-    if zones.is_empty() {
-        let first = Mutation::Create("lx", rng.random());
-        return first.perform(verbs, "").await.map(|()| format!("{first:?}"));
+    let kind = rng.random_range(0..12_u8);
+    if zones.is_empty() || kind > 2 {
+        return changes::change(verbs, rng).await;
     }
     let vm = &zones[rng.random_range(0..zones.len())];
-    if rng.random_range(0..12_u8) == 0 {
+    if kind == 0 {
         let name = format!("copy-{}", rng.random::<u32>());
         return install_copy(verbs.node(), vm, &name).map(|()| format!("{name} of {vm}"));
-    }
-    if rng.random_range(0..5_u8) > 0 {
-        let mutation = Mutation::draw(rng);
-        return mutation.perform(verbs, vm).await.map(|()| format!("{mutation:?} {vm}"));
     }
     let zonepath = verbs.node().path(&verbs.node().zone(vm)?.zonepath);
     let name = ["metadata", "tags", "routes"][rng.random_range(0..3)];

@@ -16,7 +16,7 @@ use sdc_clients::vminfod::Vminfod;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::storm::mutate::Mutation;
+use crate::changes::mutate::Mutation;
 use mocks::napi;
 use simnode::{NodeError, Verbs, sample};
 

@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use sdc_clients::http::Call;
 use sdc_clients::{Error, Http};
 
-use super::history::{History, Listener, State};
+use crate::changes::history::{History, Listener, State};
 use crate::lines::LineStream;
 
 const LINE_CAP: usize = 256 << 20;

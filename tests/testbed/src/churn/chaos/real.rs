@@ -21,10 +21,10 @@ use vminfod::node::{Ctx, load};
 
 use super::agree::agree;
 use super::steps::{CHANGES, change};
+use crate::changes::same_vms;
 use crate::held::children_of;
 use crate::lab::{World, WorldOptions};
 use crate::process::kill;
-use crate::storm::same_vms;
 
 /// After the last change the old daemon knows all this soon: some refreshes, on a busy machine.
 const SETTLE: Duration = Duration::from_secs(60);

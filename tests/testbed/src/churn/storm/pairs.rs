@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json};
 
-use super::hub::Hub;
+use crate::changes::hub::Hub;
 use simnode::sample;
 
 /// Creates, updates and deletes so many VMs through vmadm's verbs; after each the daemon is asked
