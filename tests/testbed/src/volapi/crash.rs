@@ -214,7 +214,7 @@ async fn a_create_that_is_cut_off_anywhere_ends_ready_failed_or_gone() {
             check_created(&left).await;
         };
         let work = async |service: &Service| create(service, VOLUME, "name").await;
-        at_each_step(blow, blow.least(6), world, work, check).await;
+        Box::pin(at_each_step(blow, blow.least(6), world, work, check)).await;
     }
 }
 
@@ -225,7 +225,7 @@ async fn a_delete_that_is_cut_off_anywhere_is_ended_or_can_be_asked_for_again() 
             check_deleted(&left, matches!(said, Some(Ok(())))).await;
         };
         let work = async |service: &Service| delete(service, VOLUME).await;
-        at_each_step(blow, blow.least(6), with_volume, work, check).await;
+        Box::pin(at_each_step(blow, blow.least(6), with_volume, work, check)).await;
     }
 }
 
@@ -244,6 +244,6 @@ async fn a_rename_that_is_cut_off_anywhere_happened_or_not() {
             create(&service, uuid, free).await.unwrap_or_else(|it| panic!("{place}: {it}"));
         };
         let work = async |service: &Service| rename(service, VOLUME, "other").await;
-        at_each_step(blow, 0, with_volume, work, check).await;
+        Box::pin(at_each_step(blow, 0, with_volume, work, check)).await;
     }
 }
