@@ -136,24 +136,27 @@ fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
         }
     };
     let (shown, kept) = decisions(page, kept_too);
+    let vms = shown.iter().copied().chain(departed(page)).map(|d| text(d, "vm").chars().count());
+    let wide = vms.max().unwrap_or_default();
     let (open, finished): (Vec<_>, Vec<_>) =
         shown.into_iter().partition(|d| d["open"] != false || d["outcome"].is_null());
     if open.is_empty() && page["made"].is_string() {
         out += "no NIC is open\n";
     }
     for d in open {
-        out += &line(d, screen);
+        out += &line(d, wide, screen);
         if d["napi"].as_str().is_some_and(|said| !said.is_empty()) {
             out += &format!("    NAPI       {}\n", text(d, "napi"));
         }
         out += &evidence(d);
     }
     for d in departed(page) {
-        out += &format!("{}  {}  departed   {}\n", text(d, "mac"), text(d, "vm"), text(d, "why"));
+        let (mac, vm, why) = (text(d, "mac"), text(d, "vm"), text(d, "why"));
+        out += &format!("{mac}  {vm:<wide$}  departed   {why}\n");
     }
     if !finished.is_empty() {
         out += "finished since:\n";
-        out.extend(finished.into_iter().map(|d| line(d, screen)));
+        out.extend(finished.into_iter().map(|d| line(d, wide, screen)));
     }
     if kept > 0 {
         out += &format!("{kept} more are kept as they are (--all shows them)\n");
@@ -175,12 +178,12 @@ fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
     out
 }
 
-/// Returns one NIC in one line.
-fn line(d: &Value, screen: Screen) -> String {
+/// Returns one NIC in one line; its VM's name takes `wide` columns.
+fn line(d: &Value, wide: usize, screen: Screen) -> String {
     let (mac, vm, reason) = (text(d, "mac"), text(d, "vm"), text(d, "reason"));
     let became = d["outcome"].as_str().map(|_| format!(" → {}", text(d, "outcome")));
     let action = painted(&text(d, "action"), screen);
-    format!("{mac}  {vm}  {action}  {reason}{}\n", became.unwrap_or_default())
+    format!("{mac}  {vm:<wide$}  {action}  {reason}{}\n", became.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -197,7 +200,7 @@ mod tests {
                 {"mac": "90:b8:d0:00:00:01", "vm": "a", "action": "delete", "reason": "leaked",
                  "napi": "cn_uuid here", "outcome": null,
                  "evidence": [{"guard": "vm_absent", "answer": "pass", "said": "gone"}]},
-                {"mac": "90:b8:d0:00:00:04", "vm": "d", "action": "delete", "reason": "leaked",
+                {"mac": "90:b8:d0:00:00:04", "vm": "db", "action": "delete", "reason": "leaked",
                  "napi": "", "outcome": "done", "open": false,
                  "evidence": [{"guard": "vm_absent", "answer": "pass", "said": "gone"}]},
                 {"mac": "90:b8:d0:00:00:02", "vm": "b", "action": "keep", "reason": "agree",
@@ -211,12 +214,12 @@ mod tests {
         assert_eq!(
             story(&page(), false, PIPE),
             "made now (2999-05-31T16:34:39Z)\n\
-             90:b8:d0:00:00:01  a  delete     leaked\n\
+             90:b8:d0:00:00:01  a   delete     leaked\n\
              \x20   NAPI       cn_uuid here\n\
              \x20   vm_absent      pass  gone\n\
-             90:b8:d0:00:00:03  c  departed   settling\n\
+             90:b8:d0:00:00:03  c   departed   settling\n\
              finished since:\n\
-             90:b8:d0:00:00:04  d  delete     leaked → done\n\
+             90:b8:d0:00:00:04  db  delete     leaked → done\n\
              1 more are kept as they are (--all shows them)\n\
              brake: too many\\u001b[2J\n\
              net-agent approve 9f3c   # 1 NIC as it is; 14m left\n"
