@@ -229,7 +229,8 @@ impl Fleet {
     }
 
     /// Returns what a stream holds now under `filter`. The server that reads may be behind: the reading ends at what the
-    /// stream's leader had last.
+    /// stream's leader had last. What is replaced meanwhile comes behind that, and is read too; how much is still pending
+    /// does not end the reading, since a server that drops what it has counted never comes to 0.
     async fn held(
         &self,
         stream: &str,
@@ -238,17 +239,25 @@ impl Fleet {
         part: Part,
     ) -> Result<Vec<Received>, FleetError> {
         let mut all = Vec::new();
-        let Some(last) = self.last(stream, filter, &from).await? else { return Ok(all) };
+        let Some(mut last) = self.last(stream, filter, &from).await? else { return Ok(all) };
+        let mut is_second = false;
         let mut reading = self.begin(stream, filter, from, part).await?;
         loop {
             let next = tokio::time::timeout(PATIENCE, reading.next()).await;
             let late = || FleetError::away("the server that reads is behind");
             let received = next.map_err(|_| late())??;
-            let is_last = received.seq >= last && received.pending == 0;
+            let (seq, pending) = (received.seq, received.pending);
             all.push(received);
-            if is_last {
-                return Ok(all);
+            if seq < last {
+                continue;
             }
+            if pending > 0 && !std::mem::replace(&mut is_second, true) {
+                last = self.last(stream, filter, &from).await?.unwrap_or(last);
+                if seq < last {
+                    continue;
+                }
+            }
+            return Ok(all);
         }
     }
 

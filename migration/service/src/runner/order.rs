@@ -46,6 +46,7 @@ pub enum Failed {
     #[error("{0}")]
     Fatal(String),
     /// The same: the node that receives has no room.
+    #[error("{0}")]
     NoRoom(String),
     /// Another service has changed the record, or an agent received a later revision.
     #[error("the record was changed meanwhile, or an agent has a later revision of it")]
