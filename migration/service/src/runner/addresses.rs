@@ -2,16 +2,19 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The VM's addresses are reserved in NAPI while the VM moves: NAPI then gives them to no other NIC.
+//! What NAPI has of the VM. Its addresses are reserved while the VM moves: NAPI then gives them to no other NIC. Where
+//! the node of a copy is gone, its NICs may be gone from NAPI too.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use migration_core::journal::End;
 use migration_core::protocol::Observe;
 use sdc_clients::http::Precondition;
 use sdc_clients::napi::IpUpdate;
-use serde_json::{Map, Value};
+use sdc_clients::{Error, MacAddr};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::observe::{about, is_old, node_of};
 use super::order::Failed;
@@ -19,6 +22,20 @@ use crate::peers::addresses;
 use crate::records::Stored;
 use crate::state::Service;
 use store::Fence;
+
+/// What NAPI keeps of a NIC besides whose it is and where.
+const KEPT: [&str; 10] = [
+    "ip",
+    "network_uuid",
+    "nic_tag",
+    "vlan_id",
+    "primary",
+    "model",
+    "allow_dhcp_spoofing",
+    "allow_ip_spoofing",
+    "allow_mac_spoofing",
+    "allow_restricted_traffic",
+];
 
 /// A request whose answer did not come is done after so many milliseconds, or never. NAPI's own tries took up to 13 s.
 const LATEST: i64 = 120_000;
@@ -100,6 +117,60 @@ pub async fn unreserve(service: &Service, kept: &mut Stored, fence: &Fence) -> R
     Ok(())
 }
 
+/// Gives NAPI the NICs of the VM that it lacks, on its node: a node that was installed anew has told VMAPI that the VM is
+/// destroyed, and has deleted its NICs. An address that is somebody else's by now is refused, and the VM stays down.
+pub async fn register(
+    service: &Service,
+    object: &Map<String, Value>,
+    cn: Uuid,
+) -> Result<(), Failed> {
+    for (mac, nic) in nics(object, cn) {
+        let napi = &service.peers.napi;
+        match napi.get_nic(mac).await {
+            Err(error) if error.is_not_found_resource() => {}
+            there => {
+                there?;
+                continue;
+            }
+        }
+        let refused = |error: Error| match Failed::from(error) {
+            Failed::Fatal(why) => {
+                Failed::Fatal(format!("NAPI has no NIC {mac} and takes none: {why}"))
+            }
+            failed => failed,
+        };
+        napi.create_nic(&nic).await.map_err(refused)?;
+        tracing::warn!(%mac, %cn, vm = %nic["belongs_to_uuid"], "NAPI had no record of a NIC of a rescued VM; created it");
+    }
+    Ok(())
+}
+
+/// Returns the NICs of a VM, as NAPI takes them. A network says the tag and the VLAN; NAPI takes no address of IPv6.
+fn nics(object: &Map<String, Value>, cn: Uuid) -> Vec<(MacAddr, Map<String, Value>)> {
+    let nics = object.get("nics").and_then(Value::as_array).into_iter().flatten();
+    let of = |nic: &Map<String, Value>| {
+        let mac: MacAddr = nic.get("mac")?.as_str()?.parse().ok()?;
+        let is_given = |key: &str| match key {
+            "ip" => nic["ip"].as_str().is_some_and(|ip| ip.parse::<Ipv4Addr>().is_ok()),
+            "nic_tag" | "vlan_id" => !nic.contains_key("network_uuid"),
+            _ => true,
+        };
+        let kept = KEPT.iter().filter(|key| nic.contains_key(**key) && is_given(key));
+        let mut given: Map<_, _> = kept.map(|key| ((*key).to_owned(), nic[*key].clone())).collect();
+        given.extend([
+            ("mac".to_owned(), json!(mac)),
+            ("owner_uuid".to_owned(), object.get("owner_uuid")?.clone()),
+            ("belongs_to_type".to_owned(), json!("zone")),
+            ("belongs_to_uuid".to_owned(), object.get("uuid")?.clone()),
+            ("cn_uuid".to_owned(), json!(cn)),
+            ("state".to_owned(), json!("running")),
+            ("check_owner".to_owned(), json!(false)),
+        ]);
+        Some((mac, given))
+    };
+    nics.filter_map(Value::as_object).filter_map(of).collect()
+}
+
 async fn set(
     service: &Service,
     network: &str,
@@ -111,4 +182,34 @@ async fn set(
     let update = IpUpdate { reserved: Some(reserved) };
     service.peers.napi.update_ip(network, ip, &update, condition).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nic_is_given_as_napi_takes_it() {
+        let object = json!({"uuid": "vm", "owner_uuid": "owner", "nics": [
+            {"mac": "90:b8:d0:0:0:1", "interface": "net0", "ip": "10.0.0.4", "ips": ["10.0.0.4/24"], "netmask": "x",
+             "network_uuid": "net", "nic_tag": "external", "vlan_id": 3, "primary": true},
+            {"mac": "90:b8:d0:00:00:02", "ip": "dhcp", "nic_tag": "admin", "vlan_id": 0},
+            {"mac": "no", "ip": "10.0.0.5"},
+        ]});
+        let common = |mac: &str| {
+            json!({"mac": mac, "owner_uuid": "owner", "belongs_to_type": "zone", "belongs_to_uuid": "vm",
+                   "cn_uuid": Uuid::nil(), "state": "running", "check_owner": false})
+        };
+        let [mut first, mut second] = [common("90:b8:d0:00:00:01"), common("90:b8:d0:00:00:02")];
+        let more = [
+            (&mut first, json!({"ip": "10.0.0.4", "network_uuid": "net", "primary": true})),
+            (&mut second, json!({"nic_tag": "admin", "vlan_id": 0})),
+        ];
+        for (of, more) in more {
+            of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        }
+        let found = nics(object.as_object().unwrap(), Uuid::nil());
+        let found: Vec<_> = found.into_iter().map(|(_, nic)| Value::Object(nic)).collect();
+        assert_eq!(found, [first, second]);
+    }
 }

@@ -107,8 +107,12 @@ async fn move_record(
     round: &Round,
 ) -> Result<(), Failed> {
     let vm = record.vm_uuid.to_string();
-    let server = json!(node_of(record, end));
+    let cn = node_of(record, end);
+    let server = json!(cn);
     let mut object = round.object(end).ok_or_else(create::unread)?.clone();
+    if let Some(cn) = cn.filter(|_| record.journal.rescue.is_some()) {
+        addresses::register(service, &object, cn).await?;
+    }
     object.insert("server_uuid".into(), server.clone());
     let until = Instant::now() + PUT;
     if let Err(error) = service.peers.vmapi.put_vm(&vm, &object).await {

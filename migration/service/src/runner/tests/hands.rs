@@ -49,6 +49,9 @@ async fn a_vm_that_was_deleted_by_hand_is_rescued_from_its_copy() {
     let centre = world.centre();
     assert!(!centre.hosts[&TWO].held && !centre.hosts[&ONE].held && !centre.reserved);
     assert_eq!(centre.vmapi["server_uuid"], json!(TWO));
+    // M178
+    let nics = centre.nics.iter().map(|nic| (&nic["belongs_to_uuid"], &nic["cn_uuid"]));
+    assert_eq!(nics.collect::<Vec<_>>(), [(&json!(VM), &json!(TWO))]);
     assert_eq!((centre.hosts[&ONE].over.len(), centre.hosts[&TWO].over.len()), (1, 1));
 }
 

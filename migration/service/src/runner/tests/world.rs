@@ -54,6 +54,8 @@ pub struct Centre {
     /// VMAPI's record of the VM.
     pub vmapi: Map<String, Value>,
     pub reserved: bool,
+    /// The NICs that NAPI was given: it has none at the beginning.
+    pub nics: Vec<Value>,
     /// The events that were about tickets.
     pub of_tickets: Vec<usize>,
     pub events: usize,
@@ -297,6 +299,7 @@ impl Centre {
             of_tickets: Vec::new(),
             events: 0,
             kill: None,
+            nics: Vec::new(),
             broken: None,
             moves: 0,
             unknown: None,
@@ -349,6 +352,17 @@ impl Centre {
             ("napi", &Method::PUT, ["networks", _, "ips", ip]) => {
                 self.reserved = body["reserved"] == json!(true);
                 (200, json!({"ip": ip, "reserved": self.reserved}))
+            }
+            ("napi", &Method::GET, ["nics", mac]) => {
+                let has = |nic: &&Value| nic["mac"].as_str().unwrap().replace(':', "") == *mac;
+                match self.nics.iter().find(has) {
+                    Some(nic) => (200, nic.clone()),
+                    None => (404, json!({"code": "ResourceNotFound", "message": "nic not found"})),
+                }
+            }
+            ("napi", &Method::POST, ["nics"]) => {
+                self.nics.push(body.clone());
+                (200, body)
             }
             ("napi", &Method::GET, ["network_pools", uuid]) => (200, json!({"uuid": uuid})),
             ("imgapi", _, ["images", uuid]) => {

@@ -111,6 +111,18 @@ async fn a_node_installed_anew_that_was_the_target_costs_its_copy_alone() {
     attacked(("sync", End::Target, &["switch", "abort"])).await;
 }
 
+#[tokio::test(flavor = "multi_thread")] // M178
+#[ignore = "minutes: a node is installed anew, by hand"]
+async fn a_vm_that_was_switched_to_a_node_installed_anew_is_rescued_from_the_source() {
+    attacked(("switch", End::Target, &["rollback", "finalize", "rescue"])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")] // M178
+#[ignore = "minutes: a node is installed anew, by hand"]
+async fn a_vm_whose_source_was_installed_anew_is_rescued_from_its_copy() {
+    attacked(("sync", End::Source, &["switch", "abort", "rescue"])).await;
+}
+
 #[tokio::test(flavor = "multi_thread")] // M111
 #[ignore = "minutes: a node is installed anew, by hand"]
 async fn a_source_installed_anew_after_the_switch_leaves_nothing_but_to_finalize() {
