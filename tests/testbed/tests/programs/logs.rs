@@ -54,7 +54,7 @@ async fn one_change_can_be_followed_from_its_cause_to_its_commit() {
             },
             &|line| says(line, "differs", "changes", "quota changed") && line["vm"] == *vm,
             &|line| {
-                says(line, "committed", "outcome", "Modified")
+                says(line, "committed", "outcome", "modified")
                     && line["vm"] == *vm
                     && line["seq"].is_u64()
             },
