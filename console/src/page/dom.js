@@ -48,18 +48,22 @@ export function tiles(all) {
   }));
 }
 
-/** A table that scrolls by itself; on a phone each row becomes a card. */
+/** A table that scrolls by itself; on a phone each row becomes a card. What `opens` shows is a row of its own below. */
 export function table(columns, rows) {
   const head = el('thead', {}, el('tr', {}, ...columns.map((name) => el('th', { scope: 'col' }, name))));
   const cell = (content, at) => el('td', { 'data-label': columns[at] }, content);
-  const body = rows.map((cells) => el('tr', {}, ...cells.map(cell)));
+  const body = rows.flatMap((cells) => {
+    const row = el('tr', {}, ...cells.map(cell));
+    const more = row.querySelector('details.opens > .more');
+    return more ? [row, el('tr', { class: 'more' }, el('td', { colspan: columns.length }, more))] : [row];
+  });
   const whole = el('table', {}, head, el('tbody', {}, ...body));
   return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': columns.join(', ') }, whole);
 }
 
 /** A name that opens what is behind it; `key` keeps it open when it is drawn anew. */
 export const opens = (key, title, name, ...parts) =>
-  el('details', { 'data-key': key }, el('summary', { title }, name), ...parts);
+  el('details', { 'data-key': key, class: 'opens' }, el('summary', { title }, name), el('div', { class: 'more' }, ...parts));
 
 /** A link to a VM. */
 export const link = (uuid, text) => el('a', { href: `?vm=${encodeURIComponent(uuid)}#vminfod`, title: uuid }, text);
