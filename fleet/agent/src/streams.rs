@@ -100,12 +100,12 @@ impl Watch {
 /// What fails is tried again for as long as it stands still.
 async fn cured(fleet: &Fleet, shape: &Shape, cure: Cure) {
     let (done, word) = match cure {
-        Cure::StepDown => (step_down(fleet.jetstream()).await, "another server shall lead VMS"),
-        Cure::Again => (again(fleet.jetstream(), shape).await, "VMS is made again"),
+        Cure::StepDown => (step_down(fleet.jetstream()).await, "told its leader to step down"),
+        Cure::Again => (again(fleet.jetstream(), shape).await, "made it again"),
     };
     match done {
-        Ok(()) => tracing::warn!("{word}: it stood still though CHANGES has more"),
-        Err(error) => tracing::warn!("VMS stands still, and cannot be helped: {error}"),
+        Ok(()) => tracing::warn!("VMS stood still though CHANGES has more; {word}"),
+        Err(error) => tracing::warn!("cannot make VMS move; readers see old VMs: {error}"),
     }
 }
 
