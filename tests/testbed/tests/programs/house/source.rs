@@ -148,6 +148,19 @@ pub fn character(text: &str) -> usize {
 }
 
 #[test]
+fn every_source_file_begins_with_its_licence_and_has_more() {
+    const NOTICE: &str = "// This Source Code Form is subject to the terms of the Mozilla Public\n";
+    let root = root();
+    let is_right = |path: &String| {
+        let text = std::fs::read_to_string(root.join(path)).unwrap();
+        text.starts_with(NOTICE) && text.lines().count() > 4
+    };
+    let wrong: Vec<String> =
+        files(&root, ".", "rs").into_iter().filter(|it| !is_right(it)).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
 fn code_comments_and_strings_are_told_apart() {
     let text = "//! inner\nuse a::b; // beside\nlet c = '\"'; f(\"x // y\", r#\"a\"b\"#, &'a z);\n/* é */ g";
     let shown: Vec<(usize, Kind, String)> =
