@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use sdc_clients::cnapi::Cnapi;
@@ -16,11 +17,26 @@ use sdc_clients::http::Transport;
 use sdc_clients::napi::{BelongsToType, Napi, NicList, NicQuery};
 use sdc_clients::{Error, Http, MacAddr};
 use serde::{Deserialize, Serialize};
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::identity::Identity;
 
 /// More `server` records than any node has.
 const MOST: u32 = 100;
+/// How long CNAPI, and then NAPI, is waited for: a CNAPI that hangs keeps nobody from writing.
+const LOOK: Duration = Duration::from_secs(20);
+
+/// Why it is not known whether there is a second machine.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unanswered {
+    /// CNAPI's answer cannot be used.
+    #[error(transparent)]
+    Failed(#[from] Error),
+    /// CNAPI hangs.
+    #[error("CNAPI has not answered within {} s", LOOK.as_secs())]
+    Hangs(#[from] Elapsed),
+}
 
 /// A second machine, as CNAPI and NAPI show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,21 +131,22 @@ impl Census {
     }
 
     /// Looks for a second machine with the uuid of this one. NAPI is asked only where CNAPI's record is of another.
-    /// Fails if CNAPI or NAPI does not answer: then it is not known.
-    pub async fn look(&self, ours: &Identity) -> Result<Option<SecondMachine>, Error> {
-        let known = match self.cnapi.get_server(&ours.uuid).await {
+    /// Each is waited for on its own: a NAPI that hangs takes nothing back of what CNAPI has said.
+    /// Fails if CNAPI does not answer: then it is not known.
+    pub(super) async fn look(&self, ours: &Identity) -> Result<Option<SecondMachine>, Unanswered> {
+        let known = match timeout(LOOK, self.cnapi.get_server(&ours.uuid)).await? {
             Ok(server) => server.sysinfo.as_ref().and_then(|it| Identity::of(it).ok()),
             Err(error) if error.is_not_found_resource() => None,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let Some(known) = known else { return Ok(None) };
         if !ours.is_other_machine(&known) {
             return Ok(None);
         }
-        match server_nics(&self.napi, &ours.uuid).await {
-            Ok(nics) => Ok(SecondMachine::of(ours, &known, &nics)),
+        match timeout(LOOK, server_nics(&self.napi, &ours.uuid)).await {
+            Ok(Ok(nics)) => Ok(SecondMachine::of(ours, &known, &nics)),
             // Until NAPI answers it may be one.
-            Err(_) => Ok(Some(SecondMachine::suspected(ours, &known))),
+            Ok(Err(_)) | Err(_) => Ok(Some(SecondMachine::suspected(ours, &known))),
         }
     }
 

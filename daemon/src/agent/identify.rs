@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::Vminfod;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::census::Census;
 use super::gate::{Gate, Refusal};
@@ -21,8 +21,6 @@ use crate::timing::{HOUR, Retry};
 
 /// The waits while sysinfo does not name this node.
 const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(10) };
-/// The longest look for a second machine: a CNAPI that hangs keeps nobody from writing.
-const LOOK: Duration = Duration::from_secs(20);
 
 /// Waits until vminfod says who the node is.
 pub async fn find_uuid(vminfod: &Vminfod) -> String {
@@ -53,20 +51,19 @@ async fn look(
 ) -> Instant {
     let soon = Instant::now() + resync;
     let Some(census) = census else { return soon };
-    match timeout(LOOK, census.look(identity)).await {
-        Ok(Ok(found)) => match gate.looked(found) {
+    match census.look(identity).await {
+        Ok(found) => match gate.looked(found) {
             true => soon,
             false => Instant::now() + jitter.around(HOUR, 0.25),
         },
         // What is known stays.
-        Ok(Err(error)) => {
+        Err(error) => {
             tracing::info!(
                 reason = chain(&error),
                 "cannot check whether a second machine has this node's uuid"
             );
             soon
         }
-        Err(_) => soon,
     }
 }
 

@@ -4,6 +4,7 @@
 
 //! A second machine with the node's uuid, and a machine that had another uuid.
 
+use mocks::faults::{Action, Rule};
 use mocks::napi::NewNic;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -49,6 +50,39 @@ async fn a_second_machine_of_this_uuid_stops_all_writing_until_an_operator_decid
         assert_eq!(world.stored(1)["alias"], "changed");
         lawful(&world);
     }
+}
+
+#[tokio::test(start_paused = true)] // W29
+async fn where_cnapi_shows_another_machine_a_napi_that_fails_or_hangs_lets_nobody_write() {
+    let fails = Action::Status { status: 500, body: None, retry_after: None };
+    for action in [fails, Action::Delay { ms: 25_000 }, Action::Delay { ms: 3_600_000 }] {
+        let world = World::of(0..9);
+        two_machines(&world, &["02:00:00:00:00:92"]);
+        world.vm(1, &json!({"alias": "changed"}));
+        world.napi.faults().add(Rule::any(action.clone()));
+        let (agent, _) = world.start(&json!({}));
+        sleep(HOUR).await;
+        assert!(world.writes().is_empty(), "{action:?}: {:?}", world.writes());
+        let mute = agent.status_json()["mute"].to_string();
+        assert!(mute.contains("until NAPI says"), "{action:?}: {mute}");
+        world.napi.faults().clear();
+        sleep(HOUR).await;
+        let mute = agent.status_json()["mute"].to_string();
+        assert!(mute.contains("until an operator says"), "{action:?}: {mute}");
+        assert!(world.writes().is_empty(), "{action:?}: {:?}", world.writes());
+    }
+}
+
+#[tokio::test(start_paused = true)] // W29
+async fn a_cnapi_that_hangs_keeps_nobody_from_writing() {
+    let world = World::of(0..9);
+    two_machines(&world, &[]);
+    world.vm(1, &json!({"alias": "changed"}));
+    world.cnapi.faults().add(Rule::any(Action::Delay { ms: 3_600_000 }));
+    world.start(&json!({}));
+    sleep(HOUR).await;
+    assert_eq!(world.stored(1)["alias"], "changed");
+    lawful(&world);
 }
 
 #[tokio::test(start_paused = true)] // W29
