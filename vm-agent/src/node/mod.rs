@@ -193,6 +193,15 @@ impl Node {
         })
     }
 
+    /// VMAPI is provisioning this VM, which is not here: one that this agent never saw has not left.
+    pub fn awaited(&self, vm: &str) {
+        let now = self.clock.now();
+        self.change(|known| {
+            known.gone.retain(|gone, it| gone != vm || it.seen);
+            known.forget_settled(now);
+        });
+    }
+
     /// A VM that had left when the turn began is settled; while the brake is on it counts all the same. One that
     /// left since has another turn: until then it counts as unsettled.
     pub fn settle(&self, vm: &str, began: Duration) {
