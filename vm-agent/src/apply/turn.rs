@@ -57,10 +57,14 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
             return settled(parts, vm, why, began);
         }
         Decision::Wait(why) => {
-            // From now on it counts as gone: one that was settled may be alive for VMAPI again, after a
-            // write that came late.
-            if matches!(why, Reason::Missed(_)) {
-                parts.node.miss(vm);
+            // One that is missed counts as gone from now on: one that was settled may be alive for VMAPI again,
+            // after a write that came late.
+            match why {
+                Reason::Missed(_) => {
+                    parts.node.miss(vm);
+                }
+                Reason::Provisioning(_) => parts.node.awaited(vm),
+                _ => {}
             }
             Err(why.clone())
         }

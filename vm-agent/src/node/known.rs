@@ -144,6 +144,13 @@ impl Known {
         day.note(here.keys(), now);
     }
 
+    /// What left hidden counts for no day: once it is forgotten that it was hidden, somebody would be asked
+    /// about it by its name.
+    pub(super) fn forget_secrets(&mut self) {
+        let Self { here, hidden, day, .. } = self;
+        hidden.keys().filter(|vm| !here.contains_key(*vm)).for_each(|vm| day.moved(vm));
+    }
+
     /// Forgets what is settled, unless the brake is on: what VMAPI says of a VM may be this node's own
     /// word, by which fewer VMs would be missing.
     pub(super) fn forget_settled(&mut self, now: Duration) {

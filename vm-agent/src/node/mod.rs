@@ -107,6 +107,8 @@ impl Node {
                 known.put(vm, object.is_hidden(), until);
             }
             known.is_first_run = false;
+            // They went while nobody looked.
+            known.forget_secrets();
             known.note_day(now);
             known.forget_settled(now);
             if known.told.len() > MOST_TOLD {
@@ -140,8 +142,7 @@ impl Node {
             }
             let is_secret = known.was_hidden(&vm, now) == Some(true);
             if is_secret {
-                // Nobody may be asked whether it has moved.
-                known.day.moved(&vm);
+                known.forget_secrets();
                 known.listed = None;
             }
             let gone = match is_secret {
@@ -190,6 +191,15 @@ impl Node {
             }
             is_missing
         })
+    }
+
+    /// VMAPI is provisioning this VM, which is not here: one that this agent never saw has not left.
+    pub fn awaited(&self, vm: &str) {
+        let now = self.clock.now();
+        self.change(|known| {
+            known.gone.retain(|gone, it| gone != vm || it.seen);
+            known.forget_settled(now);
+        });
     }
 
     /// A VM that had left when the turn began is settled; while the brake is on it counts all the same. One that
@@ -381,6 +391,7 @@ impl Node {
     pub fn forget_hidden(&self) {
         let (now, until) = (self.clock.now(), self.until());
         let mut known = self.known();
+        known.forget_secrets();
         let is_braked = known.crowd().tripped().is_some();
         let Known { here, hidden, gone, .. } = &mut *known;
         hidden.retain(|vm, at| {

@@ -354,6 +354,21 @@ async fn an_evacuated_node_whose_copies_go_at_once_reports_its_next_departure() 
     (2..7).for_each(|n| assert!(world.puts(n).is_empty()));
 }
 
+#[tokio::test(start_paused = true)] // W14, H1
+async fn a_vm_that_is_to_come_has_not_left() {
+    let world = World::of(0..2);
+    let young = jiff::Timestamp::now().to_string();
+    for n in 2..6 {
+        world.knows(n, &json!({"state": "provisioning", "create_timestamp": young}));
+    }
+    let (agent, _) = world.started(&json!({})).await;
+    world.delete(0);
+    sleep(MIN).await;
+    let status = agent.status_json();
+    assert_eq!(world.stored(0)["state"], "destroyed", "{}", status["brake"]);
+    assert!((2..6).all(|n| world.puts(n).is_empty()));
+}
+
 #[tokio::test(start_paused = true)] // W31, W27
 async fn what_left_in_the_last_day_counts_together() {
     // Half go in a day, one by one, and those that moved away besides.

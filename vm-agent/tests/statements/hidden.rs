@@ -110,3 +110,23 @@ async fn the_switch_of_a_migration_never_shows_the_vm_destroyed() {
     sleep(HOUR).await;
     assert!(world.puts(2).is_empty());
 }
+
+#[tokio::test(start_paused = true)] // A4, W31
+async fn a_hidden_vm_that_went_while_the_agent_was_away_counts_for_no_day_and_is_never_named() {
+    let world = World::of(0..9);
+    let (_, shutdown) = world.started(&json!({})).await;
+    (5..9).for_each(|n| world.vm(n, &json!({"do_not_inventory": true})));
+    sleep(MIN).await;
+    world.forget();
+    shutdown.trigger();
+    sleep(MIN).await;
+    (5..9).for_each(|n| world.quietly(n, None));
+    world.cut();
+    world.started(&json!({})).await;
+    // It is forgotten that they were hidden.
+    sleep(HOUR).await;
+    world.delete(0);
+    sleep(MIN).await;
+    (5..9).for_each(|n| assert!(world.naming(n).is_empty(), "{:?}", world.naming(n)));
+    assert_eq!(world.stored(0)["state"], "destroyed", "4 of 5 are here");
+}

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use daemon::brake::{LITTLE, Reference};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use serde_json::{Map, Value, json};
@@ -15,7 +16,7 @@ use simnode::{payload, sample};
 use tokio::time::Instant;
 
 use super::centre::Centre;
-use super::node::Cn;
+use super::node::{CACHE, Cn};
 use super::outside::ELSEWHERE;
 use super::truth::Life;
 
@@ -106,8 +107,8 @@ async fn give(
     Ok(true)
 }
 
-/// A node is evacuated, but for two VMs, and one of these is deleted afterwards: nobody has to approve that. Nothing
-/// else goes wrong meanwhile.
+/// A node is evacuated, but for two VMs, and one of these is deleted afterwards: nobody has to approve that, unless
+/// others were deleted before. Nothing else goes wrong meanwhile.
 pub(super) async fn evacuated(
     centre: &Centre,
     cn: &mut Cn,
@@ -147,7 +148,26 @@ pub(super) async fn evacuated(
         }
     }
     cn.watch.look(&cn.node.root(), &cn.way);
+    approved(centre, cn).await;
     Ok(())
+}
+
+/// Deletes of a day count together, and no agent can know that each was meant: where fewer than half are left by them
+/// alone, the brake has to be on, and a person who looks at the node approves (P7). Of VMs that live elsewhere nobody
+/// has to approve anything.
+async fn approved(centre: &Centre, cn: &Cn) {
+    // What never came has not left.
+    let failed = Some(json!("failed"));
+    let has_left =
+        |vm: &String| centre.vmapi.get(vm).and_then(|it| it.get("state").cloned()) != failed;
+    let left = centre.truth.left(&cn.uuid).into_iter().filter(has_left).count();
+    let here = centre.truth.on(&cn.uuid).len();
+    let had = Reference { vms: here + left, here };
+    if had.vms > LITTLE && had.shrunk().is_some() {
+        tokio::time::sleep(CACHE).await;
+        centre.truth.note("a person approves what the brake of vm-agent blocks");
+        cn.approve();
+    }
 }
 
 /// A VM comes: hidden first; the switch leaves of its record nothing but where it is. Where VMAPI is

@@ -69,6 +69,17 @@ impl Truth {
         names
     }
 
+    /// The VMs that are gone for good and were on this node last, but for those that left hidden.
+    pub(super) fn left(&self, cn: &str) -> Vec<String> {
+        let gone: Vec<String> = {
+            let known = self.known();
+            let gone =
+                known.vms.iter().filter(|(_, it)| matches!(it, Life::Gone(_, on) if on == cn));
+            gone.map(|(vm, _)| vm.clone()).collect()
+        };
+        gone.into_iter().filter(|vm| !self.is_secret(vm)).collect()
+    }
+
     /// A broken promise, by its name in docs/contract/faults.md.
     pub fn fault(&self, name: &str, what: impl std::fmt::Display) {
         let what = format!("{name}: {what}");
