@@ -18,7 +18,8 @@
 //! | status, control | – | a connection | answers; an approval wakes VMs |
 //!
 //! A turn carries nothing: it reads the VM afresh, so what it writes is never older than the event that
-//! woke it. Turns of several VMs run at once; no turn runs while a start writes.
+//! woke it. Turns of several VMs run at once; a start leaves out VMs that have one, and a turn waits while a
+//! start writes its VM.
 
 #![forbid(unsafe_code)]
 
@@ -45,6 +46,8 @@ mod saver; // the task that saves the state file
 mod apply; // reads, judges and writes
 
 pub mod parts; // the parts that the tasks share
+
+mod turns; // who has a turn, and whom a write of many records is about
 
 mod writer; // VMAPI for writes
 

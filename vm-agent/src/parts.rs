@@ -5,8 +5,7 @@
 //! The parts of one agent. Each owns its state, and only its methods touch it; the tasks share the
 //! parts and nothing else.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon::agent::{Census, Claims, Foreign, Gate, State, Unclaimed};
@@ -21,12 +20,13 @@ use sdc_clients::Error;
 use sdc_clients::http::{Permit, Transport as _};
 use sdc_clients::vmapi::{VmQuery, Vmapi};
 use sdc_clients::vminfod::Vminfod;
-use tokio::sync::{Notify, RwLock};
+use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::node::Node;
 use crate::plan::{Judge, Reason, Record};
 use crate::status::{Count, Status, Task};
+use crate::turns::Turns;
 use crate::writer::Writer;
 
 /// The clients of one agent.
@@ -72,10 +72,8 @@ pub struct Parts {
     pub node: Arc<Node>,
     /// The VMs that are to be worked on.
     pub schedule: Arc<Schedule<()>>,
-    /// Held by each turn, and alone by the write of many records: none is written from two sides.
-    pub(crate) turns: RwLock<()>,
-    /// While a start compares: the VMs that had a turn since its view was asked for.
-    turned: Mutex<Option<BTreeSet<String>>>,
+    /// Who has a turn, and whom a write of many records is about.
+    pub(crate) turns: Turns,
     /// The operator's approvals against the brake.
     approvals: Mutex<Approvals<String>>,
     /// What outlives the process.
@@ -88,7 +86,7 @@ pub struct Parts {
 impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.node.with(|known| write!(f, "{known:?}"))?;
-        write!(f, " {:?} {:?} turned {:?}", self.gate, self.schedule, self.turned())
+        write!(f, " {:?} {:?} {:?}", self.gate, self.schedule, self.turns)
     }
 }
 
@@ -103,8 +101,7 @@ impl Parts {
             gate: Gate::new(&cn_uuid, config.basics.mode),
             schedule: Arc::new(Schedule::new(times.retry, times.retry.max, random.fork())),
             claims: Claims::new(state_dir),
-            turns: RwLock::default(),
-            turned: Mutex::default(),
+            turns: Turns::default(),
             approvals: Mutex::default(),
             state_file: Arc::new(StateFile::new(state_dir, &cn_uuid, save)),
             status: Status::new(Arc::clone(&clients.health)),
@@ -189,27 +186,6 @@ impl Parts {
     pub(crate) fn retry(&self) -> Retry {
         let retry = self.config.times.retry;
         Retry::new(retry, retry.max, self.random.fork())
-    }
-
-    fn turned(&self) -> MutexGuard<'_, Option<BTreeSet<String>>> {
-        self.turned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A turn of this VM begins.
-    pub(crate) fn turns(&self, vm: &str) {
-        if let Some(turned) = &mut *self.turned() {
-            turned.insert(vm.to_owned());
-        }
-    }
-
-    /// Begins to note the VMs that have a turn.
-    pub(crate) fn note_turns(&self) {
-        *self.turned() = Some(BTreeSet::new());
-    }
-
-    /// Returns the VMs that had a turn since [`Self::note_turns`], and notes no more.
-    pub(crate) fn noted_turns(&self) -> BTreeSet<String> {
-        self.turned().take().unwrap_or_default()
     }
 
     fn approvals<T>(&self, ask: impl FnOnce(&mut Approvals<String>, Duration) -> T) -> T {

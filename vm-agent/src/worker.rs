@@ -21,7 +21,7 @@ pub(crate) async fn work(parts: Arc<Parts>) {
 
 async fn one(parts: &Parts, vm: &str) {
     parts.until_writable(None).await;
-    let _no_start = parts.turns.read().await;
+    let _turn = parts.turns.begin(vm).await;
     match turn(parts, vm).await {
         After::Settled => parts.schedule.succeeded(vm),
         After::Later => parts.schedule.wake_later(vm, parts.clock.now(), ()),

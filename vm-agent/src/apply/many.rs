@@ -3,8 +3,9 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The comparison of a start: VMAPI's list, a synced view, at most one write of many records. Turns go
-//! on meanwhile, but not during that write, and what they wrote is left out of it.
+//! on meanwhile, and what they write or wrote is left out of it; a turn of a VM that it is about waits for it.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 
 use daemon::agent::{Permit, Refusal};
@@ -38,7 +39,7 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
     let records = parts.clients.lists.records(&parts.of_node()).await.map_err(NotStarted::List)?;
     // Waited for before the view is taken, so that what is written is fresh.
     let _admitted = parts.admission().await;
-    parts.note_turns();
+    parts.turns.note();
     let view = parts.clients.vminfod.vms(true).await.map_err(NotStarted::View)?;
     let listed = records.len();
     for record in &records {
@@ -55,8 +56,7 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
         gone = start.gone.len(),
         "compared with VMAPI's list"
     );
-    let alone = parts.turns.write().await;
-    leave_to_turns(parts, &mut start);
+    let alone = parts.turns.write(|turned| leave_to_turns(parts, turned, &mut start));
     for (vm, why) in &start.why {
         let waits = start.alone.contains(vm);
         let action = if start.batch.contains_key(vm) { "put" } else { "nothing" };
@@ -82,15 +82,16 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
     Ok(())
 }
 
-/// Leaves out what is newer than the view: VMs that were hidden or went since, and those that had a turn.
-fn leave_to_turns(parts: &Parts, start: &mut Start) {
-    let turned = parts.noted_turns();
+/// Leaves out what is newer than the view: VMs that were hidden or went since, and those that had a turn. Returns those
+/// that are left.
+fn leave_to_turns(parts: &Parts, turned: &BTreeSet<String>, start: &mut Start) -> BTreeSet<String> {
     parts.node.with(|known| {
         let is_ours = |vm: &String| known.shows(vm) && !turned.contains(vm);
         start.batch.retain(|vm, _| is_ours(vm));
         start.first.retain(|(vm, _)| is_ours(vm));
         start.why.retain(|vm, _| is_ours(vm));
     });
+    start.batch.keys().chain(start.first.iter().map(|(vm, _)| vm)).cloned().collect()
 }
 
 /// Writes what differs. A record that VMAPI does not take is left to its VM's turn.

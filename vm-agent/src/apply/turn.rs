@@ -44,7 +44,6 @@ enum Said {
 pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
     let _admitted = parts.admission().await;
     let began = parts.clock.now();
-    parts.turns(vm);
     parts.status.count(Count::Turns);
     let decision = judge_now(parts, vm).await;
     let (why, name) = (decision.reason(), decision.name());

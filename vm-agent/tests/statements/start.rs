@@ -413,3 +413,23 @@ async fn more_than_a_page_of_vms_is_compared() {
     let named = [0, 999, 1000, 2299].map(uuid);
     assert_eq!(batch.as_object().unwrap().keys().collect::<Vec<_>>(), named.each_ref());
 }
+
+#[tokio::test(start_paused = true)] // W13
+async fn a_request_that_hangs_holds_no_other_vm_up_while_the_list_is_compared_again() {
+    let world = World::of(0..5);
+    // The second comparison is 30 to 51 s after the start.
+    world.started(&json!({"relist": "40s"})).await;
+    let hang = mocks::faults::Action::Hang { ms: 600_000 };
+    let rule = mocks::faults::Rule::new("GET", format!("/vms/{}", uuid(2)).as_str(), hang);
+    world.vmapi.faults().add(rule.times(1));
+    world.vm(2, &json!({"alias": "waits"}));
+    sleep(22 * SEC).await;
+    assert_eq!(world.asked("GET /vms?").len(), 2, "compared again");
+    world.vm(3, &json!({"alias": "goes on"}));
+    sleep(5 * SEC).await;
+    assert_eq!(world.stored(3)["alias"], "goes on");
+    assert_eq!(world.stored(2)["alias"], "vm2", "its request hangs");
+    sleep(MIN).await;
+    assert_eq!(world.stored(2)["alias"], "waits");
+    lawful(&world);
+}

@@ -11,7 +11,7 @@ use std::time::Duration;
 use migration_core::journal::End;
 use migration_core::protocol::Observe;
 use sdc_clients::http::Precondition;
-use sdc_clients::napi::IpUpdate;
+use sdc_clients::napi::{BelongsToType, IpUpdate, Nic};
 use sdc_clients::{Error, MacAddr};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -118,19 +118,27 @@ pub async fn unreserve(service: &Service, kept: &mut Stored, fence: &Fence) -> R
 }
 
 /// Gives NAPI the NICs of the VM that it lacks, on its node: a node that was installed anew has told VMAPI that the VM is
-/// destroyed, and has deleted its NICs. An address that is somebody else's by now is refused, and the VM stays down.
+/// destroyed, and has deleted its NICs. An address that is somebody else's by now, of either kind, is refused, and the VM
+/// stays down.
 pub async fn register(
     service: &Service,
     object: &Map<String, Value>,
     cn: Uuid,
 ) -> Result<(), Failed> {
+    let vm = object.get("uuid").and_then(Value::as_str).unwrap_or_default();
     for (mac, nic) in nics(object, cn) {
         let napi = &service.peers.napi;
         match napi.get_nic(mac).await {
             Err(error) if error.is_not_found_resource() => {}
             there => {
-                there?;
-                continue;
+                let Nic { belongs_to_type: kind, belongs_to_uuid: whose, .. } = there?.value;
+                if kind == BelongsToType::Zone && whose.eq_ignore_ascii_case(vm) {
+                    continue;
+                }
+                return Err(Failed::Fatal(format!(
+                    "NAPI gives the VM's NIC {mac} to the {} {whose}",
+                    kind.as_str()
+                )));
             }
         }
         let refused = |error: Error| match Failed::from(error) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::node::{Fails, ONE, TWO, VM};
+use super::node::{Fails, ONE, OWNER, TWO, VM};
 use super::story::beside;
 use super::world::World;
 use migration_core::machine::Copy;
@@ -53,6 +53,35 @@ async fn a_vm_that_was_deleted_by_hand_is_rescued_from_its_copy() {
     let nics = centre.nics.iter().map(|nic| (&nic["belongs_to_uuid"], &nic["cn_uuid"]));
     assert_eq!(nics.collect::<Vec<_>>(), [(&json!(VM), &json!(TWO))]);
     assert_eq!((centre.hosts[&ONE].over.len(), centre.hosts[&TWO].over.len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)] // M178
+async fn a_rescue_takes_no_address_that_is_another_machines_by_then() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.centre().hosts.get_mut(&ONE).unwrap().copy = None;
+        let taken = json!({
+            "mac": "90:b8:d0:00:00:29", "owner_uuid": OWNER, "belongs_to_type": "zone",
+            "belongs_to_uuid": uuid::Uuid::from_u128(99), "state": "running",
+        });
+        world.centre().nics.push(taken.clone());
+        assert_eq!(world.act("rescue").await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert_eq!(record.state, State::Paused);
+        let why = record.error.as_ref().unwrap();
+        assert!(why.contains("gives the VM's NIC 90:b8:d0:00:00:29 to the zone 00000000"), "{why}");
+        assert!(!on(&world, TWO).running);
+        assert_eq!(world.centre().nics, std::slice::from_ref(&taken));
+        assert_eq!(world.centre().vmapi["server_uuid"], json!(ONE));
+        // Its record in NAPI has gone: the same command goes on.
+        world.centre().nics[0]["belongs_to_uuid"] = json!(VM.to_string().to_uppercase());
+        assert_eq!(world.act("rescue").await.0, 202);
+        assert_eq!(world.settled().await, None);
+    })
+    .await;
+    assert!(on(&world, TWO).running);
+    assert_eq!(world.centre().vmapi["server_uuid"], json!(TWO));
 }
 
 /// The next deletions on the target's node are refused by vmadm.
