@@ -28,6 +28,12 @@ fn copy(world: &Arc<World>, cn: Uuid) -> Copy {
     world.centre().hosts[&cn].copy.clone().unwrap()
 }
 
+/// How many orders each agent has received.
+fn orders(world: &World) -> [usize; 2] {
+    let centre = world.centre();
+    [ONE, TWO].map(|cn| centre.hosts[&cn].orders.len())
+}
+
 /// The same data centre with a store that has this record alone, or nothing.
 async fn restored(world: &Arc<World>, record: Option<Record>) -> Arc<World> {
     let other = world.with_store(Store::in_memory().unwrap());
@@ -63,10 +69,6 @@ async fn yesterday(world: &Arc<World>) -> (Arc<World>, Uuid, u64) {
 async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_an_alarm() {
     let world = World::new(true);
     let (old, id, revision) = yesterday(&world).await;
-    let orders = |world: &Arc<World>| {
-        let centre = world.centre();
-        [ONE, TWO].map(|cn| centre.hosts[&cn].orders.len())
-    };
     let before = orders(&old);
     beside(&old, async {
         sleep(SWEPT).await;
@@ -137,10 +139,6 @@ async fn a_store_that_lost_one_revision_orders_nothing_and_gives_back_what_the_v
         old.journal.revision -= 1;
         let old = restored(&world, Some(old)).await;
         old.centre().hosts.get_mut(&stops).unwrap().fails = None;
-        let orders = |world: &Arc<World>| {
-            let centre = world.centre();
-            [ONE, TWO].map(|cn| centre.hosts[&cn].orders.len())
-        };
         let before = orders(&old);
         beside(&old, async {
             sleep(SWEPT).await;
