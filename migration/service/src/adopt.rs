@@ -212,7 +212,7 @@ impl Service {
         let mut known = [Known::Silent, Known::Silent];
         for (at, end) in [End::Source, End::Target].into_iter().enumerate() {
             if let Some((cn, open)) = of(end) {
-                known[at] = self.look(cn, open).await?;
+                known[at] = self.observe(cn, open).await?;
             }
         }
         let reserved = self.peers.reserved(&object.object).await?;
@@ -294,7 +294,7 @@ impl Service {
     }
 
     /// Returns what is known of a copy, asked with the revision that its agent received.
-    async fn look(&self, cn: Uuid, open: &Open) -> Result<Known, Refused> {
+    async fn observe(&self, cn: Uuid, open: &Open) -> Result<Known, Refused> {
         let Open { migration, vm, end, revision, nonce, .. } = *open;
         let about = About { migration, revision, nonce, vm, end };
         match self.agents.observe(cn, &Observe { about }).await {

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::looks::{Look, Looks};
+use super::node_reports::{NodeReport, NodeReports};
 use migration_core::protocol::{Datasets, Doing, Node, Observe, Observed, Open, Order, Rate, Size};
 
 /// How long an answer may take besides the wait that an order asks for.
@@ -47,7 +47,7 @@ fn another(method: &Method, route: &str, expected: &str) -> Error {
 
 /// The agents; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Agents(NodeAgents, Arc<Looks>);
+pub struct Agents(NodeAgents, Arc<NodeReports>);
 
 impl Agents {
     /// Returns the agents of the nodes that CNAPI knows.
@@ -100,7 +100,7 @@ impl Agents {
     }
 
     /// Returns what a node is, or was a moment ago.
-    pub async fn look(&self, cn: Uuid) -> Look {
+    pub async fn recent_node(&self, cn: Uuid) -> NodeReport {
         self.1.at(cn, self.node(cn)).await
     }
 

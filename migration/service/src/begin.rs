@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::asked::Asked;
-use super::looks::Look;
+use super::node_reports::NodeReport;
 use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::{self, Findings, Known, Node};
@@ -75,7 +75,7 @@ impl Vm {
 pub enum Asks {
     /// No other service: what an action is refused for anyway.
     Nobody,
-    /// Services and agents, for an estimate: many of them share a look at a node, which is a few seconds old.
+    /// Services and agents, for an estimate: many of them share a report of a node, a few seconds old.
     Shared,
     /// Services and agents, now.
     Now,
@@ -131,16 +131,16 @@ impl Service {
     /// Returns what is known of a node.
     pub async fn node(&self, cn: Uuid, vm: &Vm, is_target: bool, asks: Asks) -> Node {
         let uuid = cn.to_string();
-        let look = async {
+        let report = async {
             match asks {
-                Asks::Now => Look::of(self.agents.node(cn).await),
-                Asks::Nobody | Asks::Shared => self.agents.look(cn).await,
+                Asks::Now => NodeReport::of(self.agents.node(cn).await),
+                Asks::Nobody | Asks::Shared => self.agents.recent_node(cn).await,
             }
         };
-        let (look, server) = tokio::join!(look, self.peers.cnapi.get_server(&uuid));
+        let (report, server) = tokio::join!(report, self.peers.cnapi.get_server(&uuid));
         let now = self.clock.now();
-        let is_unproved = matches!(look, Look::Silent { is_unproved: true });
-        let (agent, server) = (look.node(), server.ok());
+        let is_unproved = matches!(report, NodeReport::Silent { is_unproved: true });
+        let (agent, server) = (report.node(), server.ok());
         let tags: Vec<&str> = server.as_ref().map(|server| server.nic_tags()).unwrap_or_default();
         let needed = vm.list("nics").iter().filter_map(|nic| nic["nic_tag"].as_str());
         let missing =

@@ -193,7 +193,7 @@ impl Service {
     }
 
     /// Before a rescue: of a migration whose record has gone, and of which a copy that was replaced is still watched,
-    /// there is a record again. Where VMAPI has the VM may be a copy, too: the rescue looks.
+    /// there is a record again. Where VMAPI has the VM may be a copy, too: the rescue checks.
     async fn is_replaced_alone(&self, vm: &Vm, asked: &Asked) -> Result<(), Refused> {
         let is_watched = !self.records.ends.of_vm(vm.uuid).await?.is_empty();
         if is_watched && self.records.of_vm(vm.uuid).await?.is_none() {

@@ -49,7 +49,7 @@ pub mod enrol; // who is let in: authorities, tokens, certificates
 
 mod agents; // the migration-agents of the nodes
 
-mod looks; // one look at a node for many estimates
+mod node_reports; // one recent report of a node for many estimates
 
 mod peers; // the other services of the data centre
 

@@ -17,7 +17,7 @@ use super::state::Service;
 use migration_core::checks::{self, Obstacle};
 
 /// How many nodes are checked for one VM.
-const LOOKS: usize = 8;
+const CANDIDATES: usize = 8;
 
 /// Why there is no node.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +99,7 @@ impl Service {
             tokio::join!(self.agents.size(here, vm.uuid), self.node(here, vm, false, asks));
         let used = used.map_err(|_| Unplaced::NoSource)?.bytes;
         let (mut against, mut passes) = (Vec::new(), false);
-        while against.len() < LOOKS && !placement.servers.is_empty() {
+        while against.len() < CANDIDATES && !placement.servers.is_empty() {
             let chosen = match self.peers.cnapi.allocate(&placement).await {
                 Ok(chosen) => chosen.server.uuid,
                 Err(error) if error.status() == Some(409) => {

@@ -47,7 +47,7 @@ const JOBS: &str = "jobs";
 const LOCKS: Schema =
     Schema { bucket: "migration_locks", version: 2, fields: &[], lists: &["ids"] };
 
-/// So many aborted records are removed at a look.
+/// So many aborted records are removed in one sweep.
 const PRUNED: usize = 1000;
 
 /// So many ids of a VM's records are remembered.

@@ -86,7 +86,7 @@ async fn enrolment(
         Storage::Postgres(_) => Place::row(store).await?,
     };
     let enrolment = Enrolment::open(store, place, cnapi, Arc::clone(holder)).await?;
-    if let Err(refused) = enrolment.look().await {
+    if let Err(refused) = enrolment.refresh().await {
         tracing::error!(
             reason = refused.message(),
             "cannot read the certificate authorities; no program can connect until they are read"

@@ -150,15 +150,6 @@ mod tests {
 
     const PLAIN: Screen = Screen { is_terminal: false, colour: false };
 
-    fn migrates(phase: &str, state: &str, automatic: bool) -> Known {
-        let migration = json!({
-            "phase": phase, "state": state, "automatic": automatic, "source_server_uuid": "CN",
-            "target_server_uuid": "T", "scheduled_timestamp": "noon", "error": "boom",
-        });
-        let migration = serde_json::from_value(migration).unwrap();
-        Known { is_here: true, migration: Some(migration), ..Known::default() }
-    }
-
     #[test]
     fn the_dry_run_says_what_each_vm_takes() {
         let estimate = json!({
@@ -167,10 +158,15 @@ mod tests {
         });
         let estimate = Some(serde_json::from_value(estimate).unwrap());
         let core = Some("Cannot migrate a core instance".to_owned());
+        let sync = json!({
+            "phase": "sync", "state": "running", "automatic": true, "source_server_uuid": "CN",
+            "target_server_uuid": "T",
+        });
+        let migration = Some(serde_json::from_value(sync).unwrap());
         let vms: BTreeMap<String, Known> = [
             ("a", Known { alias: "web".into(), is_here: true, estimate, ..Known::default() }),
             ("b", Known { is_here: true, refusal: core, ..Known::default() }),
-            ("c", migrates("sync", "running", true)),
+            ("c", Known { is_here: true, migration, ..Known::default() }),
         ]
         .map(|(vm, known)| (vm.to_owned(), known))
         .into();

@@ -24,7 +24,7 @@ const MEMBERS: Schema = Schema { bucket: "trust_members", version: 1, fields: &[
 const REQUIRED: Schema = Schema { bucket: "trust_required", version: 1, fields: &[], lists: &[] };
 const TOKENS: Schema = Schema { bucket: "trust_tokens", version: 1, fields: &[], lists: &[] };
 /// Between two readings of what other instances, or people, have changed.
-const LOOKS: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_secs(10);
 /// A member's row is written at most so often only for its last contact.
 const SEEN: i64 = 600;
 /// Keys of one program that wait at once.
@@ -114,11 +114,11 @@ impl Enrolment {
         Ok(Enrolment { place, members, tokens, required, cnapi, holder, seen })
     }
 
-    /// Looks at what has changed, for ever. Dropping it at any await is safe.
+    /// Refreshes again and again, for ever. Dropping it at any await is safe.
     pub async fn run(&self) {
         let mut told = None;
         loop {
-            let wrong = self.look().await.err().map(|refused| refused.message().to_owned());
+            let wrong = self.refresh().await.err().map(|refused| refused.message().to_owned());
             if wrong != told
                 && let Some(wrong) = &wrong
             {
@@ -128,7 +128,7 @@ impl Enrolment {
                 );
             }
             told = wrong;
-            tokio::time::sleep(LOOKS).await;
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -150,7 +150,7 @@ impl Enrolment {
     }
 
     /// Reads the buckets, and applies them: revocations, the signing authority, the service's own certificate.
-    pub async fn look(&self) -> Result<(), Refused> {
+    pub async fn refresh(&self) -> Result<(), Refused> {
         let now = self.holder.now();
         let authorities = self.place.read().await.map_err(broken)?.all;
         let members = self.all().await?;

@@ -262,7 +262,7 @@ async fn a_rotation_needs_no_restart_and_ends_when_all_have_renewed() {
     assert_eq!(one.known.roots.len(), 2);
     // Its next round says that it knows both; the other one does not yet.
     world.round(&mut one).await.unwrap();
-    world.enrolment.look().await.unwrap();
+    world.enrolment.refresh().await.unwrap();
     assert_eq!(own(&world), old);
     let refused = world.enrolment.rotate(false).await.unwrap_err();
     assert!(refused.message().contains(&TWO.to_string()), "{}", refused.message());
@@ -270,7 +270,7 @@ async fn a_rotation_needs_no_restart_and_ends_when_all_have_renewed() {
         for held in [&mut one, &mut two] {
             world.round(held).await.unwrap();
         }
-        world.enrolment.look().await.unwrap();
+        world.enrolment.refresh().await.unwrap();
     }
     let new = issuer(&one);
     assert_ne!(new, old);
@@ -301,7 +301,7 @@ async fn a_store_that_was_lost_asks_a_person_for_each_program_and_the_authority_
     world.enrolment.init().await.unwrap();
     let one = world.agent(ONE).await;
     let again = world_on(&Store::in_memory().unwrap(), place()).await;
-    again.enrolment.look().await.unwrap();
+    again.enrolment.refresh().await.unwrap();
     let live = again.enrolment.holder.live().unwrap();
     assert_eq!(live.about.issuer, one.about().unwrap().issuer, "the same authority");
     for _ in 0..2 {
@@ -325,7 +325,7 @@ async fn what_is_not_renewed_is_told_14_days_before() {
     assert_eq!(About::of(&renewed).unwrap().until, NOW + (77 + 90) * DAY);
     assert_eq!(world.enrolment.needs().await.unwrap(), Vec::<String>::new());
     // The service renews its own in the same way.
-    world.enrolment.look().await.unwrap();
+    world.enrolment.refresh().await.unwrap();
     let live = world.enrolment.holder.live().unwrap();
     assert_eq!(live.about.until, NOW + (77 + 90) * DAY);
 }

@@ -29,7 +29,7 @@ impl Enrolment {
         let authority = Authority::new(self.holder.now()).map_err(broken)?;
         let after = Authorities { all: vec![authority] };
         self.place.replace(&before, &after).await.map_err(broken)?;
-        self.look().await?;
+        self.refresh().await?;
         self.list().await
     }
 
@@ -61,7 +61,7 @@ impl Enrolment {
 
     /// Returns the authorities, and the members and candidates.
     pub async fn list(&self) -> Result<Value, Refused> {
-        self.look().await?;
+        self.refresh().await?;
         let authorities = self.place.read().await.map_err(broken)?.all;
         let signer = self.signing().ok().map(|(_, name, _)| name);
         let shown = authorities.iter().map(|it| {
@@ -110,7 +110,7 @@ impl Enrolment {
         }
         self.stands(identity, key, Standing::Enrolled).await?;
         tracing::warn!(target: daemon::log::AUDIT, audit = true, %identity, key, "an operator approved a key");
-        self.look().await?;
+        self.refresh().await?;
         Ok(json!({"approved": key, "revoked": replaced}))
     }
 
@@ -128,7 +128,7 @@ impl Enrolment {
             self.stands(identity, key, Standing::Revoked).await?;
         }
         tracing::warn!(target: daemon::log::AUDIT, audit = true, %identity, keys = keys.join(", "), "an operator revoked keys");
-        self.look().await?;
+        self.refresh().await?;
         Ok(json!({"revoked": keys}))
     }
 

@@ -57,7 +57,7 @@ const REMAKES: [&str; 2] = ["reprovision", "rollback_snapshot"];
 const ABORTED: Duration = Duration::from_secs(60);
 /// How long a caller waits for a finalize, and between two readings of it.
 const FINALIZED: Duration = Duration::from_secs(900);
-const LOOK: Duration = Duration::from_millis(500);
+const POLL: Duration = Duration::from_millis(500);
 
 impl Front {
     /// Answers a request that would change a VM: what it may, VMAPI answers. `uuid` is the path's.
@@ -132,7 +132,7 @@ impl Front {
                     let message = format!("The migration {id} cannot be aborted: {why}");
                     return Err(Refused::coded(409, "ConflictError", &message));
                 }
-                Some(_) => sleep(LOOK).await,
+                Some(_) => sleep(POLL).await,
             }
         }
         Ok(())
@@ -234,14 +234,14 @@ impl Front {
             if Instant::now() >= until {
                 return Err(Refused::internal("Migration finalize failed: it goes on"));
             }
-            sleep(LOOK).await;
+            sleep(POLL).await;
         }
     }
 
     async fn estimate(&self, vm: &Vm, asked: &Asked, target: Option<Uuid>) -> Answer {
         // Many of these come at once: an agent that does not answer holds up none of them for long.
         if let (true, Some(source)) = (asked.with_target, vm.server)
-            && self.service.agents.look(source).await.node().is_none()
+            && self.service.agents.recent_node(source).await.node().is_none()
         {
             return Err(Unplaced::NoSource.into());
         }

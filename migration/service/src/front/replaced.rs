@@ -69,7 +69,7 @@ async fn replaced(
             replaced.push(kept.row.migration);
             if kept.row.returned.is_none() {
                 kept.row.returned = Some(service.clock.now());
-                // Where a look has changed it meanwhile, the agent asks again.
+                // Where a check has changed it meanwhile, the agent asks again.
                 let told = async {
                     service.records.ends.write(&mut kept, None).await?;
                     found_returned(&service, &kept, None).await

@@ -18,7 +18,7 @@ use crate::state::Service;
 use migration_core::progress::Watch;
 
 /// Between two readings of the record.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_secs(1);
 
 impl Front {
     /// Answers a watch. The headers go out at once; the lines follow from the store, whichever service writes it.
@@ -50,9 +50,9 @@ impl Watcher {
                 return None;
             }
             if !std::mem::replace(&mut self.is_first, false) {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL).await;
             }
-            let (record, latest) = match self.look().await {
+            let (record, latest) = match self.read().await {
                 Ok(seen) => seen,
                 Err(error) => {
                     // Nothing is known: it is no end.
@@ -68,7 +68,7 @@ impl Watcher {
         }
     }
 
-    async fn look(
+    async fn read(
         &self,
     ) -> Result<
         (Option<migration_core::record::Record>, Option<migration_core::progress::Latest>),

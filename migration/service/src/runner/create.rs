@@ -22,7 +22,7 @@ use migration_core::protocol::What;
 use migration_core::target_payload::target_payload;
 
 /// CNAPI's task is polled so often; an image may have to be fetched first.
-const LOOK: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_secs(5);
 /// An order whose answer was lost has begun to show by then, or was lost, too.
 const LOST_MS: i64 = 15 * 60_000;
 
@@ -74,7 +74,7 @@ pub async fn create(
     let target = record.target_server_uuid.ok_or_else(unread)?;
     let source = round.object(End::Source).ok_or_else(unread)?;
     if let Some(creation) = kept.record.journal.creation.clone() {
-        return look(service, kept, fence, target, creation).await;
+        return check(service, kept, fence, target, creation).await;
     }
     let mut payload = target_payload(source).map_err(|unfit| {
         let unfit: Vec<String> = unfit.iter().map(ToString::to_string).collect();
@@ -105,7 +105,7 @@ pub async fn create(
             let creation = Creation { task: Some(task), ..creation };
             kept.record.journal.creation = Some(creation.clone());
             service.records.write(kept, Some(fence)).await?;
-            look(service, kept, fence, target, creation).await
+            check(service, kept, fence, target, creation).await
         }
         Err(error) if error.may_have_applied() => Err(error.into()),
         Err(error) => {
@@ -118,7 +118,7 @@ pub async fn create(
 
 /// Checks the creation that was ordered: by its task, or by the VM where the task is unknown. Another
 /// one is ordered only after this one has failed, or cannot come any more.
-async fn look(
+async fn check(
     service: &Service,
     kept: &mut Stored,
     fence: &Fence,
@@ -128,7 +128,7 @@ async fn look(
     let (cnapi, age) =
         (&service.peers.cnapi, service.clock.now().millis() - creation.since.millis());
     let told = match &creation.task {
-        Some(task) => match cnapi.wait_task(task, LOOK).await {
+        Some(task) => match cnapi.wait_task(task, WAIT).await {
             Ok(task) => Some(task),
             Err(error) if error.is_not_found_resource() => None,
             Err(error) => return Err(error.into()),
@@ -150,7 +150,7 @@ async fn look(
             };
             if !is_there && (told.is_some() || age < LOST_MS) {
                 if told.is_none() {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(WAIT).await;
                 }
                 return Ok(Reported::Running(None));
             }

@@ -31,8 +31,8 @@ use migration_core::protocol::Progress;
 use migration_core::record::{Phase, Record, State};
 use migration_core::time::Time;
 
-/// A step that waits looks this often whether a command changed the record.
-const LOOK: Duration = Duration::from_secs(1);
+/// A step that waits checks this often whether a command changed the record.
+const POLL: Duration = Duration::from_secs(1);
 /// Both nodes are observed so often while a stream runs: each time `zfs` lists all of the VM's datasets and snapshots.
 const OBSERVES: Duration = Duration::from_secs(10);
 /// The longest wait of a step while the VM is stopped: it is down until the step is done.
@@ -292,7 +292,7 @@ impl Drive<'_> {
 async fn is_called(service: &Service, kept: &Stored, wait: Duration) -> bool {
     let until = Instant::now() + wait;
     while Instant::now() < until {
-        sleep_until(until.min(Instant::now() + LOOK)).await;
+        sleep_until(until.min(Instant::now() + POLL)).await;
         if service.records.is_changed(kept).await == Ok(true) {
             return true;
         }

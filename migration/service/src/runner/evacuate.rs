@@ -23,8 +23,8 @@ use migration_core::machine::Action;
 use migration_core::record::Filter;
 use migration_core::time::Time;
 
-/// Between two looks at the evacuations.
-const LOOK: Duration = Duration::from_secs(5);
+/// Between two rounds of the evacuations.
+const PAUSE: Duration = Duration::from_secs(5);
 /// A service or an agent that is away is waited for so long, for each VM.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// That it is carried on is noted at least so often, in ms.
@@ -53,7 +53,7 @@ pub async fn evacuate(service: &Service) {
             }
             Err(error) => tracing::warn!(reason = %error, "cannot list the evacuations"),
         }
-        sleep(LOOK).await;
+        sleep(PAUSE).await;
     }
 }
 
@@ -69,7 +69,7 @@ pub async fn release(service: &Service, cn: Uuid, through: &Through) -> Result<(
     Ok(())
 }
 
-/// Looks at a node, and begins, resumes or pauses what is due. What is over is shown for a while, and then ended.
+/// Does one round of a node: begins, resumes or pauses what is due. What is over is shown for a while, and then ended.
 async fn round(service: &Service, row: &Evacuation, waits: &mut Waits) -> Result<(), Refused> {
     let bad = |_| Refused::argument("an evacuation of a node without a uuid");
     let cn: Uuid = row.cn_uuid.parse().map_err(bad)?;
@@ -149,7 +149,7 @@ async fn known(service: &Service, row: &Evacuation) -> Result<BTreeMap<String, K
     Ok(vms)
 }
 
-/// Pauses what syncs. One that is refused has ended, or does not sync any more: the next look says so.
+/// Pauses what syncs. One that is refused has ended, or does not sync any more: the next round shows it.
 async fn pause(service: &Service, row: &Evacuation, vms: &BTreeMap<String, Known>) {
     for (vm, known) in vms {
         let Some(migration) = known.migration.as_ref().filter(|it| it.automatic) else { continue };

@@ -19,15 +19,15 @@ use super::drive::drive;
 use super::evacuate::evacuate;
 use super::order::Failed;
 use super::returned::watch;
-use super::timers::{Looks, look};
+use super::timers::{Sweeps, sweep};
 use crate::state::Service;
 
 /// Between two removals of old history.
 const PRUNE: Duration = Duration::from_secs(3600);
 /// The lease's name.
 const NAME: &str = "migration-service";
-/// Between two passes over the records.
-const LOOK: Duration = Duration::from_secs(1);
+/// Between two sweeps of the records.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a lease runs after it was renewed, unless another time is set.
 pub const TERM: Duration = Duration::from_secs(15);
@@ -80,32 +80,32 @@ async fn pruned(service: &Service, fence: &Fence) {
 enum Ended {
     /// The rounds of a record.
     Driven(Uuid),
-    /// A look at all records: those that run.
-    Looked(Result<Vec<Uuid>, Failed>, Looks),
+    /// A sweep of all records, and those that run.
+    Swept(Result<Vec<Uuid>, Failed>, Sweeps),
 }
 
-/// Looks at the records, and does the rounds of those that run, until the lease is found to be lost.
+/// Sweeps the records, and does the rounds of those that run, until the lease is found to be lost.
 async fn worked(service: &Service, fence: &Fence) {
     let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
     let mut known = BTreeSet::new();
-    let mut looks = Some(Looks::default());
-    let mut glance = Instant::now();
+    let mut sweeps = Some(Sweeps::default());
+    let mut next = Instant::now();
     loop {
-        if glance <= Instant::now()
-            && let Some(mut looks) = looks.take()
+        if next <= Instant::now()
+            && let Some(mut sweeps) = sweeps.take()
         {
             running.push(Box::pin(async move {
-                let looked = look(service, fence, &mut looks).await;
-                Ended::Looked(looked, looks)
+                let swept = sweep(service, fence, &mut sweeps).await;
+                Ended::Swept(swept, sweeps)
             }));
         }
         // All arms are cancel-safe: futures stay in the set, and a notice that is not taken stays.
         tokio::select! {
             Some(ended) = running.next() => match ended {
                 Ended::Driven(id) => drop(known.remove(&id)),
-                Ended::Looked(looked, kept) => {
-                    (looks, glance) = (Some(kept), Instant::now() + LOOK);
-                    match looked {
+                Ended::Swept(swept, kept) => {
+                    (sweeps, next) = (Some(kept), Instant::now() + PAUSE);
+                    match swept {
                         Ok(busy) => {
                             for id in busy.into_iter().filter(|id| known.insert(*id)) {
                                 running.push(Box::pin(async move {
@@ -119,8 +119,8 @@ async fn worked(service: &Service, fence: &Fence) {
                     }
                 }
             },
-            () = service.wake.notified() => glance = Instant::now(),
-            () = sleep_until(glance), if looks.is_some() => {}
+            () = service.wake.notified() => next = Instant::now(),
+            () = sleep_until(next), if sweeps.is_some() => {}
         }
     }
 }

@@ -19,7 +19,7 @@ use migration_core::record::Record;
 
 /// How long an order is waited for. A stream is polled once a second, for those who watch it.
 const WAIT: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_secs(1);
+const STREAM_WAIT: Duration = Duration::from_secs(1);
 /// So much of what was done without something is kept for people.
 const MOST_TOLD: usize = 4000;
 /// How a step went.
@@ -128,7 +128,7 @@ async fn ordered(
 ) -> Result<Doing, Failed> {
     let cn = node_of(record, end);
     let cn = cn.ok_or_else(|| Failed::Fatal(format!("the {end}'s node is not chosen")))?;
-    let wait = if is_stream(&what) { LOOK } else { WAIT };
+    let wait = if is_stream(&what) { STREAM_WAIT } else { WAIT };
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let other = end.other();
     let is_used = matches!(what, What::Show | What::Boot) && record.journal.is_replaced(other);

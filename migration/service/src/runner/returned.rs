@@ -23,39 +23,39 @@ use migration_core::machine::Node;
 use migration_core::protocol::{About, Observe, Order, State, What};
 use migration_core::record::is_over;
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_secs(60);
+/// Between two checks of all.
+const PAUSE: Duration = Duration::from_secs(60);
 /// So many nodes are asked at once.
 const AT_ONCE: usize = 16;
-/// The longest that an order is waited for in one look, in parts of what an agent waits.
+/// The longest that an order is waited for in one check, in parts of what an agent waits.
 const WAIT_MS: u64 = 10_000;
 const PARTS: usize = 3;
 
-/// Looks at all ends that were replaced, again and again, until the lease is found to be lost.
+/// Checks all ends that were replaced, again and again, until the lease is found to be lost.
 pub async fn watch(service: &Service, fence: &Fence) {
     while let Err(why) = tidy(service, fence).await {
         if why == Failed::Fenced {
             return;
         }
         tracing::warn!(reason = %why, "cannot convert the records of an earlier version; trying again");
-        sleep(LOOK).await;
+        sleep(PAUSE).await;
     }
     loop {
         match service.records.ends.all().await {
             Ok(ends) => {
-                let looks = stream::iter(ends).for_each_concurrent(AT_ONCE, |mut kept| async move {
-                    if let Err(why) = look(service, fence, &mut kept).await {
+                let checks = stream::iter(ends).for_each_concurrent(AT_ONCE, |mut kept| async move {
+                    if let Err(why) = check(service, fence, &mut kept).await {
                         let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
                         tracing::warn!(%vm, %cn, reason = %why, "cannot check a copy that was replaced; trying again");
                     }
                 });
-                looks.await;
+                checks.await;
             }
             Err(error) => {
                 tracing::error!(reason = %error, "cannot list the copies that were replaced; trying again");
             }
         }
-        sleep(LOOK).await;
+        sleep(PAUSE).await;
     }
 }
 
@@ -74,8 +74,8 @@ async fn tidy(service: &Service, fence: &Fence) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Looks at one.
-async fn look(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result<(), Failed> {
+/// Checks one: observes the copy, and orders what is left to do.
+async fn check(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result<(), Failed> {
     let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
     if !service.agents.is_alive(cn).await {
         return note(service, fence, kept, Sight::Silent).await;

@@ -27,22 +27,22 @@ use migration_core::time::Time;
 /// What the last sync took is what the next one is expected to take, at least this.
 const SHORTEST_SYNC_MS: i64 = 10_000;
 
-/// Between two looks the clock may go ahead by so much more than time passes, in ms.
+/// Between two sweeps the clock may go ahead by so much more than time passes, in ms.
 const AHEAD_MS: i64 = 60_000;
 /// After a jump nothing is done by the clock for so long.
 const UNSTEADY: Duration = Duration::from_secs(3600);
 
-/// What is kept between two looks.
+/// What is kept between two sweeps.
 #[derive(Debug, Default)]
-pub struct Looks {
+pub struct Sweeps {
     /// The limits that the agents have received.
     rates: BTreeMap<Uuid, u32>,
-    /// What the clock showed at the last look, and when that was.
+    /// What the clock showed at the last sweep, and when that was.
     last: Option<(Time, Instant)>,
     unsteady: Option<Instant>,
 }
 
-impl Looks {
+impl Sweeps {
     /// Returns true if the clock seems right. One that jumps ahead would finalize, abort
     /// and switch before their time.
     fn is_steady(&mut self, now: Time) -> bool {
@@ -61,15 +61,15 @@ impl Looks {
     }
 }
 
-/// Looks at the records that are not over: starts those whose turn it is, and does what is due. Returns those that run.
-pub async fn look(
+/// Sweeps the records that are not over: starts those whose turn it is, and does what is due. Returns those that run.
+pub async fn sweep(
     service: &Service,
     fence: &Fence,
-    looks: &mut Looks,
+    sweeps: &mut Sweeps,
 ) -> Result<Vec<Uuid>, Failed> {
     let settings = service.settings.read().await?;
     let now = service.clock.now();
-    let is_steady = looks.is_steady(now);
+    let is_steady = sweeps.is_steady(now);
     let mut all = service.records.open_ones().await?;
     all.retain(|kept| kept.record.journal.older.is_none());
     for kept in &mut all {
@@ -92,7 +92,7 @@ pub async fn look(
     }
     let running: Vec<&Record> =
         all.iter().map(|kept| &kept.record).filter(|record| is_busy(record)).collect();
-    limit(service, &settings, &running, &mut looks.rates).await;
+    limit(service, &settings, &running, &mut sweeps.rates).await;
     Ok(running.iter().map(|record| record.id).collect())
 }
 
@@ -207,18 +207,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)] // M59
     async fn for_an_hour_after_the_clock_went_ahead_nothing_is_done_by_it() {
-        let (mut looks, mut ms) = (Looks::default(), 0);
-        let mut look = async |seconds: u64, jump: i64| {
+        let (mut sweeps, mut ms) = (Sweeps::default(), 0);
+        let mut sweep = async |seconds: u64, jump: i64| {
             tokio::time::advance(Duration::from_secs(seconds)).await;
             ms += i64::try_from(seconds).unwrap() * 1000 + jump * 1000;
-            looks.is_steady(Time::from_millis(ms))
+            sweeps.is_steady(Time::from_millis(ms))
         };
-        assert!(look(1, 0).await && look(7200, 0).await, "nobody looked for two hours");
-        assert!(look(1, 30).await, "it is set right");
-        assert!(look(1, -86_400).await, "what is due is late");
+        assert!(sweep(1, 0).await && sweep(7200, 0).await, "no sweep for two hours");
+        assert!(sweep(1, 30).await, "it is set right");
+        assert!(sweep(1, -86_400).await, "what is due is late");
         for jump in [3600, 86_400] {
-            assert!(!look(1, jump).await && !look(1, 0).await && !look(3500, 0).await);
-            assert!(look(200, 0).await);
+            assert!(!sweep(1, jump).await && !sweep(1, 0).await && !sweep(3500, 0).await);
+            assert!(sweep(200, 0).await);
         }
     }
 }

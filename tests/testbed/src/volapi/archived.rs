@@ -82,6 +82,5 @@ async fn nothing_is_archived_unless_it_is_asked_for() {
     let (volume, vm) = world.volume("name", &[NETWORK]).await;
     fail(&world, &vm, "destroyed").await;
     an_hour_later(&world).await;
-    let found = world.service.shared.records.volume(&volume, None).await.unwrap().unwrap();
-    assert_eq!(found.value.state(), State::Failed);
+    assert_eq!(world.state(&volume).await, State::Failed);
 }

@@ -13,6 +13,8 @@ use http::Request;
 use serde_json::{Value, json};
 use store::Store;
 use volapi::service::{Service, ServiceConfig};
+use volumes_core::requests::{self, Params};
+use volumes_core::volume::State;
 
 use super::fuse::Fuse;
 use super::peers::{Call, DataCentre};
@@ -44,17 +46,16 @@ impl World {
     }
 
     pub(super) async fn with(set: impl FnOnce(&mut ServiceConfig)) -> World {
-        let data_centre = DataCentre::new(&json!({
-            "networks": {
-                NETWORK: {"fabric": true, "owner_uuids": [OWNER]},
-                SECOND: {"fabric": true, "owner_uuids": [OWNER]},
-                FOREIGN: {"fabric": true, "owner_uuids": [OTHER]},
-                PLAIN: {"owner_uuids": [OWNER]},
-            },
-            "package_quotas": [10240, 20480],
-        }))
-        .unwrap();
-        let (store, fuse) = (Store::in_memory().unwrap(), Fuse::none());
+        World::made(Store::in_memory().unwrap(), set).await
+    }
+
+    /// The service as deployed, over this store.
+    pub(super) async fn over(store: &Store) -> World {
+        World::made(store.clone(), |_| {}).await
+    }
+
+    async fn made(store: Store, set: impl FnOnce(&mut ServiceConfig)) -> World {
+        let (data_centre, fuse) = (DataCentre::new(&around()).unwrap(), Fuse::none());
         data_centre.light(&fuse);
         let service = start_with(&store, &data_centre, &fuse, set).await.unwrap();
         World::of(service, data_centre, store, fuse)
@@ -95,10 +96,21 @@ impl World {
 
     /// Asks for a volume with these parameters besides the required ones.
     pub(super) async fn create(&self, name: &str, more: Value) -> (u16, Value) {
-        let mut body =
-            json!({"owner_uuid": OWNER, "type": "tritonnfs", "networks": [NETWORK], "name": name});
-        body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
-        self.post("/volumes", body).await
+        let mut body = required(name);
+        body.extend(more.as_object().cloned().unwrap());
+        self.post("/volumes", Value::Object(body)).await
+    }
+
+    /// Makes a volume whose storage VM VMAPI has yet to create. Returns it and the VM.
+    pub(super) async fn creating(&self, name: &str) -> (String, String) {
+        let asked = requests::create(&required(name)).unwrap();
+        let made = self.service.creates.create(&asked).await.unwrap();
+        let text = |name: &str| made[name].as_str().unwrap().to_owned();
+        (text("uuid"), text("vm_uuid"))
+    }
+
+    pub(super) async fn state(&self, volume: &str) -> State {
+        self.service.shared.records.volume(volume, None).await.unwrap().unwrap().value.state()
     }
 
     /// Makes a volume whose storage VM runs with a NIC on each of these networks. Returns it and the VM.
@@ -113,11 +125,11 @@ impl World {
         (volume, vm)
     }
 
-    /// Sets fields of a VM's record.
+    /// Sets fields of a VM's record, which is made if there is none.
     pub(super) fn vm(&self, vm: &str, set: Value) {
         let mut record = self.data_centre.vms.get(vm).unwrap_or_default();
         for (name, value) in [("uuid", vm), ("brand", "joyent"), ("owner_uuid", OWNER)] {
-            record.insert(name.to_owned(), json!(value));
+            record.entry(name).or_insert_with(|| json!(value));
         }
         record.extend(set.as_object().cloned().unwrap());
         self.data_centre.vms.put(record);
@@ -129,6 +141,26 @@ impl World {
         calls.retain(|call| call.peer == "vmapi" && call.method != "GET");
         calls
     }
+}
+
+/// The data centre: its networks and packages.
+pub(super) fn around() -> Value {
+    json!({
+        "networks": {
+            NETWORK: {"fabric": true, "owner_uuids": [OWNER]},
+            SECOND: {"fabric": true, "owner_uuids": [OWNER]},
+            FOREIGN: {"fabric": true, "owner_uuids": [OTHER]},
+            PLAIN: {"owner_uuids": [OWNER]},
+        },
+        "package_quotas": [10240, 20480],
+    })
+}
+
+/// What a request for a volume has to have.
+pub(super) fn required(name: &str) -> Params {
+    let asked =
+        json!({"owner_uuid": OWNER, "type": "tritonnfs", "networks": [NETWORK], "name": name});
+    asked.as_object().cloned().unwrap()
 }
 
 /// NICs on these networks, each with an address of its own.

@@ -15,12 +15,11 @@ use volumes_core::refused::Refused;
 use volumes_core::requests::{self, Params};
 use volumes_core::volume::State;
 
+use super::asked::{around, required};
 use super::fuse::{Blow, Fuse};
 use super::peers::DataCentre;
 use super::running::start;
 
-const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
-const NETWORK: &str = "8036d58d-7821-4ae3-a752-15be1d92344c";
 pub(super) const VOLUME: &str = "11111111-1111-4111-8111-111111111111";
 
 fn params(value: Value) -> Params {
@@ -28,17 +27,13 @@ fn params(value: Value) -> Params {
 }
 
 pub(super) fn data_centre() -> DataCentre {
-    DataCentre::new(&json!({
-        "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
-        "package_quotas": [10240, 20480],
-    }))
-    .unwrap()
+    DataCentre::new(&around()).unwrap()
 }
 
 pub(super) async fn create(service: &Service, uuid: &str, name: &str) -> Result<Value, Refused> {
-    let asked = json!({"uuid": uuid, "owner_uuid": OWNER, "type": "tritonnfs",
-        "networks": [NETWORK], "name": name});
-    service.creates.create(&requests::create(&params(asked))?).await
+    let mut asked = required(name);
+    asked.insert("uuid".to_owned(), json!(uuid));
+    service.creates.create(&requests::create(&asked)?).await
 }
 
 pub(super) async fn delete(service: &Service, uuid: &str) -> Result<(), Refused> {

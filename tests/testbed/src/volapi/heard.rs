@@ -5,6 +5,7 @@
 //! What follows from what is heard of VMs: the updater over a feed that the test speaks into.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,17 +16,12 @@ use serde_json::{Map, Value, json};
 use store::{Call, Fault, Faults, Store};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
-use volapi::service::Service;
 use volapi::updater::{self, Feed, News, Updater};
 use volumes_core::requests;
 use volumes_core::volume::State;
 
-use super::fuse::{Blow, Fuse};
-use super::peers::DataCentre;
-use super::running::start;
-
-const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
-const NETWORK: &str = "8036d58d-7821-4ae3-a752-15be1d92344c";
+use super::asked::{self, OWNER};
+use super::fuse::Blow;
 
 /// A feed that says what the test says.
 struct Told(Arc<Mutex<mpsc::Receiver<News>>>);
@@ -41,10 +37,9 @@ impl Feed for Told {
     }
 }
 
+/// A service whose updater runs.
 struct World {
-    service: Arc<Service>,
-    data_centre: DataCentre,
-    fuse: Arc<Fuse>,
+    around: asked::World,
     say: mpsc::Sender<News>,
     state: Arc<updater::State>,
     running: JoinHandle<()>,
@@ -56,48 +51,22 @@ impl World {
     }
 
     async fn over(store: &Store) -> World {
-        let data_centre = DataCentre::new(&json!({
-            "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
-            "package_quotas": [10240],
-        }))
-        .unwrap();
-        let fuse = Fuse::none();
-        let service = start(store, &data_centre, &fuse).await.unwrap();
+        let around = asked::World::over(store).await;
         let (say, told) = mpsc::channel(16);
         let told = Arc::new(Mutex::new(told));
         let state = Arc::new(updater::State::default());
         let updater = Updater {
-            service: Arc::clone(&service),
+            service: Arc::clone(&around.service),
             state: Arc::clone(&state),
             listen: Box::new(move || Box::new(Told(Arc::clone(&told)))),
         };
         let running = tokio::spawn(updater.run());
-        World { service, data_centre, fuse, say, state, running }
-    }
-
-    async fn volume(&self, name: &str) -> (String, String) {
-        let asked =
-            json!({"owner_uuid": OWNER, "type": "tritonnfs", "networks": [NETWORK], "name": name});
-        let asked = requests::create(asked.as_object().unwrap()).unwrap();
-        let made = self.service.creates.create(&asked).await.unwrap();
-        let text = |name: &str| made[name].as_str().unwrap().to_owned();
-        (text("uuid"), text("vm_uuid"))
-    }
-
-    async fn vm(&self, vm: &str, set: Value) {
-        let mut record = self.data_centre.vms.get(vm).unwrap_or_default();
-        record.insert("uuid".to_owned(), json!(vm));
-        record.extend(set.as_object().cloned().unwrap());
-        self.data_centre.vms.put(record);
+        World { around, say, state, running }
     }
 
     async fn tell(&self, heard: News) {
         self.say.send(heard).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-
-    async fn state(&self, volume: &str) -> State {
-        self.service.shared.records.volume(volume, None).await.unwrap().unwrap().value.state()
     }
 
     fn all(&self) -> Vec<Map<String, Value>> {
@@ -106,16 +75,24 @@ impl World {
     }
 }
 
+impl Deref for World {
+    type Target = asked::World;
+
+    fn deref(&self) -> &asked::World {
+        &self.around
+    }
+}
+
 #[tokio::test(start_paused = true)] // V34
 async fn a_full_listing_makes_up_for_every_event_that_was_not_heard() {
     let world = World::start().await;
-    let (volume, storage) = world.volume("name").await;
+    let (volume, storage) = world.creating("name").await;
     let user = "99999999-9999-4999-8999-999999999999";
-    world.vm(&storage, json!({"state": "running"})).await;
+    world.vm(&storage, json!({"state": "running"}));
     let needs = json!({"sdc:volumes": "[{\"name\": \"name\"}]"});
     let set =
         json!({"state": "running", "brand": "lx", "owner_uuid": OWNER, "internal_metadata": needs});
-    world.vm(user, set).await;
+    world.vm(user, set);
     assert_eq!(world.state(&volume).await, State::Creating);
     world.tell(News::Listed(world.all())).await;
     assert_eq!(world.state(&volume).await, State::Ready);
@@ -124,8 +101,8 @@ async fn a_full_listing_makes_up_for_every_event_that_was_not_heard() {
     // The user and the storage VM go while nothing is heard.
     world.tell(News::Lost("the line is dead".to_owned())).await;
     assert!(!world.state.follows());
-    world.vm(user, json!({"state": "destroyed"})).await;
-    world.vm(&storage, json!({"state": "destroyed"})).await;
+    world.vm(user, json!({"state": "destroyed"}));
+    world.vm(&storage, json!({"state": "destroyed"}));
     world.tell(News::Listed(world.all())).await;
     assert_eq!(world.service.references.of(&volume).await.unwrap(), json!([]));
     assert_eq!(world.state(&volume).await, State::Failed);
@@ -134,12 +111,12 @@ async fn a_full_listing_makes_up_for_every_event_that_was_not_heard() {
 #[tokio::test(start_paused = true)] // V31
 async fn a_released_reservation_leaves_no_reference_of_a_vm_that_never_came() {
     let world = World::start().await;
-    let (volume, storage) = world.volume("name").await;
-    world.vm(&storage, json!({"state": "running"})).await;
+    let (volume, storage) = world.creating("name").await;
+    world.vm(&storage, json!({"state": "running"}));
     world.tell(News::Listed(world.all())).await;
     let (coming, there) =
         ("99999999-9999-4999-8999-999999999999", "88888888-8888-4888-8888-888888888888");
-    world.vm(there, json!({"state": "running", "brand": "lx", "owner_uuid": OWNER})).await;
+    world.vm(there, json!({"state": "running", "brand": "lx", "owner_uuid": OWNER}));
     let mut reserved = Vec::new();
     for vm in [coming, there] {
         let asked =
@@ -165,9 +142,9 @@ async fn after_a_listing(seed: u64, disturbed: bool) -> Vec<(String, State, BTre
     let state = |dice: &mut StdRng| json!(states[dice.random_range(0..states.len())]);
     let mut vms = Vec::new();
     for name in ["aa", "bb", "cc"] {
-        let (_, vm) = world.volume(name).await;
+        let (_, vm) = world.creating(name).await;
         let set = json!({"state": state(&mut dice), "tags": {"n": dice.random_range(0..9)}});
-        world.vm(&vm, set).await;
+        world.vm(&vm, set);
         vms.push(vm);
     }
     for n in 0..4 {
@@ -186,7 +163,7 @@ async fn after_a_listing(seed: u64, disturbed: bool) -> Vec<(String, State, BTre
             let reserve = requests::reserve(reserve.as_object().unwrap()).unwrap();
             world.service.references.reserve(&reserve).await.unwrap();
         }
-        world.vm(&vm, set).await;
+        world.vm(&vm, set);
         vms.push(vm);
     }
     for _ in 0..if disturbed { 12 } else { 0 } {
@@ -221,10 +198,10 @@ async fn looks_in_any_order_and_number_before_a_listing_change_nothing() {
 #[tokio::test(start_paused = true)] // V27
 async fn a_stopped_storage_vm_fails_its_volume_only_after_the_grace_time() {
     let world = World::start().await;
-    let (volume, storage) = world.volume("name").await;
-    world.vm(&storage, json!({"state": "running"})).await;
+    let (volume, storage) = world.creating("name").await;
+    world.vm(&storage, json!({"state": "running"}));
     world.tell(News::Changed(storage.clone())).await;
-    world.vm(&storage, json!({"state": "stopped"})).await;
+    world.vm(&storage, json!({"state": "stopped"}));
     world.tell(News::Changed(storage.clone())).await;
     assert_eq!(world.service.follower.degraded(), std::slice::from_ref(&storage));
     tokio::time::sleep(Duration::from_secs(280)).await;
@@ -237,9 +214,8 @@ async fn a_stopped_storage_vm_fails_its_volume_only_after_the_grace_time() {
 #[tokio::test(start_paused = true)] // V35
 async fn a_look_that_fails_is_tried_again() {
     let world = World::start().await;
-    let (volume, storage) = world.volume("name").await;
-    world.vm(&storage, json!({"state": "running"})).await;
-    world.data_centre.light(&world.fuse);
+    let (volume, storage) = world.creating("name").await;
+    world.vm(&storage, json!({"state": "running"}));
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.fuse.set(Blow::PeerAway, 0);
     world.tell(News::Changed(storage)).await;
@@ -292,14 +268,14 @@ async fn an_instance_whose_lease_ran_out_takes_it_again_and_follows_vms() {
     let door = Arc::new(Door(watch::Sender::new(true)));
     let store = Store::in_memory().unwrap().with_faults(Arc::clone(&door) as Arc<dyn Faults>);
     let world = World::over(&store).await;
-    let (volume, storage) = world.volume("name").await;
+    let (volume, storage) = world.creating("name").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     door.0.send_replace(false);
     // Longer than the lease.
     tokio::time::sleep(Duration::from_secs(30)).await;
     door.0.send_replace(true);
     tokio::time::sleep(Duration::from_secs(20)).await;
-    world.vm(&storage, json!({"state": "running"})).await;
+    world.vm(&storage, json!({"state": "running"}));
     world.tell(News::Changed(storage)).await;
     assert_eq!(world.state(&volume).await, State::Ready);
 }

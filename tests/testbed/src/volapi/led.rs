@@ -14,16 +14,11 @@ use store::{Call, Expect, Fault, Faults, Store};
 use tokio::sync::watch;
 use volapi::records::{Doing, Work};
 use volapi::updater::{self, Updater};
-use volumes_core::requests;
 use volumes_core::volume::State;
 
-use super::fuse::Fuse;
-use super::peers::DataCentre;
-use super::running::start;
+use super::asked::World;
 use super::silent::Mute;
 
-const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
-const NETWORK: &str = "8036d58d-7821-4ae3-a752-15be1d92344c";
 const TERM: Duration = Duration::from_secs(15);
 
 /// Holds what is asked about leases up, on its way there, while it is set.
@@ -45,25 +40,13 @@ impl Faults for Holds {
 
 #[tokio::test(start_paused = true)] // V141
 async fn a_holder_whose_renewals_are_held_up_asks_nothing_after_its_term() {
-    let data_centre = DataCentre::new(&json!({
-        "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
-        "package_quotas": [10240],
-    }))
-    .unwrap();
+    let holds = Arc::new(Holds(watch::Sender::new(false)));
+    let world = World::over(&Store::in_memory().unwrap().with_faults(holds.clone())).await;
+    let World { service, data_centre, .. } = &world;
     // Another run has marked the volume, and VMAPI does not agree: it is asked again and again.
     let refusal = json!({"status": 500, "body": {"code": "InternalError", "message": "not now"}});
     data_centre.behave(&[("vm_delete".to_owned(), refusal)].into_iter().collect());
-    let holds = Arc::new(Holds(watch::Sender::new(false)));
-    let store = Store::in_memory().unwrap().with_faults(holds.clone());
-    let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
-    let asked =
-        json!({"owner_uuid": OWNER, "type": "tritonnfs", "networks": [NETWORK], "name": "name"});
-    let made = service
-        .creates
-        .create(&requests::create(asked.as_object().unwrap()).unwrap())
-        .await
-        .unwrap();
-    let volume = made["uuid"].as_str().unwrap().to_owned();
+    let (volume, _) = world.creating("name").await;
     let records = &service.shared.records;
     records.change(&volume, |volume| volume.set_state(State::Deleting)).await.unwrap();
     let work = Work {
@@ -77,7 +60,7 @@ async fn a_holder_whose_renewals_are_held_up_asks_nothing_after_its_term() {
 
     let state = Arc::new(updater::State::default());
     let updater = Updater {
-        service: Arc::clone(&service),
+        service: Arc::clone(service),
         state: Arc::clone(&state),
         listen: Box::new(|| Box::new(Mute)),
     };

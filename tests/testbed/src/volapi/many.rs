@@ -14,31 +14,15 @@ use volumes_core::refused::Refused;
 use volumes_core::requests::{self, Reference};
 use volumes_core::volume::State;
 
-use super::fuse::Fuse;
-use super::peers::DataCentre;
-use super::running::start;
-
-const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
-const NETWORK: &str = "8036d58d-7821-4ae3-a752-15be1d92344c";
+use super::asked::{OWNER, World, required};
 
 fn asked(name: &str) -> requests::Create {
-    let asked =
-        json!({"owner_uuid": OWNER, "type": "tritonnfs", "networks": [NETWORK], "name": name});
-    requests::create(asked.as_object().unwrap()).unwrap()
-}
-
-fn data_centre() -> DataCentre {
-    DataCentre::new(&json!({
-        "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
-        "package_quotas": [10240],
-    }))
-    .unwrap()
+    requests::create(&required(name)).unwrap()
 }
 
 #[tokio::test(start_paused = true)] // V53
 async fn a_hundred_names_at_once_make_a_hundred_volumes() {
-    let (store, data_centre) = (Store::in_memory().unwrap(), data_centre());
-    let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
+    let World { service, data_centre, .. } = World::start(false).await;
     let names: Vec<requests::Create> = (0..100).map(|n| asked(&format!("name-{n}"))).collect();
     let made = join_all(names.iter().map(|name| service.creates.create(name))).await;
     let uuids: BTreeSet<String> =
@@ -50,8 +34,7 @@ async fn a_hundred_names_at_once_make_a_hundred_volumes() {
 
 #[tokio::test(start_paused = true)] // V53
 async fn of_a_hundred_creates_of_one_name_one_succeeds() {
-    let (store, data_centre) = (Store::in_memory().unwrap(), data_centre());
-    let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
+    let World { service, data_centre, .. } = World::start(false).await;
     let one = asked("name");
     let made = join_all((0..100).map(|_| service.creates.create(&one))).await;
     let taken = Err(Refused::NameTaken("name".to_owned()));
@@ -62,8 +45,7 @@ async fn of_a_hundred_creates_of_one_name_one_succeeds() {
 
 #[tokio::test(start_paused = true)] // V54
 async fn names_are_one_volumes_also_where_tickets_let_two_in() {
-    let (store, data_centre) = (Store::in_memory().unwrap(), data_centre());
-    let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
+    let World { service, data_centre, .. } = World::start(false).await;
     let active = json!({"ticket_wait": {"status": 204, "body": null}, "ticket_status": "active"});
     data_centre.behave(active.as_object().unwrap());
     let one = asked("name");
@@ -75,8 +57,7 @@ async fn names_are_one_volumes_also_where_tickets_let_two_in() {
 
 #[tokio::test(start_paused = true)] // V54
 async fn a_volume_whose_name_was_given_away_does_not_come_back_beside_the_other() {
-    let (store, data_centre) = (Store::in_memory().unwrap(), data_centre());
-    let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
+    let World { service, data_centre, .. } = World::start(false).await;
     let text = |made: &Value, name: &str| made[name].as_str().unwrap().to_owned();
     let is_now = async |made: &Value, vm_state: &str| {
         let mut vm = data_centre.vms.get(made["vm_uuid"].as_str().unwrap()).unwrap();
@@ -104,10 +85,9 @@ async fn references_that_are_added_at_once_are_all_kept() {
     // Each call to a file is made by another thread: others run meanwhile.
     let dir = tempfile::tempdir().unwrap();
     let store = Store::embedded(&dir.path().join("volapi.redb")).await.unwrap();
-    let data_centre = data_centre();
-    let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
-    let volume =
-        service.creates.create(&asked("name")).await.unwrap()["uuid"].as_str().unwrap().to_owned();
+    let world = World::over(&store).await;
+    let service = &world.service;
+    let (volume, _) = world.creating("name").await;
     let references: Vec<Reference> = (0..4)
         .map(|_| Reference {
             uuid: volume.clone(),

@@ -11,20 +11,13 @@ use std::time::Duration;
 use daemon::timing::Clock;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use store::Store;
 use volapi::pages::Pages;
 use volapi::probes::{self, Ask, Prober};
 use volapi::service::Service;
 use volapi::updater::{self, Feed, News, Updater};
-use volumes_core::requests;
 use volumes_core::volume::State;
 
-use super::fuse::Fuse;
-use super::peers::DataCentre;
-use super::running::start;
-
-const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
-const NETWORK: &str = "8036d58d-7821-4ae3-a752-15be1d92344c";
+use super::asked::World;
 
 /// A feed that says nothing.
 pub(super) struct Mute;
@@ -90,34 +83,19 @@ async fn rest(seconds: u64) {
 
 #[tokio::test(start_paused = true)] // V87
 async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothing() {
-    let data_centre = DataCentre::new(&json!({
-        "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
-        "package_quotas": [10240],
-    }))
-    .unwrap();
-    let store = Store::in_memory().unwrap();
-    let service = start(&store, &data_centre, &Fuse::none()).await.unwrap();
-    let asked =
-        json!({"owner_uuid": OWNER, "type": "tritonnfs", "networks": [NETWORK], "name": "name"});
-    let made = service
-        .creates
-        .create(&requests::create(asked.as_object().unwrap()).unwrap())
-        .await
-        .unwrap();
-    let (volume, vm) = (made["uuid"].as_str().unwrap(), made["vm_uuid"].as_str().unwrap());
+    let world = World::start(false).await;
+    let service = &world.service;
+    let (volume, vm) = world.creating("name").await;
     let is_now = async |set: Value| {
-        let mut record = data_centre.vms.get(vm).unwrap();
-        record.extend(set.as_object().cloned().unwrap());
-        data_centre.vms.put(record);
-        service.follower.look(vm, None).await.unwrap();
+        world.vm(&vm, set);
+        service.follower.look(&vm, None).await.unwrap();
     };
-    let state =
-        async || service.shared.records.volume(volume, None).await.unwrap().unwrap().value.state();
+    let state = async || world.state(&volume).await;
     let servers =
         Servers { answer: Arc::new(Mutex::new(probes::Answer::Serves)), calls: Arc::default() };
-    let (first, learnt) = instance(&service, &servers);
+    let (first, learnt) = instance(service, &servers);
     rest(1).await;
-    let (second, elsewhere) = instance(&service, &servers);
+    let (second, elsewhere) = instance(service, &servers);
     // A volume that is not ready has nothing to serve.
     rest(60).await;
     assert!(first.has_lease() && !second.has_lease());
@@ -131,7 +109,7 @@ async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothi
     let silent = learnt.silent();
     assert_eq!(
         silent.iter().map(|it| (&*it.vm, &*it.why)).collect::<Vec<_>>(),
-        [(vm, "no answer")]
+        [(&*vm, "no answer")]
     );
     assert_eq!(
         (elsewhere.silent(), elsewhere.last_pass(), state().await),
@@ -139,7 +117,7 @@ async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothi
     );
 
     let pages = Pages {
-        service: Arc::clone(&service),
+        service: Arc::clone(service),
         updater: Arc::clone(&first),
         probes: Arc::clone(&learnt),
         clock: Clock::start(),

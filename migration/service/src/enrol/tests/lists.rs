@@ -4,7 +4,21 @@
 
 //! What is revoked stays revoked, whatever the clock did, and whatever the store has lost.
 
+use tempfile::TempDir;
+
 use super::*;
+
+/// Two agents that a service let in, and the service with the same authority after it has lost its store.
+async fn with_a_lost_store() -> (TempDir, Held, Held, World) {
+    let dir = tempfile::tempdir().unwrap();
+    let place = || Some(Place::File(dir.path().join("trust/authority.json")));
+    let world = world_on(&Store::in_memory().unwrap(), place()).await;
+    world.enrolment.init().await.unwrap();
+    let (one, two) = (world.agent(ONE).await, world.agent(TWO).await);
+    let again = world_on(&Store::in_memory().unwrap(), place()).await;
+    again.enrolment.refresh().await.unwrap();
+    (dir, one, two, again)
+}
 
 #[tokio::test] // M154
 async fn a_clock_that_ran_ahead_forgets_no_revocation() {
@@ -12,12 +26,12 @@ async fn a_clock_that_ran_ahead_forgets_no_revocation() {
     let (one, mut two) = (world.agent(ONE).await, world.agent(TWO).await);
     world.enrolment.revoke(Identity::Agent(ONE), None).await.unwrap();
     world.later(91 * DAY);
-    world.enrolment.look().await.unwrap();
+    world.enrolment.refresh().await.unwrap();
     // Meanwhile the other one renews, and what it knows is of that time.
     world.round(&mut two).await.unwrap();
     world.later(-91 * DAY);
-    assert!(world.is_revoked_to(&two, &one).await, "before the service has looked again");
-    world.enrolment.look().await.unwrap();
+    assert!(world.is_revoked_to(&two, &one).await, "before the service has refreshed");
+    world.enrolment.refresh().await.unwrap();
     world.round(&mut two).await.unwrap();
     assert!(world.is_revoked_to(&two, &one).await);
 }
@@ -36,13 +50,7 @@ async fn a_certificate_of_before_the_clock_ran_ahead_is_revoked_with_the_others(
 
 #[tokio::test] // M154
 async fn what_a_lost_store_did_not_know_is_revoked_with_what_it_has_shown() {
-    let dir = tempfile::tempdir().unwrap();
-    let place = || Some(Place::File(dir.path().join("trust/authority.json")));
-    let world = world_on(&Store::in_memory().unwrap(), place()).await;
-    world.enrolment.init().await.unwrap();
-    let (one, mut two) = (world.agent(ONE).await, world.agent(TWO).await);
-    let again = world_on(&Store::in_memory().unwrap(), place()).await;
-    again.enrolment.look().await.unwrap();
+    let (_dir, one, mut two, again) = with_a_lost_store().await;
     for (cn, held) in [(ONE, &one), (TWO, &two)] {
         assert_eq!(again.state(held, false).await.unwrap_err(), "NoSuchKey");
         let key = held.about().unwrap().key;
@@ -56,13 +64,7 @@ async fn what_a_lost_store_did_not_know_is_revoked_with_what_it_has_shown() {
 
 #[tokio::test] // M154
 async fn a_key_that_was_revoked_takes_each_certificate_along_that_it_shows_later() {
-    let dir = tempfile::tempdir().unwrap();
-    let place = || Some(Place::File(dir.path().join("trust/authority.json")));
-    let world = world_on(&Store::in_memory().unwrap(), place()).await;
-    world.enrolment.init().await.unwrap();
-    let (one, mut two) = (world.agent(ONE).await, world.agent(TWO).await);
-    let again = world_on(&Store::in_memory().unwrap(), place()).await;
-    again.enrolment.look().await.unwrap();
+    let (_dir, one, mut two, again) = with_a_lost_store().await;
     // A person refuses what waits, and does not know with which certificate it came.
     assert_eq!(again.state(&two, false).await.unwrap_err(), "NoSuchKey");
     let key = two.about().unwrap().key;
@@ -74,7 +76,7 @@ async fn a_key_that_was_revoked_takes_each_certificate_along_that_it_shows_later
     again.round(&mut two).await.unwrap();
     assert!(!again.is_revoked_to(&two, &one).await, "nobody has seen its certificate yet");
     assert_eq!(again.state(&one, false).await.unwrap_err(), "Revoked");
-    again.enrolment.look().await.unwrap();
+    again.enrolment.refresh().await.unwrap();
     again.round(&mut two).await.unwrap();
     assert!(again.is_revoked_to(&two, &one).await);
     assert_eq!(again.enrolment.revoked().await.unwrap().len(), 1);

@@ -51,7 +51,7 @@ async fn a_rotation_does_not_wait_for_a_person() {
     world.enrolment.rotate(false).await.unwrap();
     for _ in 0..3 {
         world.round(&mut one).await.unwrap();
-        world.enrolment.look().await.unwrap();
+        world.enrolment.refresh().await.unwrap();
     }
     world.enrolment.rotate(false).await.unwrap();
     assert_eq!(world.enrolment.holder.live().unwrap().held.known.roots.len(), 1);
@@ -91,12 +91,12 @@ async fn a_certificate_of_a_clock_that_was_ahead_is_made_anew() {
     let one = world.agent(ONE).await;
     // The service's clock is 91 days ahead for a while: it renews its own, and the agent's where that asks.
     world.later(91 * DAY);
-    world.enrolment.look().await.unwrap();
+    world.enrolment.refresh().await.unwrap();
     let own = || world.enrolment.holder.live().unwrap().about.clone();
     let ahead = world.state(&one, true).await.unwrap().certificate.unwrap();
     assert!(own().from > NOW && About::of(&ahead).unwrap().from > NOW);
     world.later(-91 * DAY);
-    world.enrolment.look().await.unwrap();
+    world.enrolment.refresh().await.unwrap();
     assert!(own().from <= NOW && NOW < own().until, "{:?}", own());
     let again = world.state(&one, true).await.unwrap().certificate.unwrap();
     let again = About::of(&again).unwrap();

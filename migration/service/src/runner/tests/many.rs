@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use store::{Batch, Call, Fault, Faults};
 use uuid::Uuid;
 
-use super::super::timers::{Looks, look};
+use super::super::timers::{Sweeps, sweep};
 use super::node::{ONE, VM};
 use super::words::{page, told};
 use super::world::World;
@@ -79,7 +79,7 @@ async fn reads(over: u128) -> BTreeMap<&'static str, usize> {
         counts.insert(what, reads.0.swap(0, Ordering::Relaxed));
     };
     count("its start");
-    look(service, &fence, &mut Looks::default()).await.unwrap();
+    sweep(service, &fence, &mut Sweeps::default()).await.unwrap();
     count("a round");
     let job = |at| format!("/jobs/{}", job(at));
     assert_eq!(world.ask("GET", &job(7), json!({})).await.0, 200);

@@ -21,11 +21,17 @@ use super::story::{AUTOMATIC, beside};
 use super::words::{page, told};
 use super::world::World;
 
-/// The service asks all agents, and looks at what runs.
-const LOOKED: Duration = Duration::from_secs(75);
+/// The service asks all agents, and sweeps what runs.
+const SWEPT: Duration = Duration::from_secs(75);
 
 fn copy(world: &Arc<World>, cn: Uuid) -> Copy {
     world.centre().hosts[&cn].copy.clone().unwrap()
+}
+
+/// How many orders each agent has received.
+fn orders(world: &World) -> [usize; 2] {
+    let centre = world.centre();
+    [ONE, TWO].map(|cn| centre.hosts[&cn].orders.len())
 }
 
 /// The same data centre with a store that has this record alone, or nothing.
@@ -63,13 +69,9 @@ async fn yesterday(world: &Arc<World>) -> (Arc<World>, Uuid, u64) {
 async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_an_alarm() {
     let world = World::new(true);
     let (old, id, revision) = yesterday(&world).await;
-    let orders = |world: &Arc<World>| {
-        let centre = world.centre();
-        [ONE, TWO].map(|cn| centre.hosts[&cn].orders.len())
-    };
     let before = orders(&old);
     beside(&old, async {
-        sleep(LOOKED).await;
+        sleep(SWEPT).await;
         let status = page(&old, "/status").await;
         assert!(
             status.contains("the store is older than the orders that the agents have accepted"),
@@ -103,7 +105,7 @@ async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_a
         let (status, body) = old.act("finalize&force=true").await;
         assert_eq!(status, 200, "{body}");
         assert!(old.settled().await.is_none());
-        sleep(LOOKED).await;
+        sleep(SWEPT).await;
     })
     .await;
     assert!(old.centre().hosts[&ONE].copy.is_none() && copy(&old, TWO).running);
@@ -137,13 +139,9 @@ async fn a_store_that_lost_one_revision_orders_nothing_and_gives_back_what_the_v
         old.journal.revision -= 1;
         let old = restored(&world, Some(old)).await;
         old.centre().hosts.get_mut(&stops).unwrap().fails = None;
-        let orders = |world: &Arc<World>| {
-            let centre = world.centre();
-            [ONE, TWO].map(|cn| centre.hosts[&cn].orders.len())
-        };
         let before = orders(&old);
         beside(&old, async {
-            sleep(LOOKED).await;
+            sleep(SWEPT).await;
             let status = page(&old, "/status").await;
             assert!(status.contains("the store is older"), "{action}: {status}");
             assert_eq!(orders(&old), before, "{action}: nothing was ordered");
@@ -200,7 +198,7 @@ async fn a_store_that_does_not_know_the_end_of_a_migration_moves_nothing_until_i
         };
         let before = all(&old);
         beside(&old, async {
-            sleep(2 * LOOKED).await;
+            sleep(2 * SWEPT).await;
             let status = page(&old, "/status").await;
             assert!(status.contains("the store is older"), "{what}: {status}");
             assert_eq!(old.act("switch").await.0, 412, "{what}");
@@ -208,7 +206,7 @@ async fn a_store_that_does_not_know_the_end_of_a_migration_moves_nothing_until_i
             assert_eq!(status, 200, "{what}: {body}");
             assert!(body["error"].as_str().unwrap().contains("had ended"), "{what}: {body}");
             assert!(old.record().await.is_none(), "{what}");
-            sleep(2 * LOOKED).await;
+            sleep(2 * SWEPT).await;
         })
         .await;
         let metrics = page(&old, "/metrics").await;
@@ -231,7 +229,7 @@ async fn a_node_named_as_the_other_one_is_not_taken_for_both() {
     (old.target_server_uuid, old.journal.revision) = (None, 1);
     let old = restored(&world, Some(old)).await;
     beside(&old, async {
-        sleep(LOOKED).await;
+        sleep(SWEPT).await;
         for query in ["".to_owned(), format!("?other={ONE}&really=true")] {
             let (status, body) = adopt(&old, &query).await;
             let why = body["message"].as_str().unwrap();
@@ -273,7 +271,7 @@ async fn what_the_agents_have_open_and_an_empty_store_lacks_is_an_alarm_and_can_
         let hidden = [ONE, TWO].map(|cn| copy(&world, cn).hidden);
         let empty = restored(&world, None).await;
         beside(&empty, async {
-            sleep(LOOKED).await;
+            sleep(SWEPT).await;
             let status = page(&empty, "/status").await;
             assert!(status.contains(&format!("sdc-migrate adopt {VM}")), "{stage}: {status}");
             assert_eq!(empty.act("begin").await.0, 412, "{stage}");
@@ -285,7 +283,7 @@ async fn what_the_agents_have_open_and_an_empty_store_lacks_is_an_alarm_and_can_
             assert!(status < 300, "{stage}: {body}");
             let record = empty.settled().await;
             assert!(record.is_none_or(|it| it.error.is_none()), "{stage}");
-            sleep(LOOKED).await;
+            sleep(SWEPT).await;
             assert!(!page(&empty, "/status").await.contains("sdc-migrate adopt"), "{stage}");
         })
         .await;
@@ -324,7 +322,7 @@ async fn a_store_that_lost_that_a_node_was_declared_dead_hears_it_from_the_other
             // Of the other node's copy nothing is said: it is the one in use, and its agent has heard more.
             let said = told(&lost, TWO, &format!("{id}.99.{ONE}")).await;
             assert_eq!((&said["known"], &said["replaced"]), (&json!([]), &json!([])), "{said}");
-            sleep(2 * LOOKED).await;
+            sleep(2 * SWEPT).await;
             let is_known_to_service = copy(&lost, ONE).is_off();
             assert!(is_older || is_known_to_service, "it is watched: {:?}", copy(&lost, ONE));
             // The agent does what it was told.
@@ -333,11 +331,11 @@ async fn a_store_that_lost_that_a_node_was_declared_dead_hears_it_from_the_other
                 let its = centre.hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap();
                 (its.running, its.hidden, its.autoboot) = (false, true, false);
             }
-            sleep(LOOKED).await;
+            sleep(SWEPT).await;
             let (status, body) = adopt(&lost, "").await;
             assert_eq!(status, 200, "{body}");
             lost.centre().hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap().running = true;
-            sleep(2 * LOOKED).await;
+            sleep(2 * SWEPT).await;
             assert!(copy(&lost, ONE).is_off(), "it is watched: {:?}", copy(&lost, ONE));
         })
         .await;
@@ -359,7 +357,7 @@ async fn a_node_does_not_say_of_another_one_s_migration_that_it_has_replaced_the
         empty.centre().hosts.insert(liar, host);
         let said = told(&empty, ONE, &format!("{id}.1.{TWO}")).await;
         assert_eq!(said["replaced"], json!([]), "the source's agent knows another node: {said}");
-        sleep(2 * LOOKED).await;
+        sleep(2 * SWEPT).await;
     })
     .await;
     assert!(copy(&empty, ONE).running);
@@ -378,7 +376,7 @@ async fn what_is_adopted_without_the_other_node_is_kept_down_when_that_is_back()
     assert!(copy(&world, ONE).running, "it was only cut off");
     let empty = restored(&world, None).await;
     beside(&empty, async {
-        sleep(LOOKED).await;
+        sleep(SWEPT).await;
         let (status, body) = adopt(&empty, "").await;
         assert_eq!((status, &body["code"]), (412, &json!("PreconditionFailed")), "{body}");
         // The store has never heard of that node.
@@ -388,7 +386,7 @@ async fn what_is_adopted_without_the_other_node_is_kept_down_when_that_is_back()
         let (status, body) = adopt(&empty, &format!("?other={ONE}&really=true")).await;
         assert_eq!(status, 200, "{body}");
         empty.centre().hosts.get_mut(&ONE).unwrap().is_silent = false;
-        sleep(2 * LOOKED).await;
+        sleep(2 * SWEPT).await;
     })
     .await;
     assert!(copy(&empty, ONE).is_off() && copy(&empty, TWO).running);
@@ -402,7 +400,7 @@ async fn a_node_that_claims_a_vm_of_another_node_is_shown_and_stops_nobody() {
     let of_liar = claims.map(|id| (Uuid::from_u128(id), (u64::MAX, End::Target)));
     world.centre().hosts.get_mut(&TWO).unwrap().heard = of_liar.collect();
     beside(&world, async {
-        sleep(LOOKED).await;
+        sleep(SWEPT).await;
         assert_eq!(world.plain().await.records.strangers.all().await.unwrap(), []);
         let liar = (1..1500_u128).map(|id| (Uuid::from_u128(id), (7, End::Target)));
         world.centre().hosts.get_mut(&TWO).unwrap().heard = liar.collect();
@@ -410,7 +408,7 @@ async fn a_node_that_claims_a_vm_of_another_node_is_shown_and_stops_nobody() {
     .await;
     let again = restored(&world, None).await;
     beside(&again, async {
-        sleep(LOOKED).await;
+        sleep(SWEPT).await;
         let kept = again.plain().await.records.strangers.all().await.unwrap().len();
         assert_eq!(kept, 1000, "what is kept of a node has a bound");
         assert!(page(&again, "/status").await.contains(&format!("on {TWO} migration")));

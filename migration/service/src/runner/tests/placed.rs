@@ -89,7 +89,7 @@ async fn a_begin_waits_for_agents_that_are_away() {
 }
 
 #[tokio::test(start_paused = true)] // M171
-async fn estimates_share_a_look_at_a_node_and_an_agent_that_hangs_holds_up_none() {
+async fn estimates_share_a_report_of_a_node_and_an_agent_that_hangs_holds_up_none() {
     // The source's may answer a moment later.
     for (stuck, wanted) in [(TWO, 412), (ONE, 503)] {
         let world = World::new(true);

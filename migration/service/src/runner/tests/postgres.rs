@@ -104,7 +104,7 @@ async fn fifty_migrations_survive_two_kills_of_the_server_and_one_of_each_servic
     let proxy = Proxy::start(cluster.socket_dir());
     let address = address(proxy.dir(), "migrations");
     let fleet = Fleet::new(MOVES);
-    let looking = fleet.service(&Store::postgres(&cluster.address("migrations")).unwrap()).await;
+    let reader = fleet.service(&Store::postgres(&cluster.address("migrations")).unwrap()).await;
     let giving = fleet.service(&Store::postgres(&address).unwrap()).await;
     for n in 1..=MOVES {
         // Nothing else commits yet.
@@ -115,23 +115,23 @@ async fn fifty_migrations_survive_two_kills_of_the_server_and_one_of_each_servic
         }
         command(&giving, vm(n), AUTOMATIC).await;
     }
-    assert_eq!(states(&looking).await.len(), usize::from(MOVES), "one is lost");
+    assert_eq!(states(&reader).await.len(), usize::from(MOVES), "one is lost");
     let one = start(&fleet, &address).await;
     let two = start(&fleet, &address).await;
     let story = async {
-        moved(&looking, 8).await;
+        moved(&reader, 8).await;
         cluster.kill();
         cluster.run().await;
-        moved(&looking, 16).await;
+        moved(&reader, 16).await;
         one.kill().await;
         let one = start(&fleet, &address).await;
-        moved(&looking, 24).await;
+        moved(&reader, 24).await;
         cluster.kill();
         cluster.run().await;
-        moved(&looking, 32).await;
+        moved(&reader, 32).await;
         two.kill().await;
         let two = start(&fleet, &address).await;
-        moved(&looking, usize::from(MOVES)).await;
+        moved(&reader, usize::from(MOVES)).await;
         (one, two)
     };
     let cutting = async {
@@ -146,14 +146,14 @@ async fn fifty_migrations_survive_two_kills_of_the_server_and_one_of_each_servic
         running = story => running,
         () = cutting => unreachable!("it never returns"),
     };
-    check(&fleet, &looking).await;
+    check(&fleet, &reader).await;
     for n in 1..=MOVES {
         let by = if n % 2 == 0 { &two } else { &one };
         command(&by.service, vm(n), "migration_action=finalize").await;
     }
     let until = Instant::now() + PATIENCE;
-    while !states(&looking).await.is_empty() {
-        assert!(Instant::now() < until, "{:?}", states(&looking).await);
+    while !states(&reader).await.is_empty() {
+        assert!(Instant::now() < until, "{:?}", states(&reader).await);
         sleep(Duration::from_millis(100)).await;
     }
     let centres = fleet.centres();

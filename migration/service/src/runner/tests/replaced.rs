@@ -18,8 +18,8 @@ use super::world::World;
 use migration_core::machine::Copy;
 use migration_core::record::State;
 
-/// A minute's look, and what the orders take.
-const LOOKED: Duration = Duration::from_secs(75);
+/// The pause between two checks, and what the orders take.
+const CHECKED: Duration = Duration::from_secs(75);
 
 fn copy(world: &Arc<World>, cn: Uuid) -> Copy {
     world.centre().hosts[&cn].copy.clone().unwrap()
@@ -46,13 +46,13 @@ async fn a_copy_that_was_replaced_is_stopped_and_hidden_within_a_minute_of_its_n
     beside(&world, async {
         cut_off(&world).await;
         answers(&world);
-        sleep(LOOKED).await;
+        sleep(CHECKED).await;
         assert!(copy(&world, ONE).is_off(), "{:?}", copy(&world, ONE));
         assert!(world.centre().hosts[&ONE].held, "net-agent would delete its NICs");
         assert!(copy(&world, TWO).running && !copy(&world, TWO).hidden);
         // Again, when somebody starts it by hand.
         world.centre().hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap().running = true;
-        sleep(LOOKED).await;
+        sleep(CHECKED).await;
         assert!(copy(&world, ONE).is_off());
     })
     .await;
@@ -68,18 +68,18 @@ async fn it_is_watched_after_finalize_until_it_is_gone() {
         assert!(world.settled().await.is_none(), "the record has gone");
         sleep(Duration::from_secs(2 * 3600)).await;
         answers(&world);
-        sleep(LOOKED).await;
+        sleep(CHECKED).await;
         assert!(copy(&world, ONE).is_off(), "{:?}", copy(&world, ONE));
         assert!(page(&world, "/status").await.contains("is back since"));
         assert!(page(&world, "/metrics").await.contains("migration_service_migrations_returned 1"));
         assert!(world.centre().hosts[&ONE].over.is_empty());
         // Somebody deletes it there.
         world.centre().hosts.get_mut(&ONE).unwrap().copy = None;
-        sleep(LOOKED).await;
+        sleep(CHECKED).await;
         assert_eq!(world.centre().hosts[&ONE].over.len(), 1);
         let observed = world.centre().hosts[&ONE].observed;
         sleep(Duration::from_secs(600)).await;
-        assert_eq!(world.centre().hosts[&ONE].observed, observed, "nothing is left to look at");
+        assert_eq!(world.centre().hosts[&ONE].observed, observed, "nothing is left to observe");
     })
     .await;
     assert!(page(&world, "/metrics").await.contains("migration_service_migrations_returned 0"));
@@ -95,7 +95,7 @@ async fn rescued(world: &Arc<World>) {
     assert!(record.is_none(), "{record:?}");
     let is_up = |copy: Copy| copy.running && copy.autoboot && !copy.hidden;
     assert!(is_up(copy(world, ONE)), "{:?}", copy(world, ONE));
-    sleep(8 * LOOKED).await;
+    sleep(8 * CHECKED).await;
     assert!(is_up(copy(world, ONE)), "nobody stops it: {:?}", copy(world, ONE));
     assert!(page(world, "/metrics").await.contains("migration_service_migrations_returned 0"));
 }
@@ -112,7 +112,7 @@ async fn a_rescue_of_the_copy_that_was_replaced_ends_its_watch() {
                 assert!(world.settled().await.is_none());
             }
             answers(&world);
-            sleep(LOOKED).await;
+            sleep(CHECKED).await;
             assert!(copy(&world, ONE).is_off());
             rescued(&world).await;
         })
@@ -129,11 +129,11 @@ async fn a_copy_that_was_replaced_is_not_rescued_while_the_other_is_there() {
         assert_eq!(world.act(&finalize).await.0, 200);
         assert!(world.settled().await.is_none());
         answers(&world);
-        sleep(LOOKED).await;
+        sleep(CHECKED).await;
         assert_eq!(world.act("rescue").await.0, 202);
         let record = world.settled().await.unwrap();
         assert_eq!(record.state, State::Successful, "{:?}", record.error);
-        sleep(8 * LOOKED).await;
+        sleep(8 * CHECKED).await;
         assert!(copy(&world, ONE).is_off() && copy(&world, TWO).running);
         assert!(!copy(&world, TWO).hidden);
     })
@@ -150,13 +150,13 @@ async fn a_copy_that_runs_though_it_was_replaced_is_an_alarm_that_pages() {
         let fails = super::node::Fails { name: "stop", state, times: 6, moved: |_| (0, 0) };
         world.centre().hosts.get_mut(&ONE).unwrap().fails = Some(fails);
         answers(&world);
-        sleep(LOOKED).await;
+        sleep(CHECKED).await;
         assert!(copy(&world, ONE).running);
         let metrics = page(&world, "/metrics").await;
         assert!(metrics.contains("migration_service_migrations_replaced_running 1"), "{metrics}");
         let status = page(&world, "/status").await;
         assert!(status.contains(&format!("{VM}: it RUNS on {ONE}")), "{status}");
-        sleep(4 * LOOKED).await;
+        sleep(4 * CHECKED).await;
         let metrics = page(&world, "/metrics").await;
         assert!(metrics.contains("migration_service_migrations_replaced_running 0"), "{metrics}");
     })

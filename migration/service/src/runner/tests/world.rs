@@ -78,7 +78,7 @@ pub struct World {
     pub cnapi: cnapi::Store,
     pub killed: Notify,
     pub store: Store,
-    /// A service for commands and for looking at the record.
+    /// A service for commands and for reading the record.
     plain: OnceCell<Service>,
 }
 
@@ -558,7 +558,7 @@ impl Faults for Killing {
     }
 }
 
-/// The owner of the VM, for those who look at the record.
+/// The owner of the VM, for those who read the record.
 pub fn owner() -> Uuid {
     OWNER
 }

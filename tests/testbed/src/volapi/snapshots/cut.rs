@@ -10,7 +10,8 @@ use store::Expect;
 use volumes_core::snapshot::Stage;
 use volumes_core::volume::State;
 
-use super::world::{VOLUME, World};
+use super::world::World;
+use crate::volapi::crash::VOLUME;
 use crate::volapi::fuse::{Blow, Fuse};
 use crate::volapi::running::start;
 

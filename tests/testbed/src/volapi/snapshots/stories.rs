@@ -20,7 +20,9 @@ use volumes_core::requests;
 use volumes_core::snapshot::Stage;
 use volumes_core::volume::State;
 
-use super::world::{OWNER, VOLUME, World, params};
+use super::world::{World, params};
+use crate::volapi::asked::OWNER;
+use crate::volapi::crash::VOLUME;
 use crate::volapi::fuse::Blow;
 use crate::volapi::running::start;
 

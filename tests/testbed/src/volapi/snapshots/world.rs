@@ -10,19 +10,17 @@ use serde_json::{Value, json};
 use store::Store;
 use volapi::service::Service;
 use volumes_core::refused::Refused;
-use volumes_core::requests::{self, Params};
+use volumes_core::requests::Params;
 use volumes_core::snapshot::Stage;
 use volumes_core::snapshots as asked;
 use volumes_core::volume::{State, Volume};
 
+use crate::volapi::asked::around;
 use crate::volapi::cn::Cn;
+use crate::volapi::crash::{VOLUME, create};
 use crate::volapi::fuse::Fuse;
 use crate::volapi::peers::DataCentre;
 use crate::volapi::running::start;
-
-pub const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
-pub const VOLUME: &str = "11111111-1111-4111-8111-111111111111";
-const NETWORK: &str = "8036d58d-7821-4ae3-a752-15be1d92344c";
 
 /// A service, what is around it, and a volume that is ready.
 pub struct World {
@@ -39,18 +37,12 @@ pub fn params(value: Value) -> Params {
 
 impl World {
     pub async fn new() -> World {
-        let around = json!({
-            "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
-            "package_quotas": [10240],
-        });
-        let data_centre = DataCentre::with_node(&around).await.unwrap();
+        let data_centre = DataCentre::with_node(&around()).await.unwrap();
         let fuse = Fuse::none();
         data_centre.light(&fuse);
         let store = Store::in_memory().unwrap();
         let service = start(&store, &data_centre, &fuse).await.unwrap();
-        let new = json!({"uuid": VOLUME, "owner_uuid": OWNER, "type": "tritonnfs",
-            "networks": [NETWORK], "name": "name"});
-        let made = service.creates.create(&requests::create(&params(new)).unwrap()).await.unwrap();
+        let made = create(&service, VOLUME, "name").await.unwrap();
         let vm = made["vm_uuid"].as_str().unwrap().to_owned();
         let world = World { store, data_centre, fuse, service, vm };
         world.cn().make(&world.vm).await.unwrap();

@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What nodes are, for estimates: those that come together share one look at a node. Orders rest on fresh answers.
+//! What nodes are, for estimates: those that come together share one report of a node. Orders
+//! rest on fresh answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +16,12 @@ use uuid::Uuid;
 
 /// How long an agent may take to report its node.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a look counts, also at an agent that does not answer.
+/// How long a report is used, also that an agent does not answer.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// What came of a look at a node.
+/// What the agent of a node has reported.
 #[derive(Clone, Debug)]
-pub enum Look {
+pub enum NodeReport {
     /// What the node is.
     Seen(Box<Node>),
     /// The agent does not answer, or the peer is not authenticated as it.
@@ -30,35 +31,34 @@ pub enum Look {
     },
 }
 
-impl Look {
+impl NodeReport {
     /// Returns the content of an answer.
-    pub fn of(answer: Result<Node, Error>) -> Look {
+    pub fn of(answer: Result<Node, Error>) -> NodeReport {
         match answer {
-            Ok(node) => Look::Seen(Box::new(node)),
-            Err(error) => Look::Silent { is_unproved: trust::has_answered(&error) },
+            Ok(node) => NodeReport::Seen(Box::new(node)),
+            Err(error) => NodeReport::Silent { is_unproved: trust::has_answered(&error) },
         }
     }
 
     /// Returns what the node is, if that is known.
     pub fn node(&self) -> Option<&Node> {
         match self {
-            Look::Seen(node) => Some(node),
-            Look::Silent { .. } => None,
+            NodeReport::Seen(node) => Some(node),
+            NodeReport::Silent { .. } => None,
         }
     }
 }
 
-type Place = Arc<tokio::sync::Mutex<Option<(Instant, Look)>>>;
+type Place = Arc<tokio::sync::Mutex<Option<(Instant, NodeReport)>>>;
 
 /// The last reports; there are none of nodes that were not asked for.
 #[derive(Debug, Default)]
-pub struct Looks(Mutex<BTreeMap<Uuid, Place>>);
+pub struct NodeReports(Mutex<BTreeMap<Uuid, Place>>);
 
-impl Looks {
-    /// Returns a look that is fresh; `ask` is polled where there is none. Who comes meanwhile waits for the same
-    /// answer.
-    pub async fn at(&self, cn: Uuid, ask: impl Future<Output = Result<Node, Error>>) -> Look {
-        let is_fresh = |last: &Option<(Instant, Look)>| {
+impl NodeReports {
+    /// Returns a fresh report; `ask` is polled where there is none. Concurrent callers wait for the same answer.
+    pub async fn at(&self, cn: Uuid, ask: impl Future<Output = Result<Node, Error>>) -> NodeReport {
+        let is_fresh = |last: &Option<(Instant, NodeReport)>| {
             last.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH)
         };
         let place = {
@@ -70,12 +70,12 @@ impl Looks {
             Arc::clone(places.entry(cn).or_default())
         };
         let mut last = place.lock().await;
-        if let Some((_, look)) = last.as_ref().filter(|_| is_fresh(&last)) {
-            return look.clone();
+        if let Some((_, report)) = last.as_ref().filter(|_| is_fresh(&last)) {
+            return report.clone();
         }
         let answer = timeout(PATIENCE, ask).await;
-        let look = answer.map_or(Look::Silent { is_unproved: false }, Look::of);
-        *last = Some((Instant::now(), look.clone()));
-        look
+        let report = answer.map_or(NodeReport::Silent { is_unproved: false }, NodeReport::of);
+        *last = Some((Instant::now(), report.clone()));
+        report
     }
 }
