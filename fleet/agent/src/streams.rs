@@ -4,17 +4,20 @@
 
 //! The task that makes the streams, where the operator's key is configured: a stream that somebody deleted comes back
 //! empty, and every agent then fills it by comparison. A `VMS` that stands still though `CHANGES` has more gets another
-//! leader, and where that does not help it is made again. It also removes old tombstones.
+//! leader, and where that does not help it is made again. Servers that do not have the same messages get what the one that
+//! leads has; what that one lacks, the nodes find. It also removes old tombstones.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sdc_clients::fleet::{
-    Fleet, FleetError, Made, Shape, Sourcing, Still, again, make, step_down, sweep as tombstones,
+    COMPARED, Fleet, FleetError, Made, Shape, Sourcing, Still, again, disagreement, level, make,
+    step_down, sweep as tombstones,
 };
 use tokio::time::{Instant, sleep};
 
 use crate::parts::Parts;
+use crate::publish::LOOKS;
 use crate::status::{Own, State, Task};
 
 /// Between looks.
@@ -31,6 +34,8 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
     let mut retry = parts.retry();
     let mut sweep = Instant::now() + parts.random.around(SWEEPS, 0.5);
     let mut watch = Watch::default();
+    let between = parts.config.times.audit / LOOKS;
+    let mut comparison = Instant::now() + parts.random.around(between, 0.25);
     loop {
         let looked = async {
             let done = make(jetstream.jetstream(), &shape).await?;
@@ -53,6 +58,10 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
                 parts.status.is(Task::Streams, state);
                 if let Some(cure) = cure {
                     cured(&jetstream, &shape, cure).await;
+                }
+                if Instant::now() >= comparison {
+                    compared(&jetstream).await;
+                    comparison = Instant::now() + parts.random.around(between, 0.25);
                 }
                 parts.random.around(EVERY, 0.1)
             }
@@ -106,6 +115,32 @@ async fn cured(fleet: &Fleet, shape: &Shape, cure: Cure) {
     match done {
         Ok(()) => tracing::warn!("VMS stood still though CHANGES has more; {word}"),
         Err(error) => tracing::warn!("cannot make VMS move; readers see old VMs: {error}"),
+    }
+}
+
+/// Gives the servers the same where they do not have it. What fails is tried at the next comparison.
+async fn compared(fleet: &Fleet) {
+    for stream in COMPARED {
+        let count = match disagreement(fleet, stream).await {
+            Ok(0) => continue,
+            Ok(count) => count,
+            Err(error) => {
+                tracing::info!(stream, "cannot compare what the servers have: {error}");
+                continue;
+            }
+        };
+        match level(fleet.jetstream(), stream).await {
+            Ok(()) => tracing::warn!(
+                stream,
+                count,
+                "the servers had different messages; each gets what the one that leads has"
+            ),
+            Err(error) => tracing::warn!(
+                stream,
+                count,
+                "the servers have different messages, and readers get those of one; cannot give each the same: {error}"
+            ),
+        }
     }
 }
 

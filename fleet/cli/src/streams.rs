@@ -2,17 +2,24 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `streams`: how the streams of the feed are, whether `VMS` moves, and whether a server may be stopped.
+//! `streams`: how the streams of the feed are, whether `VMS` moves, whether the servers have the same, and whether
+//! a server may be stopped.
+
+use std::collections::BTreeMap;
 
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn};
 use sdc_clients::fleet::Health;
 use serde_json::Value;
 
-const COLUMNS: [&str; 6] = ["stream", "messages", "bytes", "leader", "behind", "lag"];
+const COLUMNS: [&str; 7] = ["stream", "messages", "bytes", "leader", "behind", "lag", "differ"];
 
-/// Lists the streams; returns whether every server has all of them, and `VMS` does not stand still.
+/// How many messages of a stream the servers do not have alike.
+pub(crate) type Differ = BTreeMap<&'static str, usize>;
+
+/// Lists the streams; returns whether every server has all of them, and the same, and `VMS` does not stand still.
 pub(crate) fn list(
     all: &[Health],
+    differ: &Differ,
     stands_still: bool,
     layout: &Layout,
     screen: Screen,
@@ -32,8 +39,13 @@ pub(crate) fn list(
                 true => Cell::toned(format!("{} (stands still)", health.lag), Tone::Bad),
                 false => health.lag.into(),
             },
+            match differ.get(health.stream) {
+                Some(0) | None => Value::Null.into(),
+                Some(count) => Cell::toned(count.to_string(), Tone::Bad),
+            },
         ]);
     }
     let is_whole = all.iter().all(|health| health.behind.is_empty());
-    Ok((table.print(layout, screen)?, is_whole && !stands_still))
+    let is_one = differ.values().all(|count| *count == 0);
+    Ok((table.print(layout, screen)?, is_whole && is_one && !stands_still))
 }

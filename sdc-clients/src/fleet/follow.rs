@@ -13,6 +13,9 @@
 //!    └────────────────── wait (back-off) ◄───────────────────────────┘
 //! ```
 //!
+//! A follower reads one server's copy. So that it is never wrong for long it takes a snapshot again, every hour and soon
+//! after something was missed, and tells what differs.
+//!
 //! There is no task behind it: [`Follower::next`] drives the machine.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -38,6 +41,10 @@ use crate::vminfod::Change;
 const LOOK: Duration = Duration::from_secs(15);
 /// How often a stream that ends before the place is asked again.
 const PATIENT: u32 = 6;
+/// A snapshot is taken again after that long: what a server lost alone, none of its messages tells where no other comes.
+const AUDIT: Duration = Duration::from_secs(3600);
+/// And after that where something was missed: the other servers may have it.
+const AUDIT_OF_A_MISS: Duration = Duration::from_secs(60);
 /// The waits after a loss.
 pub(super) const WAITS: Policy = Policy {
     initial: Duration::from_millis(250),
@@ -199,6 +206,12 @@ pub struct Follower {
     complete_at: Option<u64>,
     /// Nothing that passes the filter was left behind the last message.
     has_all: bool,
+    /// Between two snapshots.
+    audit: Duration,
+    /// When the last one came.
+    filled: Instant,
+    /// Something was missed since.
+    has_missed: bool,
     /// How often in a row the stream seemed to end before the place.
     behind: u32,
     out: VecDeque<FleetEvent>,
@@ -224,9 +237,18 @@ impl Follower {
             is_filled: false,
             complete_at: None,
             has_all: false,
+            audit: AUDIT,
+            filled: Instant::now(),
+            has_missed: false,
             behind: 0,
             out: VecDeque::new(),
         }
+    }
+
+    /// Takes a snapshot again that often; every hour where this is not said.
+    #[must_use]
+    pub fn audited(self, audit: Duration) -> Follower {
+        Follower { audit, ..self }
     }
 
     /// What is known of every VM; after a `Lost` it is as old as that.
@@ -301,6 +323,12 @@ impl Follower {
             place.seq = place.seq.max(now.first.saturating_sub(1));
         }
         self.completed(true);
+        let age = self.filled.elapsed();
+        if age >= self.audit || self.has_missed && age >= AUDIT_OF_A_MISS {
+            self.place = None;
+            self.step = Step::Wait(Instant::now());
+            return;
+        }
         let goes_on = self.place.as_ref().is_some_and(|place| now.has(place));
         if let (true, Step::Follow { look, .. }) = (goes_on, &mut self.step) {
             *look = later(&self.fleet);
@@ -326,6 +354,7 @@ impl Follower {
                 self.place = Some(place);
                 self.step = Step::Follow { reading, look: later(&self.fleet) };
                 if let Some((held, last)) = snapshot {
+                    (self.filled, self.has_missed) = (Instant::now(), false);
                     self.complete_at = Some(last);
                     self.fill(held);
                 }
@@ -387,7 +416,9 @@ impl Follower {
                 let is_marker = message.labels.kind == Kind::Resync;
                 let is_broken = self.chain.as_mut().is_some_and(|chain| chain.breaks_at(message));
                 let follows = self.mirror.follows(message);
-                if is_marker || is_broken || follows == Follows::Hole {
+                let is_missed = is_broken || follows == Follows::Hole;
+                self.has_missed |= is_missed;
+                if is_marker || is_missed {
                     self.out.push_back(FleetEvent::Resync { cn: message.target.cn.clone() });
                 }
                 if !is_marker && follows != Follows::Repeated {

@@ -244,7 +244,6 @@ impl Fleet {
         let mut reading = self.begin(stream, filter, from, part).await?;
         loop {
             let next = tokio::time::timeout(PATIENCE, reading.next()).await;
-            let late = || FleetError::away("the server that reads is behind");
             let received = next.map_err(|_| late())??;
             let (seq, pending) = (received.seq, received.pending);
             all.push(received);
@@ -285,6 +284,10 @@ impl Fleet {
             },
         }
     }
+}
+
+pub(super) fn late() -> FleetError {
+    FleetError::away("the server that reads is behind")
 }
 
 /// Returns true if the leader of a stream has heard none of the others for longer than an election takes: they have another

@@ -85,6 +85,8 @@ pub(super) struct Reading {
     nth: u64,
     /// How many the server had at the beginning.
     pub(super) pending: u64,
+    /// The server that reads.
+    pub(super) server: String,
     /// When it began, by the clock of the servers: the reader's own may show anything.
     began: Timestamp,
 }
@@ -129,13 +131,15 @@ impl Reading {
             _ => FleetError::away(error),
         })?;
         let pending = consumer.cached_info().num_pending;
+        let server = consumer.cached_info().cluster.as_ref().and_then(|it| it.leader.clone());
         let began = consumer.cached_info().created.unix_timestamp_nanos();
         let began = Timestamp::from_nanosecond(began).unwrap_or_default();
         let pulled = consumer.stream().max_messages_per_batch(BATCH).heartbeat(HEARTBEAT);
         // Before the first message can be on its way.
         let connection = Connection::of(jetstream);
         let messages = pulled.messages().await.map_err(FleetError::away)?;
-        Ok(Reading { messages, connection, nth: 0, pending, began })
+        let server = server.unwrap_or_default();
+        Ok(Reading { messages, connection, nth: 0, pending, server, began })
     }
 
     /// Waits for the next message. Cancel-safe. After an error this reading is over.

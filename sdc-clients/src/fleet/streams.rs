@@ -150,6 +150,21 @@ pub async fn again(jetstream: &Context, shape: &Shape) -> Result<(), FleetError>
     Ok(())
 }
 
+/// Gives each server what the one that leads the stream has: the others drop what they have, and get it anew. Where it is
+/// cut in the middle, [`make`] does the rest.
+///
+/// # Errors
+/// If JetStream refuses, or does not answer.
+pub async fn level(jetstream: &Context, stream: &str) -> Result<(), FleetError> {
+    let stream = jetstream.get_stream(stream).await.map_err(FleetError::away)?;
+    let config = &stream.cached_info().config;
+    for num_replicas in [1, config.num_replicas] {
+        let config = Config { num_replicas, ..config.clone() };
+        jetstream.update_stream(config).await.map_err(FleetError::away)?;
+    }
+    Ok(())
+}
+
 /// Lets another server lead `VMS`, which asks for the next message of `CHANGES` anew.
 ///
 /// # Errors

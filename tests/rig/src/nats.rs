@@ -152,6 +152,26 @@ impl Nats {
         self.dir.path().join(format!("n{nth}.js"))
     }
 
+    /// Lets a server that does not run lose a message of a stream, of which the others know nothing.
+    pub fn lose(&self, nth: usize, stream: &str, number: u64) -> io::Result<()> {
+        let dir = self.store(nth).join("jetstream/$G/streams").join(stream).join("msgs");
+        let mut is_lost = false;
+        for entry in std::fs::read_dir(dir)? {
+            let path = entry?.path();
+            match path.extension().and_then(|it| it.to_str()) {
+                Some("blk") => {
+                    let mut block = std::fs::read(&path)?;
+                    is_lost |= erase(&mut block, number);
+                    std::fs::write(&path, block)?;
+                }
+                // The server makes them again from the blocks.
+                Some("idx" | "fss") => std::fs::remove_file(&path)?,
+                _ => {}
+            }
+        }
+        is_lost.then_some(()).ok_or_else(|| io::Error::other("the server does not have it"))
+    }
+
     /// Where a server listens for clients.
     pub fn address(&self, nth: usize) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.ports[nth][0]).into()
@@ -166,6 +186,22 @@ impl Nats {
     pub fn log(&self, nth: usize) -> String {
         std::fs::read_to_string(self.dir.path().join(format!("n{nth}"))).unwrap_or_default()
     }
+}
+
+/// Marks a message as removed in a block of nats-server 2.9: each begins with its length, of which one bit says that it has
+/// headers, and its number, of which one bit says that it was removed.
+fn erase(block: &mut [u8], number: u64) -> bool {
+    let mut at = 0;
+    while let Some(head) = block.get(at..at + 12) {
+        let (length, own) = head.split_at(4);
+        let length = u32::from_le_bytes(length.try_into().unwrap_or_default()) & !(1 << 31);
+        if own == number.to_le_bytes() {
+            block[at + 11] |= 1 << 7;
+            return true;
+        }
+        at += length.max(12) as usize;
+    }
+    false
 }
 
 impl Drop for Nats {

@@ -144,6 +144,16 @@ impl Memory {
         }
     }
 
+    /// `VMS` loses what it has of a subject, or has an earlier message of it again.
+    pub fn lose_shown(&self, subject: &str, earlier: Option<Stored>) {
+        let vms = &mut self.streams().vms;
+        match (vms, earlier) {
+            (Some(vms), Some(earlier)) => drop(vms.insert(subject.to_owned(), earlier)),
+            (Some(vms), None) => drop(vms.remove(subject)),
+            (None, _) => {}
+        }
+    }
+
     /// Drops the oldest messages of `CHANGES`, as its limits do.
     pub fn age_out(&self, messages: usize) {
         let mut streams = self.streams();

@@ -32,7 +32,8 @@ impl Publisher<'_> {
         let view = self.view().await?;
         let at = view.snapshot.at.clone();
         // Of another stream the numbers say nothing.
-        self.sent = Sent::default();
+        let unseen = std::mem::take(&mut self.sent.unseen);
+        self.sent = Sent { unseen, ..Sent::default() };
         self.compare_with(view, why).await?;
         Ok(at)
     }
@@ -72,6 +73,8 @@ impl Publisher<'_> {
             self.event(snapshot.marker(why)).await?;
             tracing::info!(reason = %why, vms, differ, "compared with the feed");
         }
+        // It was judged: what readers were to see of it was published, or they see it.
+        self.sent.unseen.retain(|_, unseen| !unseen.is_lost());
         self.parts.tell(|told| told.vms = vms);
         Ok(())
     }

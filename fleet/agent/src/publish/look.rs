@@ -7,6 +7,7 @@
 use std::collections::btree_map::Entry;
 
 use sdc_clients::fleet::{CHANGES, FleetError, VMS, subject, subjects_of};
+use tokio::time::Instant;
 
 use super::publisher::Publisher;
 
@@ -23,29 +24,23 @@ impl Publisher<'_> {
         Ok(seen.is_some_and(|(at, seq)| at == labels.at && seq != stored.seq))
     }
 
-    /// Returns whether `CHANGES` lacks what it acknowledged, twice in a row: once, a server that is behind may have
-    /// answered.
+    /// Returns whether the feed lacks what it acknowledged, twice in a row: once, a server that is behind may have answered.
     pub(super) async fn has_lost(&mut self) -> Result<bool, FleetError> {
         Ok(self.is_cut_short().await? || self.lacks_some().await?)
     }
 
-    /// Whether it lacks the last message of a VM.
+    /// Whether `VMS`, which readers read, has lacked the last message of a VM for too long.
     async fn lacks_some(&mut self) -> Result<bool, FleetError> {
-        let feed = &self.parts.feed;
         let unseen: Vec<_> = self.sent.unseen.keys().take(AT_A_LOOK).cloned().collect();
         for subject in unseen {
-            let last = match feed.last(CHANGES, &subject).await? {
-                // Gone by age, or lost.
-                None => feed.last(VMS, &subject).await?,
-                last => last,
-            };
+            let last = self.parts.feed.last(VMS, &subject).await?;
             let labels = last.and_then(|last| last.labels);
             let Entry::Occupied(mut known) = self.sent.unseen.entry(subject) else { continue };
-            let (at, was_missed) = known.get_mut();
-            match labels.is_some_and(|labels| labels.at.has(at)) {
+            let unseen = known.get_mut();
+            match labels.is_some_and(|labels| labels.at.has(&unseen.at)) {
                 true => drop(known.remove()),
-                false if *was_missed => return Ok(true),
-                false => *was_missed = true,
+                false if unseen.is_lost() => return Ok(true),
+                false => unseen.missed = unseen.missed.or_else(|| Some(Instant::now())),
             }
         }
         Ok(false)

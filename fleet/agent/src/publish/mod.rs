@@ -26,8 +26,8 @@ use crate::parts::Parts;
 use crate::reduce::{Line, Start, Why, line, start};
 use crate::status::{Count, Own, State, Task};
 
-/// How often between two audits it is looked whether `VMS` still has the node.
-const LOOKS: u32 = 12;
+/// How often between two audits it is looked whether `VMS` still has the node, and whether the servers have the same.
+pub(crate) const LOOKS: u32 = 12;
 
 /// Publishes, for ever.
 pub(crate) async fn run(parts: Arc<Parts>) {

@@ -12,8 +12,6 @@ use crate::status::Count;
 
 /// Room for the headers of a message.
 const HEADERS: usize = 1024;
-/// Subjects that are looked for at most: of those beyond the audit finds what was lost.
-const MOST_UNSEEN: usize = 10_000;
 
 impl Publisher<'_> {
     /// Publishes an event, unless the feed has it.
@@ -46,7 +44,8 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Publishes what `judge` makes of the subject's last message; returns whether there was something to publish.
+    /// Publishes what `judge` makes of the subject's last message in `CHANGES`, or in `VMS`, which readers read and which may
+    /// have lost what `CHANGES` has; returns whether there was something to publish.
     pub(super) async fn settle(
         &mut self,
         vm: &str,
@@ -56,13 +55,23 @@ impl Publisher<'_> {
         let subject = subject(&self.parts.cn_uuid, Some(vm));
         let changes = feed.last(CHANGES, &subject).await?;
         let last = changes.as_ref().map_or(0, |stored| stored.seq);
-        let stored = match changes {
-            Some(stored) => Some(stored),
-            // Gone from CHANGES by age.
-            None => feed.last(VMS, &subject).await?,
-        };
+        let shown = feed.last(VMS, &subject).await?;
         self.sent.last.insert(subject.clone(), last);
-        let Some(outgoing) = judge(stored.as_ref()) else { return Ok(false) };
+        // None in CHANGES: gone by age.
+        let newest = changes.as_ref().or(shown.as_ref());
+        let outgoing = match (judge(newest), judge(shown.as_ref())) {
+            (Some(outgoing), _) => outgoing,
+            (None, Some(outgoing)) if self.sent.has_lost(&subject) => outgoing,
+            (None, is_behind) => {
+                // It may be about to take it.
+                if let (Some(_), Some(labels)) =
+                    (is_behind, newest.and_then(|it| it.labels.as_ref()))
+                {
+                    self.sent.expect(&subject, &labels.at);
+                }
+                return Ok(false);
+            }
+        };
         let outgoing = self.fitted(outgoing);
         let seq = feed.publish(&subject, &outgoing.labels, outgoing.body.clone(), last).await?;
         self.acknowledged(&subject, &outgoing, seq);
@@ -79,10 +88,8 @@ impl Publisher<'_> {
             // Another one, possibly of the same event.
             self.marker = None;
         }
-        if self.sent.unseen.len() < MOST_UNSEEN || self.sent.unseen.contains_key(subject) {
-            let unseen = (outgoing.labels.at.clone(), false);
-            self.sent.unseen.insert(subject.to_owned(), unseen);
-        }
+        self.sent.unseen.remove(subject);
+        self.sent.expect(subject, &outgoing.labels.at);
         self.sent.went_back |= seq <= self.sent.newest;
         self.sent.newest = self.sent.newest.max(seq);
         let gone = u64::from(outgoing.labels.kind == Kind::Delete);

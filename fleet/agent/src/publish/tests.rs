@@ -9,7 +9,7 @@ use std::time::Duration;
 use mocks::hub::Hub;
 use proptest::prelude::*;
 use sdc_clients::Http;
-use sdc_clients::fleet::{CHANGES, Kind, Node, Position, Stored, VMS, What};
+use sdc_clients::fleet::{CHANGES, Kind, Node, Position, Stored, VMS, What, subject};
 use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -334,6 +334,34 @@ async fn what_the_feed_lost_before_what_it_kept_is_found_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_vms_lost_of_changes_is_found_and_told() {
+    // N10
+    let world = World::new();
+    (1..=3).for_each(|nth| world.hub.put(vm(nth, "a")));
+    world.settled().await;
+    let own = |nth| subject(CN, vm(nth, "")["uuid"].as_str());
+    let before = world.feed.vms()[&own(2)].clone();
+    let ghost = world.feed.vms()[&own(3)].clone();
+    world.hub.put(vm(2, "b"));
+    world.hub.remove(vm(3, "")["zonename"].as_str().unwrap());
+    world.settled().await;
+    // VMS was seen to have them.
+    sleep(Duration::from_secs(20 * 60)).await;
+    let told = world.markers();
+    world.feed.lose_shown(&own(1), None);
+    world.feed.lose_shown(&own(2), Some(before));
+    world.feed.lose_shown(&own(3), Some(ghost));
+    assert_ne!(world.aliases(), world.here());
+    // An audit and two looks.
+    sleep(Duration::from_secs(100 * 60)).await;
+    assert_eq!(world.aliases(), world.here());
+    assert_eq!(world.markers(), told + 1);
+    let all = world.kinds().len();
+    sleep(Duration::from_secs(3 * 3600)).await;
+    assert_eq!(world.kinds().len(), all, "nothing is published again and again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_servers_say_to_have_and_have_not_is_published_again() {
     // N28
     let world = World::new();
@@ -482,6 +510,7 @@ enum Step {
     Delete(bool),
     AgeOut(usize),
     Lose(usize, usize),
+    LoseShown(u32),
     Wait(u64),
 }
 
@@ -498,6 +527,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::Delete),
         1 => (1..6usize).prop_map(Step::AgeOut),
         1 => (1..3usize, 0..3usize).prop_map(|(messages, but)| Step::Lose(messages, but)),
+        1 => (0..4u32).prop_map(Step::LoseShown),
         4 => prop_oneof![Just(1u64), Just(200), Just(3_000), Just(130_000)].prop_map(Step::Wait),
     ]
 }
@@ -542,6 +572,9 @@ proptest! {
                     }
                     Step::AgeOut(messages) => world.feed.age_out(messages),
                     Step::Lose(messages, but) => world.feed.lose(messages, but),
+                    Step::LoseShown(n) => {
+                        world.feed.lose_shown(&subject(CN, vm(n, "")["uuid"].as_str()), None);
+                    }
                     Step::Wait(ms) => sleep(Duration::from_millis(ms)).await,
                 }
             }

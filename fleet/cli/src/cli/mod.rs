@@ -18,7 +18,8 @@ use daemon::{Fields, wall};
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
-    Fleet, FleetError, FleetEvent, Follower, Made, VMS, Wire, again, forget, make, stands_still,
+    COMPARED, Fleet, FleetError, FleetEvent, Follower, Made, VMS, Wire, again, disagreement,
+    forget, make, stands_still,
 };
 use serde_json::Value;
 
@@ -73,7 +74,12 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
     }
     if let Verb::Streams { list } = verb {
         let still = stands_still(fleet.jetstream()).await?;
-        return Ok(streams::list(&fleet.health().await?, still, &list.layout(), screen)?);
+        let health = fleet.health().await?;
+        let mut differ = streams::Differ::new();
+        for stream in COMPARED {
+            differ.insert(stream, disagreement(fleet, stream).await?);
+        }
+        return Ok(streams::list(&health, &differ, still, &list.layout(), screen)?);
     }
     let beats = fleet.nodes().await?;
     let names = Names::of(&beats);

@@ -138,6 +138,29 @@ async fn streams_that_are_well_are_kept_however_much_is_published() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reading_ends_though_more_is_published_than_it_reads() {
+    // N13
+    let Some(nats) = servers(1, None) else { return };
+    let access = access(&nats);
+    let fleet = made(&access, 1).await;
+    let client = access.connect("writer", Jitter::from_seed(6)).await.unwrap();
+    let writer = tokio::spawn(async move {
+        for nth in 0.. {
+            let subject = subject(CN, vm(nth % 1000, "")["uuid"].as_str());
+            client.publish(subject, "{}".into()).await.unwrap();
+        }
+    });
+    let moves = async || Sourcing::read(fleet.jetstream()).await.is_ok_and(|it| it.place > 1000);
+    until("VMS takes them", moves).await;
+    let ends = async || fleet.changes("vms.*.*").await;
+    let read = tokio::time::timeout(LONG, answered("CHANGES", ends)).await;
+    assert!(!writer.is_finished());
+    // No agent wrote one of them.
+    assert_eq!(read, Ok(Vec::new()));
+    writer.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_server_leads_vms_when_its_leader_steps_down() {
     // N29
     let Some(nats) = servers(3, None) else { return };

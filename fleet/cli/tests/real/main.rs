@@ -16,6 +16,8 @@ mod follow;
 
 mod permissions;
 
+mod replicas;
+
 mod tls;
 
 mod told;

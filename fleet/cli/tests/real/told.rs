@@ -108,6 +108,27 @@ async fn a_caller_with_a_short_timer_gets_a_snapshot_all_the_same() {
     tokio::time::timeout(LONG, shown).await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_takes_a_snapshot_again_and_tells_what_no_message_told() {
+    // N32
+    let Some(nats) = servers(1, None) else { return };
+    let access = access(&nats);
+    let fleet = made(&access, 1).await;
+    let wire = Wire::new(access.connect("agent", Jitter::from_seed(1)).await.unwrap(), &access);
+    let own = subject(CN, Some(&uuid(0)));
+    wire.publish(&own, &labels(Kind::Create, 1), body("a"), 0).await.unwrap();
+    let shown = async || wire.last(VMS, &own).await.ok().flatten();
+    until("VMS", async || shown().await.is_some()).await;
+    let follower = Follower::new(&fleet, "vms.*.*", Jitter::from_seed(2));
+    let mut follower = follower.audited(Duration::from_secs(1));
+    assert_eq!(next(&mut follower).await, "synced");
+    assert_eq!(follower.mirror().len(), 1);
+    let vms = fleet.jetstream().get_stream(VMS).await.unwrap();
+    vms.delete_message(shown().await.unwrap().seq).await.unwrap();
+    while next(&mut follower).await != "gone" {}
+    assert!(follower.mirror().is_empty());
+}
+
 /// A relay before the server, and a follower that reads through it.
 async fn relayed(nats: &Nats) -> (Relay, Follower) {
     let relay = Relay::start(nats.address(0)).unwrap();

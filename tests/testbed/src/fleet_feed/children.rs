@@ -30,6 +30,9 @@ use super::site::{BYTES, SERVERS};
 /// Between two looks of a consumer at what it has.
 const LOOK: Duration = Duration::from_millis(300);
 
+/// Between two snapshots of a consumer: some in a run.
+const AUDIT: Duration = Duration::from_secs(120);
+
 #[derive(Debug, Parser)]
 struct NodesArgs {
     #[arg(long)]
@@ -104,7 +107,7 @@ pub fn mirror(args: &[OsString]) -> ExitCode {
     crate::arguments::command("testbed @fleet-mirror", args, async |args: MirrorArgs| {
         let access = Access { servers: args.server, ..Access::default() };
         let fleet = Fleet::connect(&access, "mirror", Jitter::from_entropy()).await?;
-        let mut follower = Follower::new(&fleet, "vms.*.*", Jitter::from_entropy());
+        let mut follower = Follower::new(&fleet, "vms.*.*", Jitter::from_entropy()).audited(AUDIT);
         let mut next_look = Instant::now();
         let mut written = BTreeMap::new();
         loop {
