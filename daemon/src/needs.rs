@@ -148,7 +148,7 @@ pub const NEEDS: &[Need] = needs! {
         "the copy on the target is of no use: it is gone, shown, or no longer fits the VM"
         => "sdc-migrate abort VM && sdc-migrate begin VM";
     "migration-no-room" "" Ends:
-        "the target has no room for the copy, and the VM runs where it was: begin elsewhere, or make room there and sync"
+        "the target has no room; the VM runs where it was: begin elsewhere (-n CN), or make room on the target and sync"
         => "sdc-migrate abort VM && sdc-migrate begin VM";
     "migration-only-copy" "" Ends: "one of the two copies is gone, and the other is all that is left of the VM"
         => "sdc-migrate rescue VM";
@@ -160,11 +160,13 @@ pub const NEEDS: &[Need] = needs! {
         => "sdc-migrate finalize VM";
     "migration-unsynced" "" Ends: "it is paused and was never synced; the copy takes room on the target"
         => "sdc-migrate sync VM";
-    "migration-paused" "MigrationPausedLong" Ends: "it is paused; both nodes hold a copy" => "sdc-migrate switch VM";
+    "migration-paused" "MigrationPausedLong" Ends:
+        "it is paused; both nodes hold a copy: switch goes on, abort deletes the new one"
+        => "sdc-migrate switch VM";
     "migration-late" "MigrationLate" Ends: "its switch has missed its time and does not start by itself"
         => "sdc-migrate switch VM";
     "migration-unfinalized" "MigrationNotFinalized" Ends:
-        "it was switched and is not finalized; both nodes hold a copy"
+        "it was switched; both nodes hold a copy: finalize deletes the old one, rollback returns to it"
         => "sdc-migrate finalize VM";
     "migration-stuck" "MigrationStuck" Shows: "it has run for more than a day" => "sdc-migrate watch VM";
     "migration-again" "MigrationTriedAgain" Shows: "a step of it does not succeed, and is tried again"
@@ -216,10 +218,12 @@ impl Need {
 
 /// Returns the table of the operator's guide.
 pub fn table() -> String {
-    let mut text = "| state | it means | command | |\n| --- | --- | --- | --- |\n".to_owned();
-    for Need { name, says, command, does, .. } in NEEDS {
+    let mut text =
+        "| state | alert | it means | command | |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    for Need { name, alert, says, command, does } in NEEDS {
+        let alert = if alert.is_empty() { "–".to_owned() } else { format!("`{alert}`") };
         let does = if *does == Does::Ends { "ends it" } else { "shows why" };
-        text += &format!("| `{name}` | {says} | `{command}` | {does} |\n");
+        text += &format!("| `{name}` | {alert} | {says} | `{command}` | {does} |\n");
     }
     text
 }

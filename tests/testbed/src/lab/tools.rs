@@ -73,10 +73,16 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
          set -- \"$@\" -f - ;;\nesac\n\
          exec {testbed} vm --cn {node} \"$verb\" \"$@\""
     );
-    // SMF runs nothing here: the lab's log of a daemon is beside its node, in lines that are not coloured.
+    // SMF runs nothing here: the lab's log of a daemon is beside its node, in lines that are not coloured. What a daemon
+    // that is silent is looked at with works all the same.
     let svcs = format!(
         "[ \"$1\" = -L ] && [ -f {node}/\"$2\".log ] && exec echo {node}/\"$2\".log\n\
-         echo 'svcs: in the lab, only -L and the name of a daemon' >&2\nexit 1"
+         if [ \"$1\" = -xv ] && [ -x {node}/bin/\"$2\" ]; then\n\
+         state=online\n{node}/bin/\"$2\" ping >/dev/null 2>&1 || state='offline: nothing answers'\n\
+         printf 'svc:/lab/%s:default\\n State: %s\\n' \"$2\" \"$state\"\n\
+         [ -f {node}/\"$2\".log ] && printf '   See: %s\\n' {node}/\"$2\".log\n\
+         exit 0\nfi\n\
+         echo 'svcs: in the lab, only -L or -xv, and the name of a daemon' >&2\nexit 1"
     );
     let scripts = [
         ("svcs", svcs),

@@ -52,9 +52,13 @@ fn each_alert_proposes_the_command_of_its_state() {
     for rule in rules.split("- alert: ").skip(1) {
         let (name, rest) = rule.split_once('\n').unwrap();
         let does = rest.lines().find_map(|line| line.trim().strip_prefix("do: ")).unwrap();
-        let page = rest.lines().find_map(|line| line.trim().strip_prefix("runbook_url: ")).unwrap();
+        // The one key of prometheus.yml, and the page that has the alert.
+        let opens = "runbook_url: \"{{ $externalLabels.runbooks }}/";
+        let page = rest.lines().find_map(|line| line.trim().strip_prefix(opens)).unwrap();
+        let page = page.strip_suffix('"').unwrap();
         let (file, heading) = page.split_once('#').unwrap_or((page, ""));
         let headings = document(file);
+        assert!(headings.contains(&format!("`{name}`")), "{page} does not name {name}");
         let mut headings = headings.lines().filter(|line| line.starts_with('#'));
         let is_it =
             |line: &str| line.trim_matches(['#', ' ']).to_lowercase().replace(' ', "-") == heading;
@@ -233,6 +237,9 @@ async fn outages(centre: &mut Centre, ended: &mut BTreeSet<&'static str>) {
         centre.good(&format!("sdc-migrate {command} {VM}")).await;
     }
     centre.lab.end(agent, true).await.unwrap();
+    // What the alerts propose about a program that is silent, and what `get` does.
+    let shown = centre.good("svcs -xv migration-agent").await;
+    assert!(shown.contains("State: offline"), "{shown}");
     centre.bad(&format!("sdc-migrate finalize {VM}")).await;
     centre.lab.start_migration_agent().await.unwrap();
     centre.ends("migration-finalize-failed", ended).await;
