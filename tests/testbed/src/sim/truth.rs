@@ -71,7 +71,9 @@ impl Truth {
 
     /// A broken promise, by its name in docs/contract/faults.md.
     pub fn fault(&self, name: &str, what: impl std::fmt::Display) {
-        self.known().faults.push(format!("{name}: {what}"));
+        let what = format!("{name}: {what}");
+        self.note(format!("BROKEN {what}"));
+        self.known().faults.push(what);
     }
 
     /// Returns the broken promises.
