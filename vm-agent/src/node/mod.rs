@@ -392,6 +392,8 @@ impl Node {
         let (now, until) = (self.clock.now(), self.until());
         let mut known = self.known();
         known.forget_secrets();
+        // One that counted for a brake of later would be asked about: nobody would know that it was hidden.
+        known.forget_settled(now);
         let is_braked = known.crowd().tripped().is_some();
         let Known { here, hidden, gone, .. } = &mut *known;
         hidden.retain(|vm, at| {
@@ -424,5 +426,19 @@ mod tests {
         tokio::time::advance(s(11)).await;
         node.settle("c", s(11));
         assert_eq!(node.with(|known| (known.crowd().gone, known.unsettled())), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)] // A4, W17
+    async fn what_is_forgotten_as_hidden_is_forgotten_as_gone() {
+        let config = Config::from_json(r#"{"vmapi_url": "http://vmapi.lab"}"#).unwrap();
+        let node = Node::new(Clock::start(), &config.times, Arc::default());
+        let s = Duration::from_secs;
+        node.change(|known| {
+            known.gone = [("c".to_owned(), Gone::settled(s(0), s(60)))].into();
+            known.hidden = [("c".to_owned(), s(300))].into();
+        });
+        tokio::time::advance(s(301)).await;
+        node.forget_hidden();
+        assert_eq!(node.with(|known| (known.hidden.len(), known.gone.len())), (0, 0));
     }
 }
