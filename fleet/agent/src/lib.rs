@@ -11,7 +11,7 @@
 //! | --- | --- | --- | --- |
 //! | publisher | the place in vminfod's stream, the last message of each subject | the stream | one publish at a time, each acknowledged before the next |
 //! | heartbeat | the node's entry in `NODES`, which says who publishes | its interval | asks the node's programs, replaces the entry |
-//! | streams | – | its interval, where `streams.make` is set | makes the streams that are missing |
+//! | streams | – | its interval, where `streams.make` is set | makes the streams that are missing, gives all servers the same |
 //! | identity | its back-off | every `resync` | reads who the node is |
 //! | status, control | – | a connection | answers |
 //!

@@ -13,8 +13,8 @@
 //!    └────────────────── wait (back-off) ◄───────────────────────────┘
 //! ```
 //!
-//! A follower reads one server's copy. So that it is never wrong for long it takes a snapshot again, every hour and soon
-//! after something was missed, and tells what differs.
+//! A follower reads one server's copy. So that it is not wrong for long it takes a snapshot again soon after something was
+//! missed, and as often as it is asked to, and tells a hole and what differs.
 //!
 //! There is no task behind it: [`Follower::next`] drives the machine.
 
@@ -41,9 +41,7 @@ use crate::vminfod::Change;
 const LOOK: Duration = Duration::from_secs(15);
 /// How often a stream that ends before the place is asked again.
 const PATIENT: u32 = 6;
-/// A snapshot is taken again after that long: what a server lost alone, none of its messages tells where no other comes.
-const AUDIT: Duration = Duration::from_secs(3600);
-/// And after that where something was missed: the other servers may have it.
+/// Where something was missed a snapshot is taken again after that long: the other servers may have it.
 const AUDIT_OF_A_MISS: Duration = Duration::from_secs(60);
 /// The waits after a loss.
 pub(super) const WAITS: Policy = Policy {
@@ -237,7 +235,7 @@ impl Follower {
             is_filled: false,
             complete_at: None,
             has_all: false,
-            audit: AUDIT,
+            audit: Duration::MAX,
             filled: Instant::now(),
             has_missed: false,
             behind: 0,
@@ -245,7 +243,8 @@ impl Follower {
         }
     }
 
-    /// Takes a snapshot again that often; every hour where this is not said.
+    /// Takes a snapshot again that often, each time with a hole: what a server lost alone, none of its messages tells
+    /// where no other comes.
     #[must_use]
     pub fn audited(self, audit: Duration) -> Follower {
         Follower { audit, ..self }
@@ -327,6 +326,8 @@ impl Follower {
         if age >= self.audit || self.has_missed && age >= AUDIT_OF_A_MISS {
             self.place = None;
             self.step = Step::Wait(Instant::now());
+            // What comes with the snapshot comes as no event.
+            self.out.push_back(FleetEvent::Hole);
             return;
         }
         let goes_on = self.place.as_ref().is_some_and(|place| now.has(place));

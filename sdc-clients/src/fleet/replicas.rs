@@ -77,14 +77,14 @@ async fn views(fleet: &Fleet, stream: &'static str) -> Result<Vec<View>, FleetEr
     Ok(Vec::new())
 }
 
-/// Reads what a server has now.
+/// Reads what a server has now, also behind the last one of who leads; on a busy stream that has no end.
 async fn view(reading: &mut Reading, last: u64) -> Result<View, FleetError> {
     let mut view = View::new();
     let mut is_more = reading.pending > 0;
     while is_more {
         let received = timeout(PATIENCE, reading.next()).await.map_err(|_| late())??;
         view.insert(received.seq, mark(&received));
-        is_more = received.pending > 0 && received.seq < last;
+        is_more = received.pending > 0 && received.seq < last + LATEST;
     }
     Ok(view)
 }

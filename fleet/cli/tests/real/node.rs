@@ -13,7 +13,7 @@ use fleet_agent::machine::Machine;
 use fleet_agent::parts::Parts;
 use fleet_agent::status::Task;
 use mocks::hub::Hub;
-use sdc_clients::fleet::{Access, Wire};
+use sdc_clients::fleet::{Access, Fleet, Wire};
 use sdc_clients::vminfod::VmObject;
 use sdc_clients::{Http, Jitter};
 use serde_json::json;
@@ -49,7 +49,29 @@ impl Running {
         name: &str,
         every: &str,
     ) -> Running {
-        let config = json!({"server_uuid": CN, "nats": {"servers": access.servers}, "programs": {},
+        Running::with(hub, access, machine, name, every, None).await
+    }
+
+    /// Starts one that makes the streams too.
+    pub(crate) async fn maker(
+        hub: &Hub,
+        access: &Access,
+        machine: &Machine,
+        makes: &Fleet,
+    ) -> Running {
+        Running::with(hub, access, machine, "cn-1", "1s", Some(makes.clone())).await
+    }
+
+    async fn with(
+        hub: &Hub,
+        access: &Access,
+        machine: &Machine,
+        name: &str,
+        every: &str,
+        makes: Option<Fleet>,
+    ) -> Running {
+        let streams = json!({"make": makes.is_some(), "replicas": 3, "bytes": 1 << 28});
+        let config = json!({"server_uuid": CN, "nats": {"servers": access.servers}, "programs": {}, "streams": streams,
             "vminfod": {"url": "http://hub", "trust_tcp": true}, "heartbeat": every, "audit": "10s",
             "retry": {"min": "100ms", "max": "1s"}});
         let config = Config::from_json(&config.to_string()).unwrap();
@@ -58,7 +80,7 @@ impl Running {
         let http = Http::with_transport("http://hub", "test", Arc::new(hub.clone())).unwrap();
         let parts = Parts::new(config, CN.to_owned(), machine, Some(name.to_owned()), wire, &http);
         let shutdown = Shutdown::new();
-        let agent = Agent { parts: Arc::clone(&parts), makes: None };
+        let agent = Agent { parts: Arc::clone(&parts), makes };
         let stop = shutdown.clone();
         let task = tokio::spawn(async move { agent.run(stop).await });
         Running { parts, client, task, shutdown }

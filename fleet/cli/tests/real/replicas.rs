@@ -9,7 +9,7 @@ use mocks::hub::Hub;
 use rig::nats::Nats;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
-    CHANGES, Fleet, FleetEvent, Follower, VMS, Wire, disagreement, level, subject,
+    CHANGES, Fleet, FleetEvent, Follower, VMS, Wire, disagreement, level, step_down, subject,
 };
 
 use super::command::ends_well;
@@ -71,4 +71,46 @@ async fn servers_that_have_other_messages_are_found_and_get_the_same() {
     for _ in 0..10 {
         assert!(is_shown(&fleet, &hub).await);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agents_make_the_feed_whole_where_the_server_that_leads_has_lost_a_vm() {
+    // N10, N31
+    let Some(nats) = servers(3, None) else { return };
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 3).await;
+    let seen = follow(&fleet);
+    (0..20).for_each(|nth| hub.put(vm(nth, "web")));
+    let agent = Running::start(&hub, &access, &machine).await;
+    agreed("the VMs", &hub, &seen).await;
+    agent.kill();
+    let wire = Wire::new(access.connect("test", Jitter::from_seed(5)).await.unwrap(), &access);
+    lose(&nats, &fleet, &wire, 1, VMS).await;
+    let leads = async || {
+        let health = fleet.health().await.ok()?;
+        health.into_iter().find(|it| it.stream == VMS)?.leader
+    };
+    until("it leads", async || {
+        let is_it = leads().await.is_some_and(|name| number(&name) == 1);
+        if !is_it {
+            // It may be the one that is drawn next.
+            let _refused = step_down(fleet.jetstream()).await;
+        }
+        is_it
+    })
+    .await;
+    whole(&fleet).await;
+    assert_eq!(answered("they differ", async || disagreement(&fleet, VMS).await).await, 1);
+    let agent = Running::maker(&hub, &access, &machine, &fleet).await;
+    until("they have the same, and all", async || {
+        let is_one = disagreement(&fleet, VMS).await == Ok(0);
+        let mut shown = is_one;
+        // Each reading draws a server.
+        for _ in 0..6 {
+            shown = shown && is_shown(&fleet, &hub).await;
+        }
+        shown
+    })
+    .await;
+    agent.kill();
 }
