@@ -81,18 +81,19 @@ impl Names {
         self.known(uuid).unwrap_or(uuid)
     }
 
-    /// Returns a sentence with names in place of uuids. A name that has a uuid in it stays as it is.
+    /// Returns a sentence with names in place of uuids. A name that has a uuid in it stays as it is, and so does a uuid
+    /// in a path: no dataset is called after an alias.
     pub fn in_text(&self, text: &str) -> String {
         let (mut told, mut rest) = (String::new(), text);
         while let Some(first) = rest.chars().next() {
             // No uuid begins with another one, so the greatest that is not above the rest is the one it begins with.
             let below = self.0.range::<str, _>((Bound::Unbounded, Bound::Included(rest)));
             match below.last().and_then(|(uuid, name)| Some((rest.strip_prefix(&**uuid)?, name))) {
-                Some((after, name)) => {
+                Some((after, name)) if !told.ends_with('/') => {
                     told.push_str(name);
                     rest = after;
                 }
-                None => {
+                _ => {
                     told.push(first);
                     rest = rest.get(first.len_utf8()..).unwrap_or_default();
                 }
@@ -298,6 +299,11 @@ mod tests {
         assert_eq!(names.in_text("aaaa-1: no room; bbbb-2: none"), "ha: no room; bbbb-2: none");
         // A tenant's name is not read again, and moves no cursor.
         assert_eq!(names.in_text("ä aaaacccc-3aaaa-1"), "ä aaaaaaaa-1\\u001bha");
+        // Somebody types what is shown: there is no dataset zones/ha.
+        assert_eq!(
+            names.in_text("aaaa-1: zones/aaaa-1/data is full"),
+            "ha: zones/aaaa-1/data is full"
+        );
         assert_eq!((names.name("aaaa-1"), names.name("bbbb-2")), ("ha", "bbbb-2"));
         let page = json!({"aaaa-1": {"vms": ["aaaa-1", 1, null]}, "text": "x aaaa-1"});
         assert_eq!(

@@ -5,7 +5,6 @@
 //! Progress of what takes longer than a second: one line on stderr, if that is a terminal, erased at the
 //! end. A thread paints it, so it needs neither a runtime nor its clock.
 
-use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -83,23 +82,17 @@ fn paint_until(news: &Receiver<String>, what: &str) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        paint(&picture(&what, tick, began.elapsed()));
+        screen::paint(&picture(&what, tick, began.elapsed()));
         pause = FRAME;
     }
     if pause == FRAME {
-        paint("");
+        screen::paint("");
     }
 }
 
 fn picture(what: &str, tick: usize, elapsed: Duration) -> String {
     let bar: String = (0..BAR).map(|n| if n == tick % BAR { '#' } else { '.' }).collect();
     format!("[{bar}] {what}, {} s", elapsed.as_secs())
-}
-
-fn paint(text: &str) {
-    let mut err = std::io::stderr().lock();
-    // Progress that cannot be shown is left out.
-    let _lost = write!(err, "\r\u{1b}[K{text}").and_then(|()| err.flush());
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! Where a program prints: terminal or not, colours, and text made harmless for terminals.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
 pub use crate::text::{harmless, visible};
 
@@ -54,10 +55,31 @@ impl Screen {
     }
 }
 
-/// Writes to stdout and flushes.
+/// Whether stderr's last line is progress, which the next text takes away.
+static PAINTED: Mutex<bool> = Mutex::new(false);
+
+/// Writes to stdout and flushes. Progress that is shown is erased first: a row would begin at its end.
 pub fn write(text: &str) -> io::Result<()> {
+    let mut is_painted = PAINTED.lock().unwrap_or_else(PoisonError::into_inner);
+    erase(&mut is_painted, &mut io::stderr().lock());
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Shows progress in the place of what is shown; nothing where the text is empty.
+pub(super) fn paint(text: &str) {
+    let mut is_painted = PAINTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut err = io::stderr().lock();
+    erase(&mut is_painted, &mut err);
+    // Progress that cannot be shown is left out.
+    let _lost = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+    *is_painted = !text.is_empty();
+}
+
+fn erase(is_painted: &mut bool, err: &mut impl Write) {
+    if std::mem::take(is_painted) {
+        let _lost = err.write_all(b"\r\x1b[K").and_then(|()| err.flush());
+    }
 }
 
 /// Returns true if stderr is a terminal.
@@ -68,6 +90,14 @@ pub fn shows_progress() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_is_erased_once_before_what_follows() {
+        let (mut is_painted, mut err) = (true, Vec::new());
+        erase(&mut is_painted, &mut err);
+        erase(&mut is_painted, &mut err);
+        assert_eq!(String::from_utf8(err).unwrap(), "\r\u{1b}[K");
+    }
 
     #[test]
     fn only_a_terminal_needs_harmless_text() {

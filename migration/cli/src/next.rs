@@ -5,9 +5,13 @@
 //! What a person does next about a migration. Pure.
 
 use daemon::cli::TERMINAL;
+use daemon::cli::screen::visible;
+use migration_core::journal::End;
+use migration_core::machine::Wait;
 use migration_core::need::waits;
 use migration_core::record::{Phase, Record, State};
 use sdc_clients::migrations::Migration;
+use serde_json::Value;
 
 /// Characters of a uuid that stand for it where nothing was typed.
 const SHORT: usize = 8;
@@ -24,16 +28,30 @@ pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String>
             let need = daemon::needs::find(why.name()?)?;
             Some(format!("{}.\nNext: {}", folded(need.says), need.command_for(&[("VM", vm)])))
         }
-        None if record.journal.again.is_some() && can_abort(&record) => Some(format!(
-            "The step is tried again by itself. To end it, the VM staying where it is:\n\
-             Next: sdc-migrate abort --force {vm}"
-        )),
-        None if record.journal.again.is_some() => Some(format!(
-            "The step is tried again by itself, and goes on once what it waits for answers.\n\
-             Next: sdc-migrate watch {vm}"
-        )),
-        None => None,
+        None => {
+            let look = look(&record.journal.again.as_ref()?.why, &raw).unwrap_or_default();
+            Some(match can_abort(&record) {
+                true => format!(
+                    "The step is tried again by itself.{look}\nTo end it, the VM staying where it is:\n\
+                     Next: sdc-migrate abort --force {vm}"
+                ),
+                false => format!(
+                    "The step is tried again by itself, and goes on once what it waits for answers.{look}\n\
+                     Next: sdc-migrate watch {vm}"
+                ),
+            })
+        }
     }
+}
+
+/// Returns what shows why an agent is silent, if a step waits for one, and on which node: nobody else can say it.
+fn look(why: &str, raw: &Value) -> Option<String> {
+    let is_silent = |end: &End| why == Wait::Silent(*end).to_string();
+    let end = [End::Source, End::Target].into_iter().find(is_silent)?;
+    let field = |name: &str| raw[format!("{end}_server_{name}")].as_str();
+    let node = field("hostname").or_else(|| field("uuid"))?;
+    let command = daemon::needs::find("migration-agent-silent")?.command;
+    Some(format!("\nTo see why, on {}: {command}", visible(node)))
 }
 
 /// What comes next, of an order that was refused.
@@ -86,6 +104,16 @@ fn can_abort(record: &Record) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_silent_agent_the_node_is_named_and_the_command_that_shows_why() {
+        let why = Wait::Silent(End::Target).to_string();
+        let raw =
+            serde_json::json!({"target_server_uuid": "753b", "target_server_hostname": "cn-2"});
+        let told = "\nTo see why, on cn-2: svcs -xv migration-agent";
+        assert_eq!(look(&why, &raw).as_deref(), Some(told));
+        assert_eq!(look("CNAPI does not answer", &raw), None);
+    }
 
     #[test]
     fn what_comes_next_fits_a_terminal() {

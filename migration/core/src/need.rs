@@ -86,7 +86,9 @@ impl Why {
     fn asks(self) -> &'static str {
         match self {
             Why::BeginFailed | Why::CopyUnfit => "you: abort, then begin",
-            Why::NoRoom => "you: abort, then begin elsewhere, or make room, then sync",
+            Why::NoRoom => {
+                "you: abort, then begin elsewhere, or make room on the target, then sync"
+            }
             Why::OnlyCopy => "you: rescue",
             Why::NoWayBack => "you: switch, or rollback --discard",
             Why::SyncFailed | Why::Unsynced => "you: sync or abort",
@@ -256,7 +258,7 @@ mod tests {
             ),
             (
                 json!({"state": "failed", "phase": "sync", "journal": {"remedy": "room"}}),
-                Some("you: abort, then begin elsewhere, or make room, then sync"),
+                Some("you: abort, then begin elsewhere, or make room on the target, then sync"),
             ),
             (
                 json!({"state": "failed", "phase": "rollback", "journal": {"remedy": "stay"}}),

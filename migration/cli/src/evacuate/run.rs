@@ -254,7 +254,11 @@ impl<'a> Evacuation<'a> {
         for (vm, known) in self.vms.iter().filter(|_| !is_first) {
             let now = plan::state(known);
             if before.get(vm) != Some(&now) {
-                let line = format!("{}: {}\n", plan::called(vm, known), visible(&now));
+                let failed = known.migration.as_ref().filter(|it| it.state == "failed");
+                let why =
+                    failed.and_then(|it| Some(format!(": {}", visible(it.error.as_deref()?))));
+                let why = why.unwrap_or_default();
+                let line = format!("{}: {}{why}\n", plan::called(vm, known), visible(&now));
                 // A reader that went away does not end an evacuation.
                 let _gone = screen::write(&line);
             }
