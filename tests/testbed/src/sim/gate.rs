@@ -199,12 +199,13 @@ impl Gate {
         self.died.notified().await;
     }
 
-    /// What its memory file held when it died, or, `back`, one write before.
+    /// What its memory file held when it died, or, `back`, one write before. The file is looked at with each request:
+    /// where several writes were made before the first look, all of them stay, since more than one would be lost.
     pub fn memory(&self, back: bool) -> Option<Vec<u8>> {
         let mut state = self.state();
         state.look_at_memory();
         let newest = state.memories.len().checked_sub(1)?;
-        state.memories.get(newest.checked_sub(usize::from(back))?).cloned()
+        state.memories.get(newest.saturating_sub(usize::from(back))).cloned()
     }
 
     /// A step is about to be made: this is the past from now on.

@@ -86,7 +86,8 @@ pub struct Cn {
     vminfod: Option<(vminfod::Running, Shutdown)>,
     /// The VMs that its vminfod showed last, by zone name.
     last: HashSet<String>,
-    /// The vm-agent that lives, for its operator.
+    /// The agents that live, for their operator.
+    net_agent: Option<Arc<net_agent::agent::Agent>>,
     vm_agent: Option<Arc<vm_agent::agent::Agent>>,
     carrier: JoinHandle<()>,
     most: usize,
@@ -137,6 +138,7 @@ impl Cn {
             left: 0,
             vminfod: None,
             last: HashSet::new(),
+            net_agent: None,
             vm_agent: None,
             uuid,
             node,
@@ -251,6 +253,7 @@ impl Cn {
         let (node, outside) = self.net.wires(hub, self.outside.clone());
         let made = net_agent::agent::clients(&config, outside, node)?;
         let agent = net_agent::agent::Agent::with_clients(config, made);
+        self.net_agent = Some(Arc::clone(&agent));
         self.net.run(|shutdown| agent.run(shutdown));
         Ok(())
     }
@@ -284,12 +287,20 @@ impl Cn {
     /// A deliberate bug: what the brake of vm-agent blocks goes all the same.
     pub(super) fn lift_brake(&self) {
         if self.centre.bug == Some(Bug::LiftTheBrake) {
-            self.approve();
+            self.approve_vms();
         }
     }
 
-    /// A person approves what the brake of vm-agent blocks.
-    pub(super) fn approve(&self) {
+    /// A person approves what the brakes of both agents block.
+    pub(super) async fn approve(&self) {
+        self.approve_vms();
+        let Some(agent) = &self.net_agent else { return };
+        if let Some(id) = agent.offer().await["approval"]["id"].as_str() {
+            drop(agent.approve(id, "the simulator"));
+        }
+    }
+
+    fn approve_vms(&self) {
         let Some(agent) = &self.vm_agent else { return };
         if let Some(id) = agent.offer()["approval"]["id"].as_str() {
             drop(agent.parts.approve(id, "the simulator"));
