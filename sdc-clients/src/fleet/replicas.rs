@@ -5,6 +5,7 @@
 //! Whether the servers of a stream have the same messages under the same numbers. nats-server 2.9.10 does not know: after
 //! about a dozen deaths of servers each had others, each said to be current, and who read got the answer of one of them.
 
+use std::collections::btree_map::Entry;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash as _, Hasher as _};
@@ -69,9 +70,8 @@ async fn views(fleet: &Fleet, stream: &'static str) -> Result<Vec<View>, FleetEr
             return Ok(views.into_values().collect());
         }
         let mut reading = fleet.begin(stream, "vms.*.*", from(), Part::Headers).await?;
-        if !views.contains_key(&reading.server) {
-            let view = view(&mut reading, last).await?;
-            views.insert(reading.server, view);
+        if let Entry::Vacant(server) = views.entry(reading.server.clone()) {
+            server.insert(view(&mut reading, last).await?);
         }
     }
     Ok(Vec::new())
