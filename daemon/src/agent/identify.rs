@@ -81,6 +81,11 @@ pub async fn identify<S: Display>(
     // One log line for each change of state, not for each reading.
     let mut logged = None;
     let mut look_due = Instant::now();
+    if census.is_none() {
+        tracing::warn!(
+            "a second machine with this node's uuid is not noticed: no URL of CNAPI and NAPI is configured"
+        );
+    }
     loop {
         let read = match Identity::read(vminfod).await {
             Ok(identity) => {

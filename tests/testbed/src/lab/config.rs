@@ -61,6 +61,7 @@ impl Configs<'_> {
         json!({
             "napi": { "url": self.centre.napi.url() },
             "vmapi": { "url": self.centre.vmapi.url() },
+            "cnapi": { "url": self.centre.cnapi.url() },
             "vminfod": { "url": self.hub() },
             "cn_uuid": self.node.cn_uuid(),
             "admin_uuid": ADMIN,
@@ -91,6 +92,8 @@ impl Configs<'_> {
         let most = |ms: u64| json!({ "min": "0s", "max": self.span(ms, 500) });
         json!({
             "vmapi_url": self.centre.vmapi.url(),
+            "cnapi": { "url": self.centre.cnapi.url() },
+            "napi": { "url": self.centre.napi.url() },
             "vminfod": { "url": self.hub() },
             "server_uuid": self.node.cn_uuid(),
             "no_rabbit": true,
