@@ -114,6 +114,7 @@ impl Agent {
         tasks.spawn_dropped("events", events::follow(parts()));
         tasks.spawn_dropped("worker", worker::work(parts()));
         tasks.spawn_dropped("identity", identified(parts()));
+        tasks.spawn_dropped("claims", keep_second(parts()));
         tasks.spawn_dropped("comparison", comparison::compare(parts()));
         tasks.spawn_dropped("own-nics", own_nics::keep_own(parts()));
         tasks.spawn_dropped("pass", pass::run(parts()));
@@ -122,6 +123,10 @@ impl Agent {
         tasks.drain(Duration::from_secs(5)).await;
         saver::save(&self.parts).await;
     }
+}
+
+async fn keep_second(parts: Arc<Parts>) {
+    parts.claims.keep_second(&parts.gate).await;
 }
 
 async fn identified(parts: Arc<Parts>) {

@@ -96,11 +96,16 @@ impl Agent {
         tasks.spawn_dropped("worker", worker::work(parts()));
         tasks.spawn_dropped("start", start::run(parts()));
         tasks.spawn_dropped("identity", identified(parts()));
+        tasks.spawn_dropped("claims", keep_second(parts()));
         tasks.spawn_dropped("saver", saver::keep_saving(parts()));
         shutdown.wait().await;
         tasks.drain(Duration::from_secs(5)).await;
         saver::save(&self.parts).await;
     }
+}
+
+async fn keep_second(parts: Arc<Parts>) {
+    parts.claims.keep_second(&parts.gate).await;
 }
 
 async fn identified(parts: Arc<Parts>) {

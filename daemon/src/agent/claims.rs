@@ -2,8 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What an operator has decided about this machine: that it is the node although a second machine has its uuid, and
-//! which nodes it was before, under another uuid (a new main board). Kept in `claims.json` of the state directory.
+//! What an operator has to decide, and has decided, about this machine: that it is the node although a second machine
+//! has its uuid, and which nodes it was before, under another uuid (a new main board). Kept in `claims.json` of the
+//! state directory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,6 +34,9 @@ struct Claim {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Decided {
+    /// The second machine that was seen, until an operator decides.
+    #[serde(default)]
+    second: Option<SecondMachine>,
     /// The second machine of which an operator said that this one is the node.
     #[serde(default)]
     refuted: Option<SecondMachine>,
@@ -85,13 +89,13 @@ impl Claims {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what was decided in earlier runs. Blocks for one small file.
+    /// Takes over what was seen and decided in earlier runs. Blocks for one small file.
     pub fn restore(&self, gate: &Gate) {
         let read = disk::read(&self.path, LONGEST)
             .and_then(|bytes| Ok(serde_json::from_slice::<Decided>(&bytes)?));
         match read {
             Ok(kept) => {
-                gate.restore_refuted(kept.refuted.clone());
+                gate.restore(kept.second.clone(), kept.refuted.clone());
                 *self.kept() = kept;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -100,6 +104,21 @@ impl Claims {
                 tracing::error!(%path, reason, "cannot read the operator's claims: claim each node again");
             }
         }
+    }
+
+    /// Keeps which second machine an operator has to decide about: a restart beside a CNAPI that does not answer must
+    /// not forget it. For ever.
+    pub async fn keep_second(&self, gate: &Gate) {
+        let keep = || {
+            let second = gate.undecided();
+            if self.kept().second != second
+                && let Err(error) = self.keep(|kept| kept.second = second)
+            {
+                let (path, reason) = (self.path.display(), chain(&error));
+                tracing::error!(%path, reason, "cannot save that there is a second machine: a restart may forget it");
+            }
+        };
+        gate.each_change(keep).await;
     }
 
     /// Returns true if this machine was that node.
@@ -117,7 +136,7 @@ impl Claims {
     ) -> Result<(), Unclaimed> {
         if node == gate.cn_uuid() {
             let refuted = gate.refute().ok_or(Unclaimed::NoSecondMachine)?;
-            self.keep(|kept| kept.refuted = Some(refuted))?;
+            self.keep(|kept| (kept.second, kept.refuted) = (None, Some(refuted)))?;
         } else {
             if !really {
                 unknown(census, node).await?;

@@ -182,9 +182,33 @@ impl Gate {
         })
     }
 
-    /// Takes over which second machine is refuted.
-    pub fn restore_refuted(&self, refuted: Option<SecondMachine>) {
-        self.change(|standing| standing.refuted = refuted);
+    /// Takes over which second machine an operator has to decide about, and which one is refuted.
+    pub(super) fn restore(&self, second: Option<SecondMachine>, refuted: Option<SecondMachine>) {
+        self.change(|standing| {
+            *standing = Standing {
+                is_certain: second.is_some(),
+                second,
+                refuted,
+                ..std::mem::take(standing)
+            };
+        });
+    }
+
+    /// Returns the second machine that an operator has to decide about.
+    pub(super) fn undecided(&self) -> Option<SecondMachine> {
+        let standing = self.standing();
+        standing.second.clone().filter(|_| standing.is_certain)
+    }
+
+    /// Calls `then` now and whenever what is checked here has changed; for ever.
+    pub(super) async fn each_change(&self, then: impl Fn()) {
+        loop {
+            let mut news = std::pin::pin!(self.news.notified());
+            // Before the call, so that news right after it is not missed.
+            news.as_mut().enable();
+            then();
+            news.await;
+        }
     }
 
     /// Returns true while the stream is connected and its snapshot is read.

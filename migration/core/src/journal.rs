@@ -271,6 +271,29 @@ pub struct Creation {
     pub task: Option<String>,
 }
 
+impl Creation {
+    /// Returns when an order whose answer was lost has begun to show, or was lost, too (CN10).
+    pub fn due(&self) -> Time {
+        self.since.plus(15 * 60_000)
+    }
+
+    /// Returns what is waited for, as people read it.
+    pub fn sentence(&self, now: Time) -> String {
+        match &self.task {
+            Some(task) => {
+                format!(
+                    "CNAPI creates the target (task {task}, since {})",
+                    spoken(now.since(self.since))
+                )
+            }
+            None => format!(
+                "CNAPI did not answer the order to create the target; unless the target shows, it is ordered again in {}",
+                spoken(self.due().since(now))
+            ),
+        }
+    }
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands it so
 fn is_none_lost(names: &u32) -> bool {
     *names == 0

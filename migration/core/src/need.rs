@@ -127,6 +127,7 @@ pub fn waits_for(record: &Record, turn: Option<&str>, now: Time) -> Option<Strin
                 .scheduled_timestamp
                 .map_or("its time".to_owned(), |at| format!("its time, {at}")),
         ),
+        (None, State::Running) => journal.creation.as_ref().map(|it| it.sentence(now)),
         (None, _) => None,
     }
 }
@@ -235,6 +236,17 @@ mod tests {
         for (fields, want) in [
             (json!({"state": "running"}), None),
             (json!({"state": "running", "journal": {"again": again}}), Some(tried)),
+            (
+                json!({"state": "running", "journal": {"creation": {"since": "2026-03-01T02:01:00.000Z"}}}),
+                Some(
+                    "CNAPI did not answer the order to create the target; unless the target shows, it is ordered again in 11 min",
+                ),
+            ),
+            (
+                json!({"state": "running",
+                    "journal": {"creation": {"since": "2026-03-01T02:01:00.000Z", "task": "t-1"}}}),
+                Some("CNAPI creates the target (task t-1, since 4 min)"),
+            ),
             (
                 json!({"state": "successful", "journal": {"again": again, "finalize": true}}),
                 Some(tried),

@@ -48,21 +48,26 @@ impl Port {
         self.address
     }
 
-    /// Waits until the port refuses connections: a process that another test is starting has a copy of the listener of a
-    /// daemon that has ended, until it executes its program.
+    /// Waits until the port refuses connections.
     pub async fn refuses(&self) -> io::Result<()> {
-        loop {
-            match TcpStream::connect(self.address).await {
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(()),
-                Err(error) => return Err(error),
-                Ok(_) => sleep(POLL).await,
-            }
-        }
+        refuses(self.address).await
     }
 
     /// Returns the URL of a daemon that listens there.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+}
+
+/// Waits until connections to this address are refused, before a test listens where a daemon has ended: a process that
+/// is being started has a copy of its listener, until it executes its program.
+pub async fn refuses(address: SocketAddr) -> io::Result<()> {
+    loop {
+        match TcpStream::connect(address).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(()),
+            Err(error) => return Err(error),
+            Ok(_) => sleep(POLL).await,
+        }
     }
 }
 

@@ -119,6 +119,7 @@ fn wait(parts: &Parts, why: &Reason) -> After {
         Reason::Provisioning(left)
         | Reason::Missed(left)
         | Reason::Unrecorded(left)
+        | Reason::Twice(left)
         | Reason::Passing(left)
         | Reason::Blocked(Blocked::SecondLook { left, .. }) => After::In(*left),
         Reason::Blocked(Blocked::Brake(_) | Blocked::Strangers { .. }) => {
@@ -182,6 +183,23 @@ pub(crate) async fn judge_now(parts: &Parts, vm: &str) -> Decision {
     }
 }
 
+/// Returns why VMAPI is asked about this VM, which it was told of before, again before it is told.
+fn doubtful(
+    parts: &Parts,
+    record: Option<&Record>,
+    object: &VmObject,
+) -> Option<fn(Duration) -> Reason> {
+    match (record, object.zone_state() == Some("running")) {
+        // A VM that VMAPI has elsewhere would be left alone, and one 404 is no proof that it has not.
+        (None, false) => Some(Reason::Unrecorded),
+        // A copy that was replaced while this node was cut off runs until migration-service hides it.
+        (Some(record), true) if record.lives_elsewhere(&parts.cn_uuid).is_some() => {
+            Some(Reason::Twice)
+        }
+        _ => None,
+    }
+}
+
 /// Judges a VM that is here. What a record says of its time decides nothing: where it says that it is
 /// newer, the node is read once more.
 async fn judge_here(
@@ -194,11 +212,10 @@ async fn judge_here(
     let is_claimed =
         record.and_then(Record::server).is_some_and(|server| parts.claims.has(&server));
     let is_new = is_claimed || parts.node.with(|known| !known.told.contains(vm));
-    if record.is_none() && !is_new && object.zone_state() != Some("running") {
-        // A VM that VMAPI has elsewhere would be left alone, and one 404 is no proof that it has not.
+    if !is_new && let Some(why) = doubtful(parts, record, object) {
         let left = parts.node.unrecorded(vm);
         if !left.is_zero() {
-            return Decision::Wait(Reason::Unrecorded(left));
+            return Decision::Wait(why(left));
         }
     }
     let judged = |object: &VmObject, is_after| {

@@ -352,7 +352,7 @@ impl Node {
         })
     }
 
-    /// VMAPI does not know this VM. Returns how much later it has to say so again before it is believed.
+    /// VMAPI does not have this VM here. Returns how much later it has to say so again before it is believed.
     pub fn unrecorded(&self, vm: &str) -> Duration {
         let now = self.clock.now();
         self.change(|known| {

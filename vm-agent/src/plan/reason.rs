@@ -52,6 +52,8 @@ pub enum Reason {
     Contradicted,
     #[error("VMAPI does not know it: asked again in {} s", .0.as_secs())]
     Unrecorded(Duration),
+    #[error("VMAPI has it on another node, and it may run twice: asked again in {} s", .0.as_secs())]
+    Twice(Duration),
     #[error("its state seldom lasts: looked at again in {} ms", .0.as_millis())]
     Passing(Duration),
     #[error("it went while this agent was away: looked at again in {} s", .0.as_secs())]

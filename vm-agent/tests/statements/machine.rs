@@ -53,6 +53,31 @@ async fn a_second_machine_of_this_uuid_stops_all_writing_until_an_operator_decid
 }
 
 #[tokio::test(start_paused = true)] // W29
+async fn a_second_machine_is_remembered_over_a_restart_beside_a_cnapi_that_hangs() {
+    let world = World::of(0..9);
+    two_machines(&world, &["02:00:00:00:00:92"]);
+    let (_, shutdown) = world.start(&json!({}));
+    sleep(HOUR).await;
+    shutdown.trigger();
+    sleep(MIN).await;
+    world.cut();
+    world.vm(1, &json!({"alias": "changed"}));
+    world.cnapi.faults().add(Rule::any(Action::Delay { ms: 3_600_000 }));
+    let (agent, shutdown) = world.start(&json!({}));
+    sleep(HOUR).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    agent.parts.claim(CN, "root", false).await.unwrap();
+    shutdown.trigger();
+    sleep(MIN).await;
+    // What was decided is remembered, too.
+    world.cut();
+    world.start(&json!({}));
+    sleep(HOUR).await;
+    assert_eq!(world.stored(1)["alias"], "changed");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // W29
 async fn where_cnapi_shows_another_machine_a_napi_that_fails_or_hangs_lets_nobody_write() {
     let fails = Action::Status { status: 500, body: None, retry_after: None };
     for action in [fails, Action::Delay { ms: 25_000 }, Action::Delay { ms: 3_600_000 }] {

@@ -188,13 +188,31 @@ async fn what_came_here_is_taken_over_from_another_node() {
     world.vm(9, &json!({"state": "stopped", "zone_state": "installed", "alias": "ours"}));
     sleep(MIN).await;
     assert_eq!(world.stored(9)["alias"], "theirs");
-    // It runs here, so it is here.
+    // It runs here, and goes on to.
     world.vm(9, &json!({"alias": "ours"}));
-    sleep(MIN).await;
+    sleep(2 * MIN).await;
     assert_eq!(
         (&world.stored(9)["alias"], &world.stored(9)["server_uuid"]),
         (&json!("ours"), &json!(CN))
     );
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // W7
+async fn a_vm_that_also_runs_elsewhere_has_a_minute_to_be_hidden_here() {
+    let world = World::of(0..3);
+    world.started(&json!({})).await;
+    world.knows(1, &json!({"server_uuid": OTHER}));
+    // It was replaced while this node was cut off: its copy loses autoboot, is hidden, and stops.
+    world.vm(1, &json!({"autoboot": false}));
+    sleep(MIN / 2).await;
+    let dying = json!({"autoboot": false, "do_not_inventory": true});
+    world.vm(1, &dying);
+    let mut dead = dying.clone();
+    (dead["state"], dead["zone_state"]) = ("stopped".into(), "installed".into());
+    world.vm(1, &dead);
+    sleep(HOUR).await;
+    assert!(world.puts(1).is_empty(), "{:?}", world.puts(1));
     lawful(&world);
 }
 

@@ -23,8 +23,6 @@ use migration_core::target_payload::target_payload;
 
 /// CNAPI's task is polled so often; an image may have to be fetched first.
 const WAIT: Duration = Duration::from_secs(5);
-/// An order whose answer was lost has begun to show by then, or was lost, too.
-const LOST_MS: i64 = 15 * 60_000;
 
 /// Lets CNAPI choose a node other than the source's, and stores it.
 pub async fn place(
@@ -125,8 +123,7 @@ async fn check(
     target: Uuid,
     creation: Creation,
 ) -> Result<Reported, Failed> {
-    let (cnapi, age) =
-        (&service.peers.cnapi, service.clock.now().millis() - creation.since.millis());
+    let cnapi = &service.peers.cnapi;
     let told = match &creation.task {
         Some(task) => match cnapi.wait_task(task, WAIT).await {
             Ok(task) => Some(task),
@@ -148,7 +145,7 @@ async fn check(
                 Err(error) if error.is_not_found_resource() => false,
                 Err(error) => return Err(error.into()),
             };
-            if !is_there && (told.is_some() || age < LOST_MS) {
+            if !is_there && (told.is_some() || service.clock.now() < creation.due()) {
                 if told.is_none() {
                     tokio::time::sleep(WAIT).await;
                 }

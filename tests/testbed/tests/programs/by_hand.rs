@@ -4,6 +4,8 @@
 
 //! Somebody works with `zfs` on the datasets of a VM that moves, in each phase, on either node.
 
+mod crowd; // thirty migrations at once, under kill -9
+
 mod holders; // who holds the lease, or the database of two services, stands still or has a wrong clock
 
 mod reimaged; // a node is installed anew
@@ -26,6 +28,12 @@ fn newest(node: &Node) -> u32 {
     all.snapshots(&root).into_iter().filter_map(|row| number(&row.name)).max().unwrap()
 }
 
+/// Both copies run: the one that is looked at twice ran also when the other one did.
+fn both_run(vm: &str, [one, two]: [&Node; 2]) -> bool {
+    let runs = |node: &Node| Judge::new(vm).copy(node).is_some_and(|copy| copy.running);
+    runs(one) && runs(two) && runs(one)
+}
+
 /// Runs `zfs` on a node; what it refuses was no attack.
 fn zfs(node: &Node, line: &str) {
     let line = line.replace("VM", VM);
@@ -35,8 +43,8 @@ fn zfs(node: &Node, line: &str) {
 }
 
 /// Returns the record when nothing of it runs, or that there is none; nothing where the service does not say it.
-async fn now(client: &Migrations) -> Option<Option<Migration>> {
-    let record = match client.get(VM).await {
+async fn now(client: &Migrations, vm: &str) -> Option<Option<Migration>> {
+    let record = match client.get(vm).await {
         Ok(record) => record,
         Err(error) => return error.is_not_found_resource().then_some(None),
     };
@@ -46,22 +54,22 @@ async fn now(client: &Migrations) -> Option<Option<Migration>> {
 }
 
 /// Waits until nothing of the migration runs.
-async fn rested(client: &Migrations) -> Option<Migration> {
-    until("the migration rests", async || now(client).await.is_some()).await;
-    now(client).await.flatten()
+async fn rested(client: &Migrations, vm: &str) -> Option<Migration> {
+    until("the migration rests", async || now(client, vm).await.is_some()).await;
+    now(client, vm).await.flatten()
 }
 
 /// Gives these commands, until one has ended the migration. Returns what each came to.
-async fn ended(client: &Migrations, commands: &[&str]) -> Result<String, String> {
+async fn ended(client: &Migrations, vm: &str, commands: &[&str]) -> Result<String, String> {
     let mut told = Vec::new();
     for action in commands {
         let (verb, option) = action.split_once(' ').unwrap_or((action, ""));
         let options = Options { force: option == "--force", ..Options::default() };
-        if let Err(error) = client.act(VM, verb, &options).await {
+        if let Err(error) = client.act(vm, verb, &options).await {
             told.push(format!("{action}: {error}"));
             continue;
         }
-        match rested(client).await {
+        match rested(client, vm).await {
             Some(record) if record.state != "aborted" => {
                 let why = record.error.unwrap_or_default();
                 told.push(format!("{action}: {} {}: {why}", record.phase, record.state));
@@ -114,7 +122,7 @@ async fn attacked(attacks: &[Attack]) {
         let target = Options { override_server_uuid: to, ..Options::default() };
         for action in ["begin", "sync", "switch"] {
             client.act(VM, action, &target).await.unwrap();
-            let record = rested(&client).await.unwrap();
+            let record = rested(&client, VM).await.unwrap();
             assert!(record.error.is_none(), "{what}: {action}: {:?}", record.error);
             if action == *phase {
                 break;
@@ -123,7 +131,7 @@ async fn attacked(attacks: &[Attack]) {
         let node = if *end == End::Source { &worlds[0] } else { &worlds[1] };
         let [last, next] = [0, 1].map(|more| format!("vm-migration-{}", newest(node) + more));
         zfs(node, &line.replace("SYNC", &last).replace("NEXT", &next));
-        let told = ended(&client, commands).await;
+        let told = ended(&client, VM, commands).await;
         println!("{what}: {told:?}");
         let copies = || worlds.each_ref().map(|node| Judge::new(VM).copy(node));
         let up = || copies().map(|copy| copy.is_some_and(|it| it.running && !it.hidden));

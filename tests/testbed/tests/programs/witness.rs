@@ -257,6 +257,7 @@ async fn whoever_takes_the_port_while_the_hub_is_down_is_not_believed() {
         };
         async move { ([("vminfod-sync", sync.replace("sync=", ""))], body).into_response() }
     });
+    rig::port::refuses(address.parse().unwrap()).await.unwrap();
     let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
     let serving = tokio::spawn(async move { axum::serve(listener, impostor).await });
     until("the agent waits for vminfod", LATE, || async {

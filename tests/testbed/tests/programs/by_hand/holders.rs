@@ -93,17 +93,10 @@ impl Site {
         self.ways.iter().map(Relay::connections).sum()
     }
 
-    /// Both copies run: the one that is looked at twice ran also when the other one did.
-    fn both_run(&self) -> bool {
-        let runs = |node: &Node| Judge::new(VM).copy(node).is_some_and(|copy| copy.running);
-        let (one, two) = (self.lab.node(), self.other.node());
-        runs(one) && runs(two) && runs(one)
-    }
-
     /// Waits for this while no moment is seen at which both copies run.
     async fn until<F: Future<Output = bool>>(&self, what: &str, mut holds: impl FnMut() -> F) {
         until(what, || {
-            assert!(!self.both_run(), "{what}: both copies run");
+            assert!(!both_run(VM, [self.lab.node(), self.other.node()]), "{what}: both copies run");
             holds()
         })
         .await;
@@ -114,8 +107,8 @@ impl Site {
         let to = Some(self.other.node().cn_uuid().to_owned());
         let target = Options { override_server_uuid: to, ..Options::default() };
         client.act(VM, action, &target).await.unwrap();
-        self.until(action, async || now(client).await.is_some()).await;
-        let error = now(client).await.flatten().and_then(|record| record.error);
+        self.until(action, async || now(client, VM).await.is_some()).await;
+        let error = now(client, VM).await.flatten().and_then(|record| record.error);
         assert!(error.is_none(), "{action}: {error:?}");
     }
 
@@ -157,14 +150,14 @@ async fn a_holder_that_is_stopped_asks_no_agent_anything_when_it_is_woken() {
     signal(holder, Signal::STOP);
     let other = site.second().await;
     let second = &other.client;
-    site.until("the second service ends it", async || now(second).await.is_some()).await;
+    site.until("the second service ends it", async || now(second, VM).await.is_some()).await;
     site.is_up_on(1);
     second.act(VM, "rollback", &Options::default()).await.unwrap();
     site.until("the rollback runs", async || runs(second, "rollback").await).await;
     let asked = site.asked();
     signal(holder, Signal::CONT);
     site.until("the first knows", async || site.log().contains("lost the lease")).await;
-    site.until("the rollback is over", async || now(second).await.is_some()).await;
+    site.until("the rollback is over", async || now(second, VM).await.is_some()).await;
     site.is_up_on(0);
     assert_eq!(site.asked(), asked, "the first has asked agents since");
     site.stop().await;
@@ -204,8 +197,8 @@ async fn a_holder_whose_connections_stand_still_boots_nothing_twice() {
         for pid in &still {
             signal(*pid, Signal::CONT);
         }
-        site.until(action, async || now(&second.client).await.is_some()).await;
-        let error = now(&second.client).await.flatten().and_then(|record| record.error);
+        site.until(action, async || now(&second.client, VM).await.is_some()).await;
+        let error = now(&second.client, VM).await.flatten().and_then(|record| record.error);
         assert!(error.is_none(), "{action}: {error:?}");
         site.is_up_on(up);
     }
@@ -226,8 +219,8 @@ async fn a_database_whose_clock_is_a_day_wrong_boots_nothing_twice() {
         second.client.act(VM, action, &Options::default()).await.unwrap();
         site.until(action, async || runs(&second.client, action).await).await;
         cluster.put_clock(by);
-        site.until(action, async || now(&second.client).await.is_some()).await;
-        let error = now(&second.client).await.flatten().and_then(|record| record.error);
+        site.until(action, async || now(&second.client, VM).await.is_some()).await;
+        let error = now(&second.client, VM).await.flatten().and_then(|record| record.error);
         assert!(error.is_none(), "{action} {by}: {error:?}");
         site.is_up_on(up);
     }

@@ -48,7 +48,7 @@ async fn reimaged(lab: &Lab, world: &mut World) {
 async fn done(client: &Migrations, action: &str, to: &str) {
     let target = Options { override_server_uuid: Some(to.to_owned()), ..Options::default() };
     client.act(VM, action, &target).await.unwrap();
-    let error = rested(client).await.and_then(|record| record.error);
+    let error = rested(client, VM).await.and_then(|record| record.error);
     assert!(error.is_none(), "{action}: {error:?}");
 }
 
@@ -94,7 +94,7 @@ async fn attacked((last, end, commands): Attack) {
         }
     }
     reimaged(&lab, &mut other).await;
-    let told = ended(&client, commands).await;
+    let told = ended(&client, VM, commands).await;
     println!("{what}: {told:?}");
     let copies = [lab.node(), other.node()].map(|node| Judge::new(VM).copy(node));
     assert!(told.is_ok(), "{what}: {told:?}: {copies:?}");

@@ -41,6 +41,7 @@ struct Listening {
 
 impl Listening {
     async fn at(node: &Compromised, address: SocketAddr, answers: Answers) -> Listening {
+        rig::port::refuses(address).await.unwrap();
         let (listener, _) = listen(address).await.unwrap();
         let doors = Acceptor::Secure(listener, Arc::new(Doors::new(&node.holder)));
         let (heard, shutdown) = (Arc::<Mutex<Vec<String>>>::default(), Shutdown::new());

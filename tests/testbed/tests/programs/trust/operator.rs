@@ -54,6 +54,7 @@ async fn trust_is_required_when_every_agent_that_answers_proves_who_it_is() {
     until("the agent is in", async || certificate(&lab).await["until"].is_string()).await;
     let at = lab.migration_agent_url().trim_start_matches("https://").to_owned();
     lab.end("migration-agent", false).await.unwrap();
+    rig::port::refuses(at.parse().unwrap()).await.unwrap();
     let old = TcpListener::bind(&at).await.unwrap();
     let answering = tokio::spawn(async move {
         while let Ok((mut stream, _)) = old.accept().await {

@@ -101,6 +101,7 @@ impl Rig {
     pub async fn vmapi_returns(&mut self) {
         let place = self.places.get_mut("vmapi").unwrap();
         let mock = Arc::clone(&place.mock) as Arc<dyn Mock>;
+        place.port.refuses().await.unwrap();
         place.listening = Some(listen(place.port.address(), mock).await.unwrap());
     }
 
