@@ -20,7 +20,7 @@ use sdc_clients::vminfod::{INCOMPLETE, Incomplete, SYNCED, VmObject};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::faults::{Action, Door, Faults, Listed, Recorder, Service};
+use crate::faults::{Action, Canned, Door, Faults, Listed, Recorder, Service};
 use crate::restify::build;
 use crate::transport::InProcess;
 
@@ -242,7 +242,7 @@ impl Hub {
             },
         };
         headers.extend(sync.map(|sync| (HeaderName::from_static(SYNCED), sync)));
-        let mut response = self.canned(request, status, Some(&body));
+        let mut response = self.canned(request, (status, Some(&body)));
         response.headers_mut().extend(headers);
         response
     }
@@ -295,14 +295,9 @@ impl Service for Hub {
     }
 
     /// A text is sent as it is, which is how vminfod says 404.
-    fn canned(
-        &self,
-        request: &http::Request<Bytes>,
-        status: u16,
-        body: Option<&Value>,
-    ) -> http::Response<Bytes> {
-        let mut response = build(request.method(), status, body);
-        if let Some(Value::String(text)) = body {
+    fn canned(&self, request: &http::Request<Bytes>, answer: Canned<'_>) -> http::Response<Bytes> {
+        let mut response = build(request.method(), answer.0, answer.1);
+        if let Some(Value::String(text)) = answer.1 {
             response.headers_mut().remove(CONTENT_LENGTH);
             *response.body_mut() = Bytes::from(text.clone());
         }

@@ -13,7 +13,7 @@ use http::{Method, Request, Response};
 use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
-use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, bad};
+use crate::faults::{Action, Canned, Door, Faults, Listed, Recorder, Service, bad};
 use crate::restify;
 use crate::router::{Answer, Router, Way};
 
@@ -138,13 +138,8 @@ impl<T: Keeper> Service for T {
         side_door(self, request, what)
     }
 
-    fn canned(
-        &self,
-        request: &Request<Bytes>,
-        status: u16,
-        body: Option<&Value>,
-    ) -> Response<Bytes> {
-        restify::routed(request, T::SERVER, self.records().now_ms(), (status, body))
+    fn canned(&self, request: &Request<Bytes>, answer: Canned<'_>) -> Response<Bytes> {
+        restify::routed(request, T::SERVER, self.records().now_ms(), answer)
     }
 
     fn route<'a>(

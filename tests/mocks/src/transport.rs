@@ -9,13 +9,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use http::Method;
-use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, StreamResponse, Switched, Transport};
+use sdc_clients::{Error, Phase};
 
 use crate::faults::{Mock, Reply, Takeover};
 
 /// How much of an upgraded connection may be under way.
 const PIPE: usize = 64 << 10;
+
+/// Awaits the answer to a request, at most for the time that the request has.
+pub async fn in_time<F>(
+    request: Request,
+    exchange: impl FnOnce(Request) -> F,
+) -> Result<Response, Error>
+where
+    F: Future<Output = Result<Response, Error>>,
+{
+    let (method, target, after) = (request.method.clone(), request.target(), request.timeout);
+    let late = |_| Err(Error::timed_out(Phase::Answer, &method, target.as_str(), after));
+    tokio::time::timeout(after, exchange(request)).await.unwrap_or_else(late)
+}
 
 /// A transport whose other end is a mock in the same process.
 #[derive(Clone)]
@@ -41,14 +54,7 @@ impl InProcess {
 
 impl Transport for InProcess {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        Box::pin(async move {
-            let (method, target, after) =
-                (request.method.clone(), request.target(), request.timeout);
-            let answered = tokio::time::timeout(after, self.exchange(request)).await;
-            answered.unwrap_or_else(|_| {
-                Err(Error::timed_out(sdc_clients::Phase::Answer, &method, target.as_str(), after))
-            })
-        })
+        Box::pin(in_time(request, |request| self.exchange(request)))
     }
 
     fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Switched, Error>> {
@@ -119,7 +125,7 @@ impl Failing {
             Some(Failure::Refused) => Err(Error::connect(method, target, "refused")),
             Some(Failure::Hangs) => {
                 tokio::time::sleep(after).await;
-                Err(Error::timed_out(sdc_clients::Phase::Answer, method, target, after))
+                Err(Error::timed_out(Phase::Answer, method, target, after))
             }
         }
     }

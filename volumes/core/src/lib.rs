@@ -38,13 +38,15 @@ pub mod list; // which volumes a list has
 
 pub mod predicate; // the predicates of a list
 
-mod checks; // values of parameters, and what is said of bad ones
+mod checks; // values of parameters, and the refusals of bad ones
 
 pub mod refused; // why a request is refused
 
 pub mod reservation; // the reservation record
 
 pub mod volume; // the volume record
+
+mod state; // the states of a volume
 
 pub mod failure; // why a volume has failed
 

@@ -251,10 +251,10 @@ impl fmt::Display for Refused {
             Refused::NetworksChanging(name) => {
                 write!(f, "Networks of volume with name {name} are being changed")
             }
-            Refused::Napi(said) => {
-                let plural = if said.len() == 1 { "" } else { "s" };
-                let first = said.first().map_or("", String::as_str);
-                write!(f, "first of {} error{plural}: {first}", said.len())
+            Refused::Napi(errors) => {
+                let plural = if errors.len() == 1 { "" } else { "s" };
+                let first = errors.first().map_or("", String::as_str);
+                write!(f, "first of {} error{plural}: {first}", errors.len())
             }
             Refused::Failed(Step::Ticket) => f.write_str("Error"),
             Refused::Failed(Step::Packages) => f.write_str("Could not get NFS volumes packages"),

@@ -5,15 +5,14 @@
 //! The volume record: bucket `volapi_volumes`, key its uuid. It keeps the order in which its fields were
 //! set, which is the order in which clients see them.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
 use super::script::{self, show_time};
 use super::snapshot::{Rollback, Snapshot};
+
+pub use super::state::State;
 
 /// The only type of volumes.
 pub const TYPE: &str = "tritonnfs";
@@ -23,52 +22,6 @@ const SNAPSHOTS: &str = "snapshots";
 const ROLLBACK: &str = "rollback";
 /// Why it has failed, which deployed clients do not see.
 const FAILURE: &str = "failure";
-
-/// The state of a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    Creating,
-    Ready,
-    Failed,
-    Deleting,
-    RollingBack,
-}
-
-impl State {
-    /// All states; the deployed service has the first four.
-    pub const ALL: [State; 5] =
-        [State::Creating, State::Ready, State::Failed, State::Deleting, State::RollingBack];
-
-    /// Returns its name on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::Creating => "creating",
-            State::Ready => "ready",
-            State::Failed => "failed",
-            State::Deleting => "deleting",
-            State::RollingBack => "rolling_back",
-        }
-    }
-
-    /// Returns true if a volume in this state has its name to itself.
-    pub fn holds_name(self) -> bool {
-        matches!(self, State::Creating | State::Ready | State::RollingBack)
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for State {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<State, ()> {
-        State::ALL.into_iter().find(|state| state.name() == text).ok_or(())
-    }
-}
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq)]

@@ -208,7 +208,7 @@ impl Pages {
                 ("runs_timers", "1 if this instance has the lease", flag(self.updater.has_lease())),
                 (
                     "follows_vms",
-                    "1 while changes of VMs are heard of",
+                    "1 while VMAPI's changefeed is connected",
                     flag(self.updater.follows()),
                 ),
                 ("storage_away", "1 while the storage cannot be read", flag(volumes.is_empty())),

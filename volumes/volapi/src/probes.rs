@@ -131,13 +131,13 @@ impl State {
     fn note(&self, pass: Vec<(&Volume, Answer)>, now: Timestamp) {
         let mut calls = self.calls();
         let mut before = std::mem::take(&mut calls.vms);
-        for (volume, _) in pass.iter().filter(|(_, heard)| *heard == Answer::Serves) {
+        for (volume, _) in pass.iter().filter(|(_, answer)| *answer == Answer::Serves) {
             calls.networks.extend(volume.networks().into_iter().map(str::to_owned));
         }
-        for (volume, heard) in pass {
+        for (volume, answer) in pass {
             let mut known = before.remove(volume.vm_uuid()).unwrap_or_default();
             let is_near = volume.networks().into_iter().any(|it| calls.networks.contains(it));
-            match heard {
+            match answer {
                 Answer::Serves => known = Known { has_served: true, ..Known::default() },
                 Answer::Fails(why) => known.fails(why, true, now),
                 Answer::Nothing(why) => {
@@ -225,19 +225,19 @@ impl Prober {
             async move { (at, call.await) }
         });
         let calls: Vec<_> = calls.collect();
-        let mut heard = Vec::new();
+        let mut pass = Vec::new();
         let mut answers = stream::iter(calls).buffer_unordered(AT_ONCE);
         while let Some((at, answer)) = answers.next().await {
-            heard.push((called[at].0, answer));
+            pass.push((called[at].0, answer));
         }
-        for (volume, heard) in &heard {
+        for (volume, answer) in &pass {
             self.service.shared.counts.add(Count::Calls);
-            if let Answer::Fails(why) | Answer::Nothing(why) = heard {
+            if let Answer::Fails(why) | Answer::Nothing(why) = answer {
                 self.service.shared.counts.add(Count::CallsFailed);
                 tracing::debug!(why, vm = volume.vm_uuid(), "no answer from a storage VM");
             }
         }
-        self.state.note(heard, daemon::wall::now());
+        self.state.note(pass, daemon::wall::now());
         Ok(())
     }
 }
@@ -270,10 +270,10 @@ mod tests {
     }
 
     /// One pass over these storage VMs and networks at this second.
-    fn pass(state: &State, second: i64, heard: &[(&str, &str, Answer)]) {
-        let volumes: Vec<Volume> = heard.iter().map(|(vm, net, _)| volume(vm, net)).collect();
-        let heard = heard.iter().map(|(_, _, heard)| heard.clone());
-        state.note(volumes.iter().zip(heard).collect(), Timestamp::from_second(second).unwrap());
+    fn pass(state: &State, second: i64, answers: &[(&str, &str, Answer)]) {
+        let volumes: Vec<Volume> = answers.iter().map(|(vm, net, _)| volume(vm, net)).collect();
+        let answers = answers.iter().map(|(_, _, answer)| answer.clone());
+        state.note(volumes.iter().zip(answers).collect(), Timestamp::from_second(second).unwrap());
     }
 
     fn silent(state: &State) -> Vec<(String, i64)> {
@@ -291,9 +291,9 @@ mod tests {
             let (mut peer, _) = listener.accept().await.unwrap();
             peer.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").await.unwrap();
         });
-        let said = ask(here).await;
+        let asked = ask(here).await;
         assert_eq!(
-            said,
+            asked,
             Answer::Fails("the answer is not an RPC reply: it is too long".to_owned())
         );
         // The listener went away with its task.

@@ -340,8 +340,9 @@ impl Records {
     /// Returns the newest entries that are wanted.
     pub async fn ended(&self, wanted: &Wanted) -> Result<Vec<EndedSnapshot>, Refused> {
         let conditions = [("volume_uuid", &wanted.volume_uuid), ("owner_uuid", &wanted.owner_uuid)];
-        let said = conditions.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        let query = said.fold(Query::all(), |query, (name, value)| query.with(name, value.clone()));
+        let given = |(name, value): (_, &Option<String>)| Some((name, value.clone()?));
+        let query = conditions.into_iter().filter_map(given);
+        let query = query.fold(Query::all(), |query, (name, value)| query.with(name, value));
         let query = query.by("ended").descending().limit(history::MOST);
         let page = self.history.find(query).await.map_err(of_storage)?;
         let since = wanted.since.as_deref().unwrap_or_default();

@@ -17,7 +17,7 @@ use super::orders::{Done, is_verb, posting};
 use super::refusal::{Kind, Params, Refusal, closed, is_uuid, require, word};
 use super::store::{DEFAULT, Order, Store};
 use super::{body, servers, tickets};
-use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, bad};
+use crate::faults::{Action, Canned, Door, Faults, Listed, Recorder, Service, bad};
 use crate::restify::{self, BadBody, Endpoint, Endpoints, Found, Slashes};
 
 /// Between the read and the write of an update.
@@ -89,13 +89,8 @@ impl Service for Store {
         }))
     }
 
-    fn canned(
-        &self,
-        request: &Request<Bytes>,
-        status: u16,
-        body: Option<&Value>,
-    ) -> Response<Bytes> {
-        restify::routed(request, "CNAPI", self.now_ms(), (status, body))
+    fn canned(&self, request: &Request<Bytes>, answer: Canned<'_>) -> Response<Bytes> {
+        restify::routed(request, "CNAPI", self.now_ms(), answer)
     }
 
     fn route<'a>(
@@ -125,7 +120,7 @@ impl Service for Store {
                     (status, Some(body))
                 }
             };
-            Some(self.canned(request, status, body.as_ref()))
+            Some(self.canned(request, (status, body.as_ref())))
         })
     }
 }

@@ -16,4 +16,4 @@ pub use http::{Listening, Mock, Reply, Takeover, listen};
 pub use record::{Recorder, Seen};
 pub use rules::{Action, Faults, Rule, glob};
 pub(crate) use server::bad;
-pub use server::{Door, Listed, Server, Service};
+pub use server::{Canned, Door, Listed, Server, Service};

@@ -21,6 +21,9 @@ use crate::restify::build;
 /// The answer of a side door: a body, nothing (there is no such door), or a status and a reason.
 pub type Door = Result<Option<Value>, (u16, String)>;
 
+/// A status and a body.
+pub type Canned<'a> = (u16, Option<&'a Value>);
+
 /// One line about a side door: method, name, and what it does.
 pub type Listed = (&'static str, &'static str, &'static str);
 
@@ -51,12 +54,7 @@ pub trait Service: Clone + Send + Sync + 'static {
     fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door;
 
     /// Makes an answer with this status and body.
-    fn canned(
-        &self,
-        request: &Request<Bytes>,
-        status: u16,
-        body: Option<&Value>,
-    ) -> Response<Bytes>;
+    fn canned(&self, request: &Request<Bytes>, answer: Canned<'_>) -> Response<Bytes>;
 
     /// Handles a request, with the actions of the rules that apply to it; `None` cuts the connection.
     fn route<'a>(
@@ -155,7 +153,7 @@ async fn with_faults(
                 return later.await.ok().flatten().map_or(Reply::Cut, Reply::Full);
             }
             Action::Status { status, body, retry_after } => {
-                let mut response = service.canned(request, *status, body.as_ref());
+                let mut response = service.canned(request, (*status, body.as_ref()));
                 if let Some(seconds) = retry_after {
                     response.headers_mut().insert(header::RETRY_AFTER, (*seconds).into());
                 }

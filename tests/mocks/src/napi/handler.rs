@@ -18,7 +18,7 @@ use super::errors::ApiError;
 use super::etag::{self, Verdict};
 use super::routes::{self, Form, Route};
 use super::store::Store;
-use crate::faults::{Action, Door, Faults, Listed, Recorder, Service};
+use crate::faults::{Action, Canned, Door, Faults, Listed, Recorder, Service};
 use crate::restify::{self, BadBody, Found, Params};
 
 /// The version of the imitated service.
@@ -42,13 +42,8 @@ impl Service for Store {
         admin::handle(self, request, what)
     }
 
-    fn canned(
-        &self,
-        request: &Request<Bytes>,
-        status: u16,
-        body: Option<&Value>,
-    ) -> Response<Bytes> {
-        self.answer(request, status, body, None)
+    fn canned(&self, request: &Request<Bytes>, answer: Canned<'_>) -> Response<Bytes> {
+        self.answer(request, answer, None)
     }
 
     fn route<'a>(
@@ -92,18 +87,18 @@ impl Store {
         };
         match done {
             Ok(Done::Json(body, etag)) => {
-                let mut response = self.answer(request, 200, Some(&body), etag);
+                let mut response = self.answer(request, (200, Some(&body)), etag);
                 if form == Form::Octets {
                     octets(&mut response);
                 }
                 Ok(response)
             }
-            Ok(Done::NotModified) => Ok(self.answer(request, 304, None, None)),
-            Ok(Done::NoContent) => Ok(self.answer(request, 204, None, None)),
+            Ok(Done::NotModified) => Ok(self.answer(request, (304, None), None)),
+            Ok(Done::NoContent) => Ok(self.answer(request, (204, None), None)),
             Err(ApiError::Died) => Err(()),
             Err(error) => {
                 let (status, body) = error.into_parts();
-                Ok(self.answer(request, status, Some(&body), None))
+                Ok(self.answer(request, (status, Some(&body)), None))
             }
         }
     }
@@ -326,11 +321,10 @@ impl Store {
     fn answer(
         &self,
         request: &Request<Bytes>,
-        status: u16,
-        body: Option<&Value>,
+        answer: Canned<'_>,
         etag: Option<String>,
     ) -> Response<Bytes> {
-        let mut response = restify::routed(request, "mock-napi", self.now_ms(), (status, body));
+        let mut response = restify::routed(request, "mock-napi", self.now_ms(), answer);
         if let Some(etag) = etag.filter(|_| self.era().has_etags()).and_then(|tag| tag.parse().ok())
         {
             response.headers_mut().insert(header::ETAG, etag);

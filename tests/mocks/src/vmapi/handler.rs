@@ -17,7 +17,7 @@ use super::list;
 use super::record::{Record, text, with_fields};
 use super::store::{Peers, Store, find};
 use super::vm::check_uuids;
-use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, Takeover, bad};
+use crate::faults::{Action, Canned, Door, Faults, Listed, Recorder, Service, Takeover, bad};
 use crate::restify::{self, BadBody, Endpoint, Endpoints, Found, Params, Slashes, falsy};
 
 const VERSION: [u32; 3] = [9, 16, 0];
@@ -113,13 +113,8 @@ impl Service for Store {
         }))
     }
 
-    fn canned(
-        &self,
-        request: &Request<Bytes>,
-        status: u16,
-        body: Option<&Value>,
-    ) -> Response<Bytes> {
-        restify::routed(request, "VMAPI/9.16.0", self.now_ms(), (status, body))
+    fn canned(&self, request: &Request<Bytes>, answer: Canned<'_>) -> Response<Bytes> {
+        restify::routed(request, "VMAPI/9.16.0", self.now_ms(), answer)
     }
 
     fn route<'a>(
@@ -192,7 +187,7 @@ impl Store {
                 (status, Some(body), None)
             }
         };
-        let mut response = self.canned(request, status, body.as_ref());
+        let mut response = self.canned(request, (status, body.as_ref()));
         let headers = response.headers_mut();
         if let Some(count) = count {
             headers.insert("x-joyent-resource-count", count.into());

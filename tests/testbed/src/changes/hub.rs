@@ -97,11 +97,6 @@ impl Hub {
         Ok(self.node.zones()?.iter().map(|zone| zone.zonename.clone()).collect())
     }
 
-    /// What the daemon is told to end with.
-    pub fn shutdown(&self) -> Shutdown {
-        self.shutdown.clone()
-    }
-
     /// Ends the daemon.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.shutdown.trigger();

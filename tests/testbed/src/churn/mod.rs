@@ -12,6 +12,10 @@ pub mod soak; // what grows over time
 
 pub mod storm; // thousands of changes while listeners come and go
 
+mod hands; // who changes the node
+
+mod listen; // who listens to it
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 

@@ -184,7 +184,7 @@ async fn begin(
     let is_in = |part| !args.without.contains(&part);
     say(&format!("a node of {} VMs in {}", args.vms, shown(world.node().dir())));
     world.start_vminfod().await?;
-    say(&format!("vminfod   {}  (pid {})", world.vminfod_url(), pid(world.vminfod_pid())));
+    say(&format!("vminfod   {}  (pid {})", world.vminfod_url(), pid(world.pid("vminfod"))));
     let hub = world.hub()?;
     let vms = hub.vms(true).await.map_err(LabError::request("listing the VMs"))?.vms;
     let wrongs = seed::fill(world, &vms)?;
@@ -202,7 +202,7 @@ async fn begin(
     followers.spawn(screen.clone().follow_vmapi(world.vmapi.store().clone()));
     if is_in(Part::NetAgent) {
         world.start_agent().await?;
-        say(&format!("net-agent {}  (pid {})", world.agent_url(), pid(world.agent_pid())));
+        say(&format!("net-agent {}  (pid {})", world.agent_url(), pid(world.pid("net-agent"))));
     }
     if is_in(Part::VmAgent) {
         world.start_vm_agent().await?;

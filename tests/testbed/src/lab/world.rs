@@ -243,26 +243,6 @@ impl World {
         self.daemons.pid(name)
     }
 
-    /// The pid of vminfod.
-    pub fn vminfod_pid(&self) -> Option<u32> {
-        self.daemons.pid("vminfod")
-    }
-
-    /// The pid of net-agent.
-    pub fn agent_pid(&self) -> Option<u32> {
-        self.daemons.pid("net-agent")
-    }
-
-    /// The pid of vm-agent.
-    pub fn vm_agent_pid(&self) -> Option<u32> {
-        self.daemons.pid("vm-agent")
-    }
-
-    /// The pid of kvmd.
-    pub fn kvmd_pid(&self) -> Option<u32> {
-        self.daemons.pid("kvmd")
-    }
-
     /// Starts vminfod and waits until it listens.
     pub async fn start_vminfod(&mut self) -> Result<(), LabError> {
         let config = self.configs().vminfod();
@@ -356,21 +336,6 @@ impl World {
             self.centre.trust.asks("volapi", self.options.dir.join("volapi/trust"));
         }
         self.centre.trust.let_in().await
-    }
-
-    /// Kills vminfod as a crash would, or stops it as SMF does.
-    pub async fn end_vminfod(&mut self, crash: bool) -> Result<(), LabError> {
-        self.daemons.end("vminfod", crash).await
-    }
-
-    /// Kills net-agent as a crash would, or stops it as SMF does.
-    pub async fn end_agent(&mut self, crash: bool) -> Result<(), LabError> {
-        self.daemons.end("net-agent", crash).await
-    }
-
-    /// Kills vm-agent as a crash would, or stops it as SMF does.
-    pub async fn end_vm_agent(&mut self, crash: bool) -> Result<(), LabError> {
-        self.daemons.end("vm-agent", crash).await
     }
 
     /// Kills the daemon of this name as a crash would, or stops it as SMF does.

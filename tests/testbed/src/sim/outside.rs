@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use http::{Method, StatusCode};
 use rand::RngExt;
+use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, Transport};
-use sdc_clients::{Error, Phase};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ use super::dice::Dice;
 use super::judge::Judge;
 use super::truth::Truth;
 use mocks::napi::Store;
-use mocks::transport::InProcess;
+use mocks::transport::{InProcess, in_time};
 
 /// NAPI and VMAPI as one agent reaches them.
 pub struct Outside {
@@ -172,33 +172,26 @@ impl Outside {
 
 impl Transport for Outside {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        Box::pin(async move {
-            let (method, target, after) =
-                (request.method.clone(), request.target(), request.timeout);
-            let whole = async {
-                let mut answer = match request.url.host_str() {
-                    Some("vmapi.sim") => {
-                        self.vmapi.send(request).await.map(|it| moved(it, self.bug, &self.truth))?
-                    }
-                    Some("cnapi.sim") => self.cnapi.send(request).await?,
-                    _ => self.to_napi(request).await?,
-                };
-                let text = String::from_utf8_lossy(&answer.body);
-                match self.bug {
-                    Some(Bug::TrustAnyServer) => {
-                        answer.body = text.replace(ELSEWHERE, self.judge.cn()).into()
-                    }
-                    bug if self.lies => {
-                        let is_another = bug == Some(Bug::TakeCapitalsForAnother);
-                        answer.body = capitals(&text, is_another).into();
-                    }
-                    _ => {}
+        Box::pin(in_time(request, async |request| {
+            let mut answer = match request.url.host_str() {
+                Some("vmapi.sim") => {
+                    self.vmapi.send(request).await.map(|it| moved(it, self.bug, &self.truth))?
                 }
-                Ok(answer)
+                Some("cnapi.sim") => self.cnapi.send(request).await?,
+                _ => self.to_napi(request).await?,
             };
-            tokio::time::timeout(after, whole).await.unwrap_or_else(|_| {
-                Err(Error::timed_out(Phase::Answer, &method, target.as_str(), after))
-            })
-        })
+            let text = String::from_utf8_lossy(&answer.body);
+            match self.bug {
+                Some(Bug::TrustAnyServer) => {
+                    answer.body = text.replace(ELSEWHERE, self.judge.cn()).into()
+                }
+                bug if self.lies => {
+                    let is_another = bug == Some(Bug::TakeCapitalsForAnother);
+                    answer.body = capitals(&text, is_another).into();
+                }
+                _ => {}
+            }
+            Ok(answer)
+        }))
     }
 }

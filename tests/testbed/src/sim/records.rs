@@ -11,8 +11,8 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Method, StatusCode};
 use rand::RngExt;
+use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, Transport};
-use sdc_clients::{Error, Phase};
 use serde_json::Value;
 
 use super::bugs::Bug;
@@ -21,7 +21,7 @@ use super::cnapi::Cnapi;
 use super::dice::Dice;
 use super::outside::{ELSEWHERE, moved};
 use super::record_judge::{FUTURE, RecordJudge};
-use mocks::transport::InProcess;
+use mocks::transport::{InProcess, in_time};
 
 /// So long after its request a write that is late is carried out.
 pub(super) const LATE: Duration = Duration::from_secs(100);
@@ -222,13 +222,6 @@ fn each(body: &mut Value) -> Vec<&mut serde_json::Map<String, Value>> {
 
 impl Transport for Records {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        Box::pin(async move {
-            let (method, target, after) =
-                (request.method.clone(), request.target(), request.timeout);
-            let whole = tokio::time::timeout(after, self.exchange(request)).await;
-            whole.unwrap_or_else(|_| {
-                Err(Error::timed_out(Phase::Answer, &method, target.as_str(), after))
-            })
-        })
+        Box::pin(in_time(request, |request| self.exchange(request)))
     }
 }

@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
+use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use sdc_clients::vminfod::INCOMPLETE;
-use sdc_clients::{Error, Phase};
 use tokio::time::Instant;
 use vminfod::http::Api;
 
 use super::bugs::Bug;
+use mocks::transport::in_time;
 
 /// The vminfod of one node, when it runs.
 #[derive(Clone, Default)]
@@ -83,34 +84,27 @@ impl NodeWire {
 
 impl Transport for NodeWire {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        Box::pin(async move {
-            let (method, target, after) =
-                (request.method.clone(), request.target(), request.timeout);
-            let whole = async {
-                let (view, began) = (request.target() == "/vms?sync=zones", Instant::now());
-                let remembers = view && self.bug == Some(Bug::RememberViews);
-                let known = || self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-                if let (true, Some(answer)) = (remembers, known().clone()) {
-                    return Ok(answer);
-                }
-                let StreamResponse { status, headers, mut body } = self.exchange(request).await?;
-                let mut bytes = Vec::new();
-                while let Some(piece) = body.next().await {
-                    bytes.extend_from_slice(&piece?);
-                }
-                let answer = Response { status, headers, body: Bytes::from(bytes) };
-                if view && status.is_success() {
-                    self.views.lock().unwrap_or_else(PoisonError::into_inner).push(began);
-                }
-                if remembers {
-                    *known() = Some(answer.clone());
-                }
-                Ok(answer)
-            };
-            tokio::time::timeout(after, whole).await.unwrap_or_else(|_| {
-                Err(Error::timed_out(Phase::Answer, &method, target.as_str(), after))
-            })
-        })
+        Box::pin(in_time(request, async |request| {
+            let (view, began) = (request.target() == "/vms?sync=zones", Instant::now());
+            let remembers = view && self.bug == Some(Bug::RememberViews);
+            let known = || self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+            if let (true, Some(answer)) = (remembers, known().clone()) {
+                return Ok(answer);
+            }
+            let StreamResponse { status, headers, mut body } = self.exchange(request).await?;
+            let mut bytes = Vec::new();
+            while let Some(piece) = body.next().await {
+                bytes.extend_from_slice(&piece?);
+            }
+            let answer = Response { status, headers, body: Bytes::from(bytes) };
+            if view && status.is_success() {
+                self.views.lock().unwrap_or_else(PoisonError::into_inner).push(began);
+            }
+            if remembers {
+                *known() = Some(answer.clone());
+            }
+            Ok(answer)
+        }))
     }
 
     fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {

@@ -66,9 +66,9 @@ async fn abuse() {
     let most = start(&mut world).await;
 
     let targets = [
-        Target::new("vminfod", &world.vminfod_url(), world.vminfod_pid().unwrap(), SHORT),
-        Target::new("net-agent", &world.agent_url(), world.agent_pid().unwrap(), HEAD),
-        Target::new("kvmd", &world.kvmd_url(), world.kvmd_pid().unwrap(), HEAD),
+        Target::new("vminfod", &world.vminfod_url(), world.pid("vminfod").unwrap(), SHORT),
+        Target::new("net-agent", &world.agent_url(), world.pid("net-agent").unwrap(), HEAD),
+        Target::new("kvmd", &world.kvmd_url(), world.pid("kvmd").unwrap(), HEAD),
     ];
     for target in &targets {
         let soft = soft_limit(target.pid);

@@ -166,7 +166,7 @@ async fn nics_of_a_vm_that_vmadm_or_zoneadm_removes_go_within_two_minutes() {
 async fn nics_leaked_while_the_agent_was_down_are_reaped() {
     let mut story = Story::begin(SPEED, Era::Rfd58).await.clean().with_vm_agent().await;
     story.start_agent().await;
-    story.lab.end_agent(true).await.unwrap();
+    story.lab.end("net-agent", true).await.unwrap();
     let goes = story.pick("running")[0].clone();
     let verbs = story.lab.verbs();
     verbs.delete_raw(text(&goes, "uuid")).await.unwrap();
@@ -183,7 +183,7 @@ async fn an_old_napi_that_is_upgraded_during_back_off_is_reaped_without_a_restar
     let mut story = Story::begin(2400, Era::Mid2017).await;
     let wrongs = story.lab.fill().await;
     story.lab.start_agent().await.unwrap();
-    let pid = story.lab.agent_pid();
+    let pid = story.lab.pid("net-agent");
     until("it has found out that NAPI is old", async || {
         story.asked().iter().any(|seen| seen.query.contains("no_such_parameter"))
     })
@@ -195,7 +195,7 @@ async fn an_old_napi_that_is_upgraded_during_back_off_is_reaped_without_a_restar
     assert_eq!(left(&story), wrongs.leaked.len());
     story.lab.napi.set_era(Era::Rfd58);
     until("the leaked NICs are reaped", async || left(&story) == 0).await;
-    assert_eq!(story.lab.agent_pid(), pid, "the same process");
+    assert_eq!(story.lab.pid("net-agent"), pid, "the same process");
     story.lab.stop().await;
 }
 
@@ -224,7 +224,7 @@ async fn an_emptied_napi_makes_the_agent_neither_delete_nor_create() {
     let mut story = Story::begin(SPEED, Era::Master).await.clean();
     story.start_agent().await;
     story.lab.napi.store().reset();
-    story.lab.end_agent(false).await.unwrap();
+    story.lab.end("net-agent", false).await.unwrap();
     let writes = story.asked().iter().filter(|seen| seen.method != "GET").count();
     story.start_agent().await;
     story.rounds_go_by().await;
@@ -285,7 +285,7 @@ async fn a_restart_of_vminfod_causes_no_request_to_napi() {
     let before = story.asked().len();
     for crash in [true, false, true] {
         let lost = story.count("streams_lost").await;
-        story.lab.end_vminfod(crash).await.unwrap();
+        story.lab.end("vminfod", crash).await.unwrap();
         until("the agent has noticed", async || story.count("streams_lost").await > lost).await;
         story.lab.start_vminfod().await.unwrap();
         synced(&story).await;

@@ -79,7 +79,7 @@ async fn the_same_bytes_with_the_daemon_on_and_off() {
         assert_eq!(shown(&served), shown(&direct), "{line:?} with --direct");
         on.push(served);
     }
-    cli.end_vminfod(false).await.unwrap();
+    cli.end("vminfod", false).await.unwrap();
     for (line, served) in lines.iter().zip(&on) {
         let args: Vec<&str> = line.split(' ').collect();
         assert_eq!(shown(&cli.run(&args).await), shown(served), "{line:?} with the daemon off");
@@ -102,7 +102,7 @@ fn shown(done: &Finished) -> (Option<i32>, &str, &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_is_meant_to_come_is_waited_for() {
     let mut cli = Lab::of(2).await;
-    cli.end_vminfod(false).await.unwrap();
+    cli.end("vminfod", false).await.unwrap();
     let done = cli.run(&["list", "--wait", "300ms"]).await;
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert_eq!(done.stderr, "vminfod did not come up within 300ms\n");
@@ -263,7 +263,7 @@ async fn why_knows_every_field() {
     let one: Value = serde_json::from_str(&one.stdout).unwrap();
     assert_eq!((&one[0]["source"], &one[0]["stale"]), (&"zfs".into(), &"no".into()));
     assert!(one[0]["read"].as_str().unwrap().ends_with(" ago"), "{one}");
-    cli.end_vminfod(false).await.unwrap();
+    cli.end("vminfod", false).await.unwrap();
     let off = cli.run(&["why", &uuid, "quota", "-H"]).await;
     assert_eq!((off.code, off.stdout.as_str()), (Some(0), "quota  zfs  -  -  -\n"));
     assert_eq!(cli.run(&["why", &uuid, "bogus"]).await.code, Some(2));
@@ -326,7 +326,7 @@ async fn events_are_rfd_39s_lines_and_go_on_over_a_restart() {
     assert!(line.ends_with(&format!("] {zone} modify: quota changed :: {old} -> 77")), "{line}");
     assert!(line.starts_with("[20") && line.contains("Z] "), "{line}");
 
-    cli.end_vminfod(true).await.unwrap();
+    cli.end("vminfod", true).await.unwrap();
     assert_eq!(set("quota=78g").await.code, Some(0));
     cli.start_vminfod().await.unwrap();
     // One is on stderr, the other one on stdout: they come in either order.

@@ -246,7 +246,7 @@ async fn the_story_of_a_migration_by_hand_keeps_the_nics_word_by_word() {
 
     // The agent has every occasion to do wrong now: a start of its own with a fresh list of NAPI's,
     // and fresh views of the node.
-    lab.end_agent(false).await.unwrap();
+    lab.end("net-agent", false).await.unwrap();
     lab.start_agent().await.unwrap();
     until("a new agent has compared everything", async || {
         let now = lab.agent_status().await;

@@ -21,7 +21,7 @@ async fn files_are_watched_by_the_helper_and_by_its_successor() {
     let vm = lab.pick("running").await;
     let (uuid, file) = (text(&vm, "uuid"), lab.node().zone_xml(text(&vm, "zonename")));
     let mut watcher = lab.watcher().await;
-    let helper = || children_of(lab.vminfod_pid().unwrap(), "fswatcher");
+    let helper = || children_of(lab.pid("vminfod").unwrap(), "fswatcher");
     let verbs = lab.verbs();
     for round in ["first", "second"] {
         until("the helper runs", async || helper().len() == 1).await;

@@ -121,13 +121,13 @@ async fn a_file_system_that_hangs_for_ever_costs_its_vm_alone_and_one_thread() {
             && counted(status, "sweeps") > counted(&before, "sweeps").map(|n| n + 9)
     };
     until_status(&lab, "sweeps and refreshes end", went_on).await;
-    assert_eq!(stuck(lab.vminfod_pid().unwrap()), 1);
+    assert_eq!(stuck(lab.pid("vminfod").unwrap()), 1);
     assert!(lab.client().vm(&vm, false).await.is_ok(), "its last object stays");
     assert!(lab.client().vm(&vm, true).await.is_err(), "a fresh one cannot be had");
     assert!(lab.client().vm(&others[0], true).await.is_ok());
 
     // A daemon can be stopped and started over it, and without one a command reads for itself.
-    lab.end_vminfod(false).await.unwrap();
+    lab.end("vminfod", false).await.unwrap();
     let listed = run(&["@vminfod", "list", "--config", &lab.config()]).await;
     assert_eq!(listed.stdout.lines().count(), others.len() + 1, "{listed:?}");
     lab.start_vminfod().await.unwrap();
@@ -140,6 +140,6 @@ async fn a_file_system_that_hangs_for_ever_costs_its_vm_alone_and_one_thread() {
     hang.answer().await;
     until_status(&lab, "nothing fails any more", |status| status["errors"] == json!({})).await;
     changes_arrive(&lab, &mut watcher, std::slice::from_ref(&vm), "mine too").await;
-    assert_eq!(stuck(lab.vminfod_pid().unwrap()), 0);
+    assert_eq!(stuck(lab.pid("vminfod").unwrap()), 0);
     lab.stop().await;
 }

@@ -294,7 +294,7 @@ async fn killing_sysevent_loses_nothing() {
     let lab = Lab::without_sweeps(|_| ()).await;
     let vm = lab.pick("stopped").await;
     let mut watcher = lab.watcher().await;
-    let children = children_of(lab.vminfod_pid().unwrap(), "sysevent");
+    let children = children_of(lab.pid("vminfod").unwrap(), "sysevent");
     assert_eq!(children.len(), 2, "one sysevent per channel");
     children.into_iter().for_each(|pid| signal(pid, Signal::KILL));
     lab.verbs().boot(text(&vm, "uuid")).await.unwrap();
@@ -308,7 +308,7 @@ async fn killing_sysevent_loses_nothing() {
     .await;
     assert_eq!(lost, None, "the stream stayed open");
     until("two new sysevents run", async || {
-        children_of(lab.vminfod_pid().unwrap(), "sysevent").len() == 2
+        children_of(lab.pid("vminfod").unwrap(), "sysevent").len() == 2
     })
     .await;
     lab.stop().await;
@@ -327,7 +327,7 @@ async fn killing_vminfod_loses_nothing() {
     .await;
 
     let (boots, goes) = (lab.pick("stopped").await, lab.pick("running").await);
-    lab.end_vminfod(true).await.unwrap();
+    lab.end("vminfod", true).await.unwrap();
     lab.verbs().boot(text(&boots, "uuid")).await.unwrap();
     lab.verbs().delete_raw(text(&goes, "uuid")).await.unwrap();
     lab.start_vminfod().await.unwrap();

@@ -49,7 +49,7 @@ async fn a_million_keys_take_forty_times_their_text_at_most_and_give_it_back() {
     })
     .await;
     let vms = lab.vms().await;
-    let pid = lab.vminfod_pid().unwrap();
+    let pid = lab.pid("vminfod").unwrap();
     let at_rest = memory(pid, "VmRSS").unwrap();
     let write = async |vm: usize, content: &str| {
         let config = lab.node().root().join(&text(&vms[vm], "zonepath")[1..]).join("config");

@@ -229,7 +229,7 @@ async fn clients_see_the_daemon_die_and_agents_are_back_in_seconds() {
     let mut stream = EventStream::open(&lab.vminfod_url(), options.clone()).await.unwrap();
     let before = Mirror::of(&stream.ready).unwrap();
     let (boots, goes) = (one_in(&lab, "stopped").await, one_in(&lab, "running").await);
-    lab.end_vminfod(true).await.unwrap();
+    lab.end("vminfod", true).await.unwrap();
     let end = tokio::time::timeout(MINUTE, stream.event()).await.unwrap();
     assert!(matches!(end, Err(Thrown::Ended)), "{end:?}");
 
@@ -246,7 +246,7 @@ async fn clients_see_the_daemon_die_and_agents_are_back_in_seconds() {
 
     // An orderly end looks the same to them.
     let mut stream = stream;
-    lab.end_vminfod(false).await.unwrap();
+    lab.end("vminfod", false).await.unwrap();
     let end = tokio::time::timeout(MINUTE, stream.event()).await.unwrap();
     assert!(matches!(end, Err(Thrown::Ended)), "{end:?}");
     lab.stop().await;

@@ -156,7 +156,7 @@ async fn listeners_of_a_killed_daemon_resume_or_are_told() {
             verbs.set_field(name, "alias", json!(format!("r{round}-{nth}"))).await.unwrap();
             if nth as u64 == round {
                 tokio::time::sleep(Duration::from_millis(round * 7)).await; // the point in time is the test's subject
-                lab.end_vminfod(true).await.unwrap();
+                lab.end("vminfod", true).await.unwrap();
             }
         }
         let position = (watcher.position().0.map(str::to_owned), watcher.position().1);

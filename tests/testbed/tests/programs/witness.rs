@@ -97,7 +97,7 @@ async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     let mut world = chain(dir.path()).await;
     let before = world.nics().await.unwrap().len();
     // The boot environment is wrong: zoneadm prints only `global`, and the index agrees.
-    world.end_vminfod(true).await.unwrap();
+    world.end("vminfod", true).await.unwrap();
     blind(&world, true);
     let index = world.node().path("/etc/zones/index");
     let zones = std::fs::read_to_string(&index).unwrap();
@@ -117,7 +117,7 @@ async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     assert_eq!(deletes(&world), 0);
     // The agent starts again too, and lists.
     for crash in [true, false] {
-        world.end_agent(crash).await.unwrap();
+        world.end("net-agent", crash).await.unwrap();
         world.start_agent().await.unwrap();
         until("the brake is on", LATE, || async { Ok(status(&world).await["brake"].is_string()) })
             .await
@@ -126,7 +126,7 @@ async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     }
     assert_eq!((deletes(&world), world.nics().await.unwrap().len()), (0, before));
     // The right one is back.
-    world.end_vminfod(true).await.unwrap();
+    world.end("vminfod", true).await.unwrap();
     blind(&world, false);
     std::fs::write(&index, zones).unwrap();
     world.start_vminfod().await.unwrap();
@@ -144,7 +144,7 @@ async fn a_zoneadm_that_prints_only_global_loses_no_nic() {
     let dir = tempfile::tempdir().unwrap();
     let mut world = chain(dir.path()).await;
     let before = world.nics().await.unwrap().len();
-    world.end_vminfod(true).await.unwrap();
+    world.end("vminfod", true).await.unwrap();
     blind(&world, true);
     // The index names zones that zoneadm does not: vminfod does not say that nothing is here.
     let started = tokio::time::timeout(Duration::from_secs(10), world.start_vminfod()).await;
@@ -152,7 +152,7 @@ async fn a_zoneadm_that_prints_only_global_loses_no_nic() {
         let view = world.hub().unwrap().vms(true).await;
         assert!(view.is_err() || !view.unwrap().incomplete.is_nothing());
     }
-    world.end_agent(true).await.unwrap();
+    world.end("net-agent", true).await.unwrap();
     world.start_agent().await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), rounds(&world)).await.ok();
     assert_eq!((deletes(&world), world.nics().await.unwrap().len()), (0, before));
@@ -189,7 +189,7 @@ async fn forward(State(proxy): State<Proxy>, request: Request) -> Response {
 async fn a_proxys_404_is_no_absence() {
     let dir = tempfile::tempdir().unwrap();
     let mut world = chain(dir.path()).await;
-    world.end_agent(false).await.unwrap();
+    world.end("net-agent", false).await.unwrap();
     let wrong = Arc::new(AtomicBool::new(true));
     let proxy = Proxy { to: world.vminfod_url(), wrong: Arc::clone(&wrong), asked: Arc::default() };
     let asked = Arc::clone(&proxy.asked);
@@ -240,7 +240,7 @@ async fn whoever_takes_the_port_while_the_hub_is_down_is_not_believed() {
     let mut world = chain(dir.path()).await;
     let address = world.vminfod_url().trim_start_matches("http://").to_owned();
     let (cn, epoch) = (world.node().cn_uuid().to_owned(), "0123456789abcdef");
-    world.end_vminfod(true).await.unwrap();
+    world.end("vminfod", true).await.unwrap();
     // An empty node, in our own vminfod's words, to whoever asks for whatever.
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);

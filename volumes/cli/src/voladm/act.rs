@@ -252,20 +252,20 @@ async fn carry_out(services: &Services, order: &Order, asked: &Chosen) -> anyhow
             return Ok("it is deleted once its storage VM is".to_owned());
         }
         Task::Reboot => {
-            let said = ["its storage VM reboots", "its storage VM was rebooted"];
-            (services.vmapi()?.reboot_vm(vm).await?, said.map(str::to_owned))
+            let texts = ["its storage VM reboots", "its storage VM was rebooted"];
+            (services.vmapi()?.reboot_vm(vm).await?, texts.map(str::to_owned))
         }
         Task::Start => {
-            let said = ["its storage VM starts", "its storage VM was started"];
-            (services.vmapi()?.start_vm(vm).await?, said.map(str::to_owned))
+            let texts = ["its storage VM starts", "its storage VM was started"];
+            (services.vmapi()?.start_vm(vm).await?, texts.map(str::to_owned))
         }
         Task::Remake(image) => {
             let named = named(image);
-            let said = [
+            let texts = [
                 format!("its storage VM is made anew from {named}"),
                 format!("its storage VM has {named} now"),
             ];
-            (services.vmapi()?.reprovision_vm(vm, &image.uuid).await?, said)
+            (services.vmapi()?.reprovision_vm(vm, &image.uuid).await?, texts)
         }
     };
     if asked.no_wait {

@@ -41,23 +41,23 @@ pub(super) fn ails(volume: &Volume, vms: &Vms, troubles: &Troubles) -> Option<St
     let called = format!("its storage VM {}", word(&volume.vm_uuid));
     match (volume.state.as_str(), state) {
         ("ready", _) => {
-            if let Some(told) = troubles.degraded.iter().find(|it| it.vm_uuid == volume.vm_uuid) {
-                let is = if told.storage_vm == "stopped" {
+            if let Some(down) = troubles.degraded.iter().find(|it| it.vm_uuid == volume.vm_uuid) {
+                let is = if down.storage_vm == "stopped" {
                     "is stopped"
                 } else {
                     "runs and does not serve"
                 };
                 let why =
-                    if told.why.is_empty() { String::new() } else { format!(": {}", told.why) };
-                return Some(format!("{called} {is} since {}{why}", told.since));
+                    if down.why.is_empty() { String::new() } else { format!(": {}", down.why) };
+                return Some(format!("{called} {is} since {}{why}", down.since));
             }
             (state == Some("stopped")).then(|| format!("{called} is stopped"))
         }
         ("failed", state) => {
             let is = state.filter(|state| *state != "destroyed").map_or("gone".to_owned(), word);
             let mut failed = troubles.failed.iter().flatten().filter(|it| it.volume == volume.uuid);
-            let told = failed.find_map(|it| it.why.as_ref()).or(volume.failure.as_ref());
-            let why = told.map(|why| format!("{why}; ")).unwrap_or_default();
+            let reason = failed.find_map(|it| it.why.as_ref()).or(volume.failure.as_ref());
+            let why = reason.map(|why| format!("{why}; ")).unwrap_or_default();
             Some(format!("{why}{called} is {is}"))
         }
         _ => None,

@@ -79,8 +79,8 @@ async fn a_refusal_garbage_and_silence_are_told_apart() {
         (words(&[LAST | 24, 1, 1]), "the connection ended"),
         (vec![], "the connection ended"),
     ] {
-        let heard = asked(vec![answer.clone()]).await;
-        assert!(heard.starts_with(said), "{answer:02x?}: {heard}");
+        let result = asked(vec![answer.clone()]).await;
+        assert!(result.starts_with(said), "{answer:02x?}: {result}");
     }
     let nobody = rig::port::Port::local().unwrap();
     let said = null_call(nobody.address()).await.unwrap_err().to_string();

@@ -69,7 +69,7 @@ impl Creates {
             match self.shared.peers.image(image, &self.shared.settings.image_source).await {
                 Ok(is_there) => all &= is_there,
                 Err(error) => {
-                    tracing::warn!(%error, image, "IMGAPI lacks an image of storage VMs");
+                    tracing::warn!(%error, image, "cannot find or import an image of storage VMs; no volume is created without it");
                     all = false;
                 }
             }
@@ -145,7 +145,7 @@ impl Creates {
             return Ok(Chosen { size, compute_package, billing_id });
         }
         let packages = self.shared.peers.packages().await.map_err(|error| {
-            tracing::warn!(%error, "cannot list the packages of volumes");
+            tracing::warn!(%error, "cannot list the packages of volumes; refusing the create");
             Refused::Failed(Step::Packages)
         })?;
         let (size, package) = package_of(&packages, asked.size)?;
@@ -212,7 +212,7 @@ impl Creates {
     }
 
     async fn not_made(&self, volume: &Volume, error: &Error) -> Result<Refused, Refused> {
-        tracing::warn!(%error, volume = volume.uuid(), "VMAPI did not create the storage VM");
+        tracing::warn!(%error, volume = volume.uuid(), "VMAPI did not create the storage VM; setting the volume to failed");
         self.shared.counts.add(Count::CreateFailed);
         let why = Failure::Refused(error.message().to_owned());
         let fail = |volume: &mut Volume| {

@@ -82,8 +82,8 @@ impl Deletes {
         let marked =
             self.shared.records.change(&asked.uuid, |volume| volume.set_state(State::Deleting));
         let Some(volume) = marked.await? else { return Ok(()) };
-        let told = self.shared.peers.delete_vm(volume.vm_uuid()).await;
-        told.map_err(|error| Ended::Open(passed_on(&error)))?;
+        let deleted = self.shared.peers.delete_vm(volume.vm_uuid()).await;
+        deleted.map_err(|error| Ended::Open(passed_on(&error)))?;
         if asked.force {
             self.release_all(&volume).await?;
         }

@@ -277,7 +277,7 @@ impl Follower {
             let verdict = match self.verdict(&reservation).await {
                 Ok(verdict) => verdict,
                 Err(error) => {
-                    tracing::warn!(%error, job = reservation.job_uuid, "cannot read a job from VMAPI");
+                    tracing::warn!(%error, job = reservation.job_uuid, "cannot read a job from VMAPI; its reservation stays until the next pass");
                     Verdict::Leave
                 }
             };
@@ -288,7 +288,7 @@ impl Follower {
         for (vm, verdict) in verdicts.into_iter().filter(|(_, it)| *it > Verdict::Leave) {
             match self.look_with(&vm, None, Some(verdict), fence).await {
                 Err(Trouble::Peer(error)) => {
-                    tracing::warn!(%error, vm, "cannot read a VM from VMAPI");
+                    tracing::warn!(%error, vm, "cannot read a VM from VMAPI; its reservations stay until the next pass");
                 }
                 looked => drop(looked?),
             }

@@ -90,8 +90,8 @@ impl Updates {
     pub async fn set_tags(&self, uuid: &str, tags: &Map<String, Value>) -> Result<Value, Refused> {
         let absent = || Refused::NoVolume(uuid.to_owned());
         let volume = self.shared.records.volume(uuid, None).await?.ok_or_else(absent)?.value;
-        let told = self.shared.peers.set_tags(volume.vm_uuid(), tags).await;
-        told.map_err(|error| passed_on(&error))?;
+        let set = self.shared.peers.set_tags(volume.vm_uuid(), tags).await;
+        set.map_err(|error| passed_on(&error))?;
         let changed = self.shared.records.change(uuid, |volume| volume.set_labels(tags)).await?;
         changed.map(|volume| volume.shown()).ok_or_else(absent)
     }

@@ -11,9 +11,7 @@ mod real; // with real processes
 
 mod simulated; // in simulated time
 
-mod agree; // both daemons show the node as it is
-
-mod steps; // what is done to the node
+mod steps; // what is done to the node, and what has to agree then
 
 use std::ffi::OsString;
 use std::path::Path;

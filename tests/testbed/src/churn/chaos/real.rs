@@ -19,8 +19,7 @@ use tokio::time::Instant;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
-use super::agree::agree;
-use super::steps::{CHANGES, change};
+use super::steps::{CHANGES, agree, change};
 use crate::changes::same_vms;
 use crate::held::children_of;
 use crate::lab::{World, WorldOptions};
@@ -60,13 +59,13 @@ async fn live(
         let what = match rng.random_range(0..100_u8) {
             0..6 => {
                 let tool = ["sysevent", "fswatcher", "zoneadm", "zfs"][rng.random_range(0..4)];
-                let children = world.vminfod_pid().map(|pid| children_of(pid, tool));
+                let children = world.pid("vminfod").map(|pid| children_of(pid, tool));
                 children.into_iter().flatten().for_each(kill);
                 format!("{tool} is killed")
             }
             6..10 => {
                 let is_killed = rng.random();
-                world.end_vminfod(is_killed).await?;
+                world.end("vminfod", is_killed).await?;
                 let missed = change(&loud, &mut rng).await;
                 world.start_vminfod().await?;
                 format!("vminfod restarts (killed: {is_killed}), meanwhile {missed:?}")
@@ -82,7 +81,7 @@ async fn live(
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
     let old = settled(&world).await.context("the old daemon")?;
-    world.end_vminfod(rng.random()).await?;
+    world.end("vminfod", rng.random()).await?;
     world.start_vminfod().await?;
     let fresh = world.hub()?.vms(false).await?.vms;
     agree(&old, &fresh, &read(&world).await?)?;

@@ -11,8 +11,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::Instant;
 
-use super::agree::agree;
-use super::steps::{CHANGES, change};
+use super::steps::{CHANGES, agree, change};
 use crate::place::place;
 use crate::sim::centre::Centre;
 use crate::sim::checks::cache_is_fresh;

@@ -2,18 +2,19 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What is done to the node.
+//! What is done to the node, and what has to agree when all is quiet: an old daemon, a fresh one, and the node.
 
 use std::path::Path;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
+use sdc_clients::vminfod::VmObject;
 use serde_json::json;
 use simnode::state::ZoneState;
 use simnode::sysevent::Sysevent;
 use simnode::{Node, NodeError, Verbs, files};
 
-use crate::changes;
+use crate::changes::{self, same_vms};
 
 /// How many changes a seed makes: at least, and less than.
 pub(super) const CHANGES: std::ops::Range<u32> = 10..40;
@@ -85,4 +86,12 @@ fn edit(file: &Path, name: &str, rng: &mut StdRng) -> Result<&'static str, NodeE
             "written"
         }
     })
+}
+
+/// Compares what both daemons show with the node.
+pub(super) fn agree(old: &[VmObject], fresh: &[VmObject], node: &[VmObject]) -> anyhow::Result<()> {
+    for (whose, cache) in [("the old daemon", old), ("a fresh daemon", fresh)] {
+        same_vms(cache, node).map_err(|what| anyhow::anyhow!("{whose}: {what}"))?;
+    }
+    Ok(())
 }

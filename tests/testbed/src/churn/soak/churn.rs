@@ -5,33 +5,17 @@
 //! The changes of a busy node, many times faster: boots, halts, reboots, quotas, tags, snapshots,
 //! new and deleted VMs. The number of VMs and snapshots stays level.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-use daemon::Shutdown;
 use rand::rngs::StdRng;
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{Rng, RngExt};
 use sdc_clients::vminfod::Vminfod;
-use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
 
 use crate::changes::mutate::Mutation;
+use crate::churn::hands::Change;
 use mocks::napi;
 use simnode::{NodeError, Verbs, sample};
 
-/// Changes under way at once: each of them waits until vminfod shows it.
-const HANDS: usize = 16;
 /// How far the number of VMs may go from where it began.
 const SLACK: usize = 2;
-
-/// What the hands did.
-#[derive(Debug, Default)]
-pub struct Done {
-    pub changes: AtomicUsize,
-    /// Changes that the VM's state forbade, or that another hand was faster with.
-    pub refused: AtomicUsize,
-}
 
 /// What the hands need.
 #[derive(Clone)]
@@ -43,40 +27,9 @@ pub struct Churn {
     pub napi: napi::Store,
     /// How many VMs there should be.
     pub level: usize,
-    /// Changes a second, all hands together.
-    pub per_second: f64,
-    /// What was done.
-    pub done: Arc<Done>,
 }
 
-impl Churn {
-    /// Changes things until the shutdown.
-    pub async fn run(self, seed: u64, shutdown: Shutdown) {
-        let mut hands = JoinSet::new();
-        for hand in 0..HANDS {
-            let rng = StdRng::seed_from_u64(seed.wrapping_add(hand as u64));
-            hands.spawn(self.clone().hand(rng, shutdown.clone()));
-        }
-        while hands.join_next().await.is_some() {}
-    }
-
-    async fn hand(self, mut rng: StdRng, shutdown: Shutdown) {
-        let mut pace = interval(Duration::from_secs_f64(HANDS as f64 / self.per_second));
-        pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        loop {
-            // Cancel-safe: a tick not taken is taken next time, and there is none.
-            tokio::select! {
-                _ = pace.tick() => {}
-                () = shutdown.wait() => return,
-            }
-            let count = match self.once(&mut rng).await {
-                Ok(()) => &self.done.changes,
-                Err(_) => &self.done.refused,
-            };
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
+impl Change for Churn {
     async fn once(&self, rng: &mut StdRng) -> Result<(), NodeError> {
         let names: Vec<String> =
             self.verbs.node().zones()?.iter().map(|zone| zone.zonename.clone()).collect();
@@ -101,7 +54,9 @@ impl Churn {
             _ => self.create(rng).await,
         }
     }
+}
 
+impl Churn {
     /// A snapshot, in place of the one of this name if there is one.
     async fn rotate(&self, vm: &str, name: &str) -> Result<(), NodeError> {
         match self.verbs.snapshot(vm, name).await {

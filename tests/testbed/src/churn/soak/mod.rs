@@ -8,7 +8,6 @@
 
 pub mod churn;
 pub mod judge;
-pub mod listen;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -20,15 +19,15 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use daemon::Shutdown;
 use sdc_clients::Http;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use self::churn::{Churn, Done};
+use self::churn::Churn;
 use self::judge::{Allowance, MIB, Series, shown};
-use self::listen::Heard;
+use super::hands::{Done, Hands};
+use super::listen::{self, Counts, Habits, Room};
 use crate::arguments::{command, seed};
 use crate::held::{Held, held};
 use crate::lab::asking::OWN_AGENT;
@@ -44,6 +43,17 @@ const PER_MINUTE: f64 = 6.0;
 const RING: u64 = 512 << 10;
 /// A change not seen after this long has been undone by another hand.
 const UNSEEN: Duration = Duration::from_secs(10);
+
+/// Changes under way at once: each of them waits until vminfod shows it.
+const HANDS: usize = 16;
+/// Listeners read for a while or not at all, and disconnect at any moment.
+const HABITS: Habits = Habits {
+    lines: u32::MAX - 1..u32::MAX,
+    stay: 50..6_000,
+    stalls: 5,
+    stall: 50..6_000,
+    pause: 0..1_000,
+};
 
 /// How long a soak is, and how hard.
 #[derive(Clone, Debug, Parser)]
@@ -77,7 +87,7 @@ pub struct Soaked {
     /// What was done.
     pub done: Arc<Done>,
     /// What listeners did.
-    pub heard: Arc<Heard>,
+    pub counts: Counts,
     /// How long the churn was.
     pub took: Duration,
 }
@@ -127,32 +137,34 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
     world.start_vm_agent().await?;
     world.start_kvmd().await?;
 
-    let shutdown = Shutdown::new();
-    let (done, heard) = (Arc::<Done>::default(), Arc::<Heard>::default());
+    let (done, room) = (Arc::<Done>::default(), Room::new(false, HABITS));
     let mut people = JoinSet::new();
+    let hands = Hands {
+        count: HANDS,
+        seed,
+        per_second: Some(PER_MINUTE * f64::from(options.rate) / 60.0),
+        wanted: usize::MAX,
+        done: Arc::clone(&done),
+    };
     let churn = Churn {
         verbs: Verbs::new(world.node(), Wait::at(&world.vminfod_url())?.with_limit(UNSEEN)),
         hub,
         napi: world.napi.store().clone(),
         level: vms.len(),
-        per_second: PER_MINUTE * f64::from(options.rate) / 60.0,
-        done: Arc::clone(&done),
     };
-    people.spawn(churn.run(seed, shutdown.clone()));
+    people.spawn(async { drop(hands.work(churn).await) });
     for nth in 0..options.listeners {
         // Every fourth listens to kvmd.
         let url = if nth % 4 == 3 { world.kvmd_url() } else { world.vminfod_url() };
         let http = Http::new(&url, OWN_AGENT)?.without_retries();
-        let seed = seed.wrapping_add(1000 + nth as u64);
-        people.spawn(listen::come_and_go(http, seed, Arc::clone(&heard), shutdown.clone()));
+        people.spawn(listen::come_and_go(Arc::clone(&room), http, nth, seed));
     }
     let began = Instant::now();
     let looked = look(&world, options, &done).await;
     let took = began.elapsed();
-    shutdown.trigger();
     // A change that another hand has undone is waited for in vain: nobody waits for that.
     people.shutdown().await;
-    let soaked = Soaked { series: looked?, done, heard, took };
+    let soaked = Soaked { series: looked?, done, counts: room.counts(), took };
     world.stop().await?;
     ensure!(soaked.done.changes.load(Ordering::Relaxed) > 0, "nothing could be changed");
     write(&soaked, options, seed).with_context(|| options.out.display().to_string())?;
@@ -163,12 +175,7 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
 async fn look(world: &World, options: &Options, done: &Done) -> anyhow::Result<Vec<Series>> {
     let whole = Duration::from_secs_f64(options.minutes.max(0.01) * 60.0);
     let every = (whole / 240).clamp(Duration::from_millis(50), Duration::from_secs(5));
-    let daemons = [
-        ("vminfod", world.vminfod_pid()),
-        ("net-agent", world.agent_pid()),
-        ("vm-agent", world.vm_agent_pid()),
-        ("kvmd", world.kvmd_pid()),
-    ];
+    let daemons = ["vminfod", "net-agent", "vm-agent", "kvmd"].map(|who| (who, world.pid(who)));
     let mut series = Vec::new();
     for what in ["memory", "descriptors", "threads", "watches", "children", "zombies"] {
         // Only vminfod watches files and starts commands.
@@ -249,6 +256,7 @@ fn allowance(what: &str) -> Allowance {
 /// The table on stdout, the values as CSV and as a picture.
 fn write(soaked: &Soaked, options: &Options, seed: u64) -> std::io::Result<()> {
     let count = |n: &std::sync::atomic::AtomicUsize| n.load(Ordering::Relaxed);
+    let Counts { snapshots, resumes, gone, failed, lines } = soaked.counts;
     let (changes, seconds) = (count(&soaked.done.changes), soaked.took.as_secs_f64());
     let rate = changes as f64 / seconds * 60.0 / PER_MINUTE;
     println!(
@@ -256,10 +264,10 @@ fn write(soaked: &Soaked, options: &Options, seed: u64) -> std::io::Result<()> {
          {} connections ({} resumed, {} refused), {} lines read",
         seconds / 60.0,
         count(&soaked.done.refused),
-        count(&soaked.heard.connections),
-        count(&soaked.heard.resumed),
-        count(&soaked.heard.refused),
-        count(&soaked.heard.lines),
+        snapshots + resumes,
+        resumes,
+        gone + failed,
+        lines,
     );
     println!(
         "{:<10} {:<12} {:>12} {:>12} {:>12} {:>12}",

@@ -5,19 +5,17 @@
 //! `testbed storm`: makes thousands of changes on a node while listeners come and go, and checks
 //! that all of them agree.
 
-pub mod listen;
 pub mod pairs;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use daemon::cli::Progress;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
 use sdc_clients::Http;
 use sdc_clients::http::Call;
@@ -27,18 +25,22 @@ use tokio::time::Instant;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
-use self::listen::{Counts, Room};
+use super::hands::{Change, Done, Hands};
+use super::listen::{self, Counts, Habits, Room};
 use crate::arguments::{command, seed};
-use crate::changes::history::History;
 use crate::changes::hub::{Hub, HubOptions};
 use crate::changes::{change, same_vms};
 use crate::lines::LineStream;
-use simnode::{Node, Verbs, Wait};
+use simnode::{NodeError, Verbs, Wait};
 
 /// Changes made at once.
 const HANDS: usize = 4;
 /// All listeners have the last event this long after it.
 const SETTLE: Duration = Duration::from_secs(120);
+
+/// Listeners are quick.
+const HABITS: Habits =
+    Habits { lines: 1..100, stay: 3_600_000..3_600_001, stalls: 4, stall: 10..500, pause: 0..80 };
 
 /// How big a storm is.
 #[derive(Clone, Debug, Parser)]
@@ -88,7 +90,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         drop(shown);
         match &ended {
             Ok(passed) => {
-                let Counts { snapshots, resumes, gone, lines } = passed.counts;
+                let Counts { snapshots, resumes, gone, lines, .. } = passed.counts;
                 println!(
                     "{} mutations, {} events, {lines} lines read, {snapshots} snapshots, {resumes} resumes \
                      ({gone} too old), {} readings of /vms, {} VMs at the end, {:.1} s",
@@ -115,71 +117,46 @@ pub async fn storm(options: &Options) -> anyhow::Result<Passed> {
         pairs::pairs(&hub, options.pairs).await?;
     }
 
-    let (tell_last, last) = tokio::sync::watch::channel(None);
-    let room = Room {
-        http: hub.http.clone(),
-        history: Arc::default(),
-        faults: Arc::default(),
-        counts: Arc::default(),
-        last,
-        shutdown: hub.shutdown(),
-    };
+    let (http, room) = (&hub.http, Room::new(true, HABITS));
     let mut people = JoinSet::new();
-    people.spawn(listen::stay(room.clone()));
+    people.spawn(listen::stay(Arc::clone(&room), http.clone()));
+    people.spawn(listen::read(Arc::clone(&room), http.clone()));
     for nth in 0..options.listeners {
-        people.spawn(listen::come_and_go(room.clone(), nth, seed.wrapping_add(1000 + nth as u64)));
+        people.spawn(listen::come_and_go(Arc::clone(&room), http.clone(), nth, seed));
     }
-    people.spawn(listen::read(room.clone()));
 
-    let mutations = mutate_all(&hub.node, options.mutations, seed).await?;
-    let last = settle(&hub.http).await?;
-    tell_last.send_replace(Some(last));
+    let done = Arc::<Done>::default();
+    let hands = Hands {
+        count: HANDS,
+        seed,
+        per_second: None,
+        wanted: options.mutations,
+        done: Arc::clone(&done),
+    };
+    hands.work(Verbs::new(&hub.node, Wait::none())).await?;
+    let last = settle(http).await?;
+    room.close(last);
     let everybody = async { while people.join_next().await.is_some() {} };
     let in_time = tokio::time::timeout(SETTLE, everybody).await.is_ok();
-    let faults = room.faults.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let faults = room.faults();
     ensure!(faults.is_empty(), "{} broken promises:\n{}", faults.len(), faults.join("\n"));
     ensure!(in_time, "some listener had not seen event {last} after {SETTLE:?}");
 
     let vms = compare_with_fresh_load(&hub).await?;
-    let (events, reads) = judged(&room.history.lock().unwrap_or_else(PoisonError::into_inner))?;
-    let counts = *room.counts.lock().unwrap_or_else(PoisonError::into_inner);
+    let (events, reads) = {
+        let history = room.history();
+        history.check().map_err(anyhow::Error::msg)?;
+        history.sizes()
+    };
     hub.stop().await?;
-    Ok(Passed { mutations, events, reads, counts, vms, took: began.elapsed() })
+    let mutations = done.changes.load(Ordering::Relaxed);
+    Ok(Passed { mutations, events, reads, counts: room.counts(), vms, took: began.elapsed() })
 }
 
-/// Holds the history to its promises; how many events and reads it has.
-fn judged(history: &History) -> anyhow::Result<(usize, usize)> {
-    history.check().map_err(anyhow::Error::msg)?;
-    Ok(history.sizes())
-}
-
-/// Makes so many changes with several hands; those that a VM's state forbids do not count.
-async fn mutate_all(node: &Node, wanted: usize, seed: u64) -> anyhow::Result<usize> {
-    let done = Arc::new(AtomicUsize::new(0));
-    let mut hands = JoinSet::new();
-    for hand in 0..HANDS {
-        let (verbs, done) = (Verbs::new(node, Wait::none()), Arc::clone(&done));
-        hands.spawn(async move {
-            let mut rng = StdRng::seed_from_u64(seed.wrapping_add(hand as u64));
-            let mut refused = 0;
-            while done.load(Ordering::Relaxed) < wanted {
-                match change(&verbs, &mut rng).await {
-                    Ok(_) => {
-                        refused = 0;
-                        done.fetch_add(1, Ordering::Relaxed);
-                    }
-                    // Stopped VMs do not stop, and other hands are at work.
-                    Err(_) if refused < 1000 => refused += 1,
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(())
-        });
+impl Change for Verbs {
+    async fn once(&self, rng: &mut StdRng) -> Result<(), NodeError> {
+        change(self, rng).await.map(drop)
     }
-    while let Some(ended) = hands.join_next().await {
-        ended.context("a hand of the storm")?.context("the node cannot be changed")?;
-    }
-    Ok(done.load(Ordering::Relaxed))
 }
 
 /// Lets the daemon read all there is, until nothing is committed any more; the last event.

@@ -110,7 +110,7 @@ async fn killed_at_any_moment_it_comes_back_to_the_same() {
         let work = tokio::spawn(async move { hub.vms(true).await.is_ok() });
         // Somewhere in the middle of a refresh: a different place each time.
         tokio::time::sleep(Duration::from_millis(7 * round)).await;
-        lab.end_vminfod(true).await.unwrap();
+        lab.end("vminfod", true).await.unwrap();
         let _cut = work.await;
         lab.start_vminfod().await.unwrap();
         assert_eq!(lab.vms().await, whole, "round {round}");

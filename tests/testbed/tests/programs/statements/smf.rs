@@ -20,7 +20,7 @@ use super::{lab, vms};
 #[tokio::test(flavor = "multi_thread")] // S109
 async fn the_start_method_succeeds_only_when_vminfod_answers() {
     let mut lab = lab().await;
-    lab.end_vminfod(false).await.unwrap();
+    lab.end("vminfod", false).await.unwrap();
     // The method as it is deployed, with its places moved into a directory of the test.
     let deploy =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/smf/method/system-vminfod");
@@ -83,7 +83,7 @@ fn paths(dir: &Path) -> Vec<PathBuf> {
 async fn vminfod_ends_at_once_and_can_be_started_at_any_time() {
     let mut lab = lab().await;
     let all = vms(&lab).await;
-    lab.end_vminfod(false).await.unwrap();
+    lab.end("vminfod", false).await.unwrap();
     let before = paths(lab.dir());
     let config = lab.config();
     let args = ["@vminfod", "serve", "--config", &config].map(str::to_owned);
@@ -106,7 +106,7 @@ async fn vminfod_ends_at_once_and_can_be_started_at_any_time() {
     }
     lab.start_vminfod().await.unwrap();
     assert_eq!(vms(&lab).await, all, "nothing was kept, and nothing is missed");
-    lab.end_vminfod(false).await.unwrap();
+    lab.end("vminfod", false).await.unwrap();
     let sockets = lab.dir().join("cn/run");
     let own = |path: &&PathBuf| !path.starts_with(&sockets);
     let after = paths(lab.dir());

@@ -73,7 +73,7 @@ async fn each_field_of_the_status_is_what_it_names() {
     let lab = Lab::start(|options| options.vms = 24).await;
     let start = Between { first, last: Instant::now() };
     let (url, asked_at) = (lab.vminfod_url(), now_iso());
-    let pid = lab.vminfod_pid().unwrap();
+    let pid = lab.pid("vminfod").unwrap();
 
     // A VM that cannot be read, a listener, and a refresh that finds what nobody announced.
     let (broken, quiet) = (one_in(&lab, "stopped").await, one_in(&lab, "running").await);

@@ -26,8 +26,8 @@ impl Victim {
     /// It dies as by kill -9: connections break, whatever was being done. VMAPI's records live on.
     async fn dies(self, lab: &mut Lab) {
         match self {
-            Self::VmAgent => lab.end_vm_agent(true).await.unwrap(),
-            Self::Vminfod => lab.end_vminfod(true).await.unwrap(),
+            Self::VmAgent => lab.end("vm-agent", true).await.unwrap(),
+            Self::Vminfod => lab.end("vminfod", true).await.unwrap(),
             Self::Vmapi => {
                 lab.serve_vmapi_at(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
             }
@@ -67,7 +67,7 @@ impl Step {
         let vm = cast.left[0].clone();
         match self {
             Self::Start => {
-                lab.end_vm_agent(true).await.unwrap();
+                lab.end("vm-agent", true).await.unwrap();
                 lab.vmapi.store().set(text(&vm, "uuid"), "failing", Some(lab.node().cn_uuid()));
                 lab.start_vm_agent().await.unwrap();
             }

@@ -35,7 +35,7 @@ async fn however_vmapi_fails_it_is_right_within_a_minute_after() {
         lab.verbs().halt(text(vm, "uuid"), 0).await.unwrap();
         until("VMAPI was asked in vain", async || asked(&lab) > before + 2).await;
         lab.verbs().boot(text(vm, "uuid")).await.unwrap();
-        lab.end_vm_agent(true).await.unwrap();
+        lab.end("vm-agent", true).await.unwrap();
         lab.start_vm_agent().await.unwrap();
         lab.vmapi.store().faults().clear();
         agrees(&lab, &[]).await;
