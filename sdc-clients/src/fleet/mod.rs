@@ -30,6 +30,8 @@ mod read; // nodes, and what a stream holds now
 
 mod reading; // one reading of a stream
 
+mod level; // gives the servers of a stream the same
+
 mod replicas; // whether the servers of a stream have the same
 
 mod streams; // makes the streams
@@ -58,14 +60,15 @@ pub use chain::Chain;
 pub use error::FleetError;
 pub use follow::{FleetEvent, Follower, Place};
 pub use forget::forget;
+pub use level::level;
 pub use message::{Kind, Labels, MARKER, Message, Position, Target, subject, subjects_of};
 pub use mirror::{FleetVm, Mirror};
 pub use name::{CHANGES, KV_NODES, NODES, VMS};
 pub use node::{Claim, NOT_HEARD, Need, Node, Program, What};
 pub use read::{Beat, Fleet, Health};
-pub use replicas::{COMPARED, disagreement};
+pub use replicas::{COMPARED, Comparison, Differences, compare};
 pub use sourcing::{Sourcing, Still, stands_still};
-pub use streams::{Made, Shape, again, level, make, step_down};
+pub use streams::{Made, Shape, again, make, step_down};
 pub use sweep::sweep;
 pub use turns::Turns;
 pub use wire::{Stored, Wire};

@@ -115,7 +115,7 @@ Examples:
     },
     /// Show how the streams are; exit 1 while a server does not have all of them (then no other one may be stopped),
     /// where VMS has stood still for 10 s though CHANGES has more (setup --vms-again), and where the servers have
-    /// different messages: a fleet-agent with `streams.make` gives each what the one that leads has.
+    /// different messages: a fleet-agent with `streams.make` gives each what the fullest one has.
     #[command(after_help = "\
 Examples:
   sdc-fleet streams

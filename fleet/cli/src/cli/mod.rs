@@ -18,8 +18,8 @@ use daemon::{Fields, wall};
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
-    COMPARED, Fleet, FleetError, FleetEvent, Follower, Made, VMS, Wire, again, disagreement,
-    forget, make, stands_still,
+    COMPARED, Fleet, FleetError, FleetEvent, Follower, Made, VMS, Wire, again, compare, forget,
+    make, stands_still,
 };
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
         let health = fleet.health().await?;
         let mut differ = streams::Differ::new();
         for stream in COMPARED {
-            differ.insert(stream, disagreement(fleet, stream).await?);
+            differ.insert(stream, compare(fleet, stream).await?.count());
         }
         return Ok(streams::list(&health, &differ, still, &list.layout(), screen)?);
     }
