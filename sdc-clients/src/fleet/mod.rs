@@ -18,6 +18,10 @@ mod beats; // the nodes' heartbeats as they come
 
 mod follow; // snapshot and changes as one stream
 
+mod begin; // how a follower begins
+
+mod event; // what a follower tells
+
 mod mirror; // the copy of the VMs that a follower keeps
 
 mod chain; // whether a node's events came one behind the other
@@ -58,7 +62,8 @@ pub use access::{Access, PATIENCE as ANSWERS_WITHIN};
 pub use beats::{Beats, Heard};
 pub use chain::Chain;
 pub use error::FleetError;
-pub use follow::{FleetEvent, Follower, Place};
+pub use event::{FleetEvent, Place};
+pub use follow::Follower;
 pub use forget::forget;
 pub use level::level;
 pub use message::{Kind, Labels, MARKER, Message, Position, Target, subject, subjects_of};
