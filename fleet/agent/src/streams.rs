@@ -64,7 +64,7 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
                 parts.random.around(EVERY, 0.1)
             }
             Err(error) => {
-                let said = parts.status.failed(&error);
+                let said = parts.status.failed(&jetstream.explain(error));
                 parts.status.is(Task::Streams, State::Own(Own::Feed(said)));
                 retry.next_delay()
             }

@@ -140,7 +140,7 @@ impl Follower {
                 // At least one attempt counts: these waits never end.
                 let wait = self.backoff.next_delay().unwrap_or(WAITS.max);
                 self.step = Step::Wait(Instant::now() + wait);
-                self.out.push_back(FleetEvent::Lost(error));
+                self.out.push_back(FleetEvent::Lost(self.fleet.explain(error)));
             }
         }
     }

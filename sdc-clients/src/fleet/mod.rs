@@ -50,6 +50,8 @@ mod turns; // which server is asked next
 
 mod server; // leaves a server that does not answer
 
+mod link; // the connection, and why there is none
+
 mod node; // what a node says about itself
 
 mod message; // subjects, headers and bodies
@@ -66,6 +68,7 @@ pub use event::{FleetEvent, Place};
 pub use follow::Follower;
 pub use forget::forget;
 pub use level::level;
+pub use link::Link;
 pub use message::{Kind, Labels, MARKER, Message, Position, Target, subject, subjects_of};
 pub use mirror::{FleetVm, Mirror};
 pub use name::{CHANGES, KV_NODES, NODES, VMS};

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 
 use super::access::{Access, PATIENCE};
 use super::error::FleetError;
+use super::link::Link;
 use super::message::{MARKER, Message, Position, Target};
 use super::name::{CHANGES, KV_NODES, VMS};
 use super::node::Node;
@@ -108,9 +109,14 @@ impl Fleet {
     }
 
     /// Reads through this client, under the prefix of `access`.
-    pub fn with_client(client: async_nats::Client, access: &Access) -> Fleet {
-        let server = Server::new(client.clone());
-        Fleet { jetstream: jetstream::with_prefix(client, &access.api), server }
+    pub fn with_client(client: Link, access: &Access) -> Fleet {
+        let jetstream = jetstream::with_prefix((*client).clone(), &access.api);
+        Fleet { jetstream, server: Server::new(client) }
+    }
+
+    /// Says instead of "no answer" why there is no connection, where there is none.
+    pub fn explain(&self, error: FleetError) -> FleetError {
+        self.server.explain(error)
     }
 
     /// Returns JetStream, for who makes the streams.

@@ -135,7 +135,8 @@ A node that is heard is refused. One that comes back is on the feed again.")]
         /// The node: its uuid, a unique beginning of it, or its hostname.
         node: String,
     },
-    /// Make the streams of the feed where they are missing. Needs the operator's key.
+    /// Make the streams of the feed where they are missing. Waits up to a minute for servers that just start. Needs the
+    /// operator's key.
     #[command(after_help = "\
 Examples:
   sdc-fleet setup
