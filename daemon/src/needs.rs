@@ -115,6 +115,12 @@ pub const NEEDS: &[Need] = needs! {
     "fleet-still" "FleetVmsStandsStill" Shows:
         "VMS does not take what CHANGES has: who begins to read the feed waits for what it lacks"
         => "sdc-fleet streams";
+    "fleet-differs" "FleetServersDiffer" Shows:
+        "the nats-servers have different messages, and giving each the same does not succeed: who reads gets those of one"
+        => "sdc-fleet streams";
+    "fleet-unwatched" "FleetNobodyMakesStreams" Shows:
+        "no fleet-agent has streams.make: nobody sees that the nats-servers have different messages, or that VMS stands still"
+        => "sdc-fleet streams";
     "migration-agent-silent" "MigrationAgentDown" Shows:
         "migration-agent does not answer: no VM migrates to or from there"
         => "svcs -xv migration-agent";

@@ -17,12 +17,15 @@ use super::board::Board;
 const TICK: Duration = Duration::from_secs(5);
 /// How often it is looked whether a feed that was lost is followed again.
 const LOOK: Duration = Duration::from_secs(1);
+/// Between two snapshots: a server that has lost the last event of a node on which nothing else happens is believed
+/// that long.
+const AUDIT: Duration = Duration::from_secs(600);
 /// The VMs of all nodes.
 const ALL: &str = "vms.*.*";
 
 /// Follows the VMs, for ever.
 pub(super) async fn vms(fleet: Fleet, board: Arc<Board>) {
-    let mut follower = Follower::new(&fleet, ALL, Jitter::from_entropy());
+    let mut follower = Follower::new(&fleet, ALL, Jitter::from_entropy()).audited(AUDIT);
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_lost = true;
@@ -50,6 +53,8 @@ pub(super) async fn vms(fleet: Fleet, board: Arc<Board>) {
             FleetEvent::Gone { vm, .. } => board.remove(&vm.cn, &vm.uuid),
             FleetEvent::Resync { cn } => board.hole(Some(&cn)),
             FleetEvent::Hole => board.hole(None),
+            // What is shown is how the VMs are, not what happened.
+            FleetEvent::Again => {}
             FleetEvent::Odd { subject } => {
                 tracing::warn!(subject, "ignored a message of the feed that no agent wrote");
             }

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Who may publish the node: the program whose claim stands in the node's entry. An entry is replaced only by who has seen
-//! its last revision, so of two programs one holds it. Pure.
+//! Who may publish the node: the program whose claim stands in the node's entry. An entry is replaced only by who has
+//! seen its last revision, so of two programs one holds it. Pure.
 
 use std::time::Duration;
 

@@ -41,6 +41,16 @@ fn fill(registry: &mut Registry, parts: &Parts) {
                 "How long VMS has stood still though CHANGES has more, where this agent makes the streams",
                 told.still.as_secs_f64(),
             ),
+            (
+                "stream_differences",
+                "Messages that the servers do not have alike, where this agent makes the streams",
+                size(told.differ.sum()),
+            ),
+            (
+                "makes_streams",
+                "1 where this agent makes the streams, and compares what the servers have",
+                flag(parts.config.make.is_some()),
+            ),
             ("uptime_seconds", "Time since the start", parts.clock.now().as_secs_f64()),
         ],
     );

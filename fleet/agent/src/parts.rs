@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The parts of one agent. Each owns its state, and only its methods touch it; the tasks share the parts and nothing else.
+//! The parts of one agent. Each owns its state, and only its methods touch it; the tasks share the parts and nothing
+//! else.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::feed::Feed;
 use crate::hub::Hub;
 use crate::machine::Machine;
 use crate::redact::Redaction;
-use crate::status::Status;
+use crate::status::{Differ, Status};
 
 /// What is published of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(crate) struct Told {
     pub(crate) vms: u64,
     /// How long `VMS` has stood still, where this agent makes the streams.
     pub(crate) still: Duration,
+    /// What the servers do not have alike, where this agent makes the streams.
+    pub(crate) differ: Differ,
 }
 
 /// The parts.

@@ -213,8 +213,8 @@ fn size(vm: &VmObject) -> u64 {
 }
 
 impl Outgoing {
-    /// Returns the message in at most `most` bytes: without its records of changes, and where that is not enough without
-    /// its object, of which only the size remains.
+    /// Returns the message in at most `most` bytes: without its records of changes, and where that is not enough
+    /// without its object, of which only the size remains.
     pub(crate) fn fitted(self, most: usize) -> Self {
         if self.body.len() <= most {
             return self;

@@ -5,6 +5,7 @@
 //! What the operator sees besides the frame's part: what is this agent's own of a task's state, and when something was
 //! last published. It decides nothing.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
@@ -55,6 +56,11 @@ pub enum Own {
     /// `VMS` does not take what `CHANGES` has.
     #[error("VMS stands still though CHANGES has more: who begins to read waits for what it lacks")]
     Still,
+    /// The servers have different messages.
+    #[error(
+        "the servers have different messages ({0}), and who reads gets those of one: giving each the same is tried again"
+    )]
+    Differ(Differ),
     /// Sysinfo has another uuid.
     #[error(
         "sysinfo names the node {sysinfo}, the configuration {configured}: nothing is published"
@@ -65,6 +71,36 @@ pub enum Own {
         /// In sysinfo.
         sysinfo: String,
     },
+}
+
+/// Under how many numbers the servers of a stream have different messages, by the last comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differ(BTreeMap<&'static str, usize>);
+
+impl Differ {
+    /// A comparison found so many.
+    pub(crate) fn found(&mut self, stream: &'static str, count: usize) {
+        match count {
+            0 => self.0.remove(stream),
+            count => self.0.insert(stream, count),
+        };
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn sum(&self) -> usize {
+        self.0.values().sum()
+    }
+}
+
+impl std::fmt::Display for Differ {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words: Vec<_> =
+            self.0.iter().map(|(stream, count)| format!("{count} of {stream}")).collect();
+        f.write_str(&words.join(", "))
+    }
 }
 
 // The name in `/status`, the name in `/metrics`, and the help of each counter.

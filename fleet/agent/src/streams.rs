@@ -4,21 +4,21 @@
 
 //! The task that makes the streams, where the operator's key is configured: a stream that somebody deleted comes back
 //! empty, and every agent then fills it by comparison. A `VMS` that stands still though `CHANGES` has more gets another
-//! leader, and where that does not help it is made again. Servers that do not have the same messages get what the one that
-//! leads has; what that one lacks, the nodes find. It also removes old tombstones.
+//! leader, and where that does not help it is made again. Servers that do not have the same messages get what the
+//! fullest one has; what that one lacks, the nodes find. It also removes old tombstones.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sdc_clients::fleet::{
-    COMPARED, Fleet, FleetError, Made, Shape, Sourcing, Still, again, disagreement, level, make,
-    step_down, sweep as tombstones,
+    COMPARED, Comparison, Fleet, FleetError, Made, Shape, Sourcing, Still, VMS, again, compare,
+    level, make, step_down, sweep as tombstones,
 };
 use tokio::time::{Instant, sleep};
 
 use crate::parts::Parts;
 use crate::publish::LOOKS;
-use crate::status::{Own, State, Task};
+use crate::status::{Differ, Own, State, Task};
 
 /// Between looks.
 const EVERY: Duration = Duration::from_secs(15);
@@ -53,26 +53,30 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
                 retry.reset();
                 let (still, cure) = watch.look(&sourcing, Instant::now());
                 parts.tell(|told| told.still = still);
-                let state =
-                    if still < STEPS_DOWN { State::Resting } else { State::Own(Own::Still) };
-                parts.status.is(Task::Streams, state);
+                parts.status.is(Task::Streams, state(still, parts.told().differ));
                 if let Some(cure) = cure {
                     cured(&jetstream, &shape, cure).await;
                 }
                 if Instant::now() >= comparison {
-                    compared(&jetstream).await;
+                    compared(&parts, &jetstream).await;
                     comparison = Instant::now() + parts.random.around(between, 0.25);
                 }
                 parts.random.around(EVERY, 0.1)
             }
             Err(error) => {
-                let said = parts.status.failed(&error);
+                let said = parts.status.failed(&jetstream.explain(error));
                 parts.status.is(Task::Streams, State::Own(Own::Feed(said)));
                 retry.next_delay()
             }
         };
         sleep(wait).await;
     }
+}
+
+fn state(still: Duration, differ: Differ) -> State {
+    let stands = (still >= STEPS_DOWN).then_some(Own::Still);
+    let own = stands.or_else(|| (!differ.is_empty()).then_some(Own::Differ(differ)));
+    own.map_or(State::Resting, State::Own)
 }
 
 /// What is done about a `VMS` that stands still.
@@ -109,7 +113,7 @@ impl Watch {
 /// What fails is tried again for as long as it stands still.
 async fn cured(fleet: &Fleet, shape: &Shape, cure: Cure) {
     let (done, word) = match cure {
-        Cure::StepDown => (step_down(fleet.jetstream()).await, "told its leader to step down"),
+        Cure::StepDown => (step_down(fleet.jetstream(), VMS).await, "told its leader to step down"),
         Cure::Again => (again(fleet.jetstream(), shape).await, "made it again"),
     };
     match done {
@@ -119,22 +123,33 @@ async fn cured(fleet: &Fleet, shape: &Shape, cure: Cure) {
 }
 
 /// Gives the servers the same where they do not have it. What fails is tried at the next comparison.
-async fn compared(fleet: &Fleet) {
+async fn compared(parts: &Parts, fleet: &Fleet) {
     for stream in COMPARED {
-        let count = match disagreement(fleet, stream).await {
-            Ok(0) => continue,
-            Ok(count) => count,
+        let found = match compare(fleet, stream).await {
+            Ok(Comparison::Differ(found)) => found,
+            Ok(Comparison::Same) => {
+                parts.tell(|told| told.differ.found(stream, 0));
+                continue;
+            }
+            Ok(Comparison::Unknown) => continue,
             Err(error) => {
                 tracing::info!(stream, "cannot compare what the servers have: {error}");
                 continue;
             }
         };
-        match level(fleet.jetstream(), stream).await {
-            Ok(()) => tracing::warn!(
-                stream,
-                count,
-                "the servers had different messages; each gets what the one that leads has"
-            ),
+        // Until a comparison finds that they have the same.
+        parts.tell(|told| told.differ.found(stream, found.count));
+        let (count, from, to) = (found.count, &found.fullest, found.others.join(", "));
+        match level(fleet, stream, &found).await {
+            Ok(()) => {
+                tracing::warn!(
+                    stream,
+                    count,
+                    from,
+                    to,
+                    "the servers had different messages; those named get what the fullest has"
+                );
+            }
             Err(error) => tracing::warn!(
                 stream,
                 count,

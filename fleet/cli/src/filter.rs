@@ -69,8 +69,8 @@ impl Filter {
         is_there && self.fields.iter().all(|(field, value)| has(vm, field, value))
     }
 
-    /// The subjects of which it may be, for the server to choose. With a `>` they were more than the stream has, and the
-    /// server makes no such consumer.
+    /// The subjects of which it may be, for the server to choose. With a `>` they were more than the stream has, and
+    /// the server makes no such consumer.
     pub(crate) fn subjects(&self) -> String {
         sdc_clients::fleet::subject(self.node.as_deref().unwrap_or("*"), Some("*"))
     }

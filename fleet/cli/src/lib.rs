@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! sdc-fleet: the nodes and VMs of the data centre, from its feed. It also makes the feed's streams, and writes what each
-//! key may do.
+//! sdc-fleet: the nodes and VMs of the data centre, from its feed. It also makes the feed's streams, and writes what
+//! each key may do.
 //!
 //! The modules below are in layer order: each uses only modules listed below it.
 
@@ -18,6 +18,8 @@ mod watch; // `watch`: what happens
 mod vms; // `vms` and `vm`
 
 mod nodes; // `nodes`: how each node is
+
+mod setup; // `setup`: makes the streams
 
 mod streams; // `streams`: how the feed itself is
 

@@ -31,9 +31,9 @@ pub(crate) fn list(
             health.messages.into(),
             health.bytes.into(),
             health.leader.as_deref().into(),
-            match health.behind.is_empty() {
+            match health.is_whole() {
                 true => Value::Null.into(),
-                false => Cell::toned(health.behind.join(", "), Tone::Bad),
+                false => Cell::toned(behind(health), Tone::Bad),
             },
             match stands_still && health.lag > 0 {
                 true => Cell::toned(format!("{} (stands still)", health.lag), Tone::Bad),
@@ -45,7 +45,13 @@ pub(crate) fn list(
             },
         ]);
     }
-    let is_whole = all.iter().all(|health| health.behind.is_empty());
+    let is_whole = all.iter().all(Health::is_whole);
     let is_one = differ.values().all(|count| *count == 0);
     Ok((table.print(layout, screen)?, is_whole && is_one && !stands_still))
+}
+
+/// The servers that do not have all of it, by name, and how many more there should be.
+fn behind(health: &Health) -> String {
+    let few = (health.too_few > 0).then(|| format!("{} too few", health.too_few));
+    health.behind.iter().cloned().chain(few).collect::<Vec<_>>().join(", ")
 }

@@ -45,7 +45,7 @@ fn line(event: &FleetEvent, filter: &Filter, names: &Names, as_json: bool) -> Op
             format!("{}: what happened before is not completely known", names.node(cn)),
             Vec::new(),
         ),
-        FleetEvent::Hole => {
+        FleetEvent::Hole | FleetEvent::Again => {
             (None, "what happened before is not completely known".to_owned(), Vec::new())
         }
         FleetEvent::Odd { subject } => {

@@ -5,13 +5,14 @@
 //! Where the servers of the feed are, and who asks.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_nats::{Client, ConnectOptions, ReconnectToServer};
+use async_nats::{ConnectOptions, ReconnectToServer};
 use serde::Deserialize;
 
 use super::error::FleetError;
+use super::link::{Link, Why, shared};
 use super::turns::Turns;
 use crate::jitter::Jitter;
 
@@ -57,25 +58,40 @@ impl Access {
     ///
     /// # Errors
     /// If a file of the configuration cannot be used. That no server answers is no error: requests fail until one does.
-    pub async fn connect(&self, name: &str, jitter: Jitter) -> Result<Client, FleetError> {
-        let turns = Mutex::new(Turns::new(jitter));
-        let mut options = ConnectOptions::new()
-            .name(name)
-            .require_tls(self.tls)
+    pub async fn connect(&self, name: &str, jitter: Jitter) -> Result<Link, FleetError> {
+        let turns = Arc::new(Mutex::new(Turns::new(jitter)));
+        let (why, access, own) = (Why::default(), self.clone(), name.to_owned());
+        let told = why.clone();
+        let options = self
+            .options(name)?
             .retry_on_initial_connect()
             .max_reconnects(None)
-            .request_timeout(Some(PATIENCE))
-            .connection_timeout(PATIENCE)
-            .ping_interval(Duration::from_secs(20))
-            // What is queued while no server answers is sent late; 64 requests are more than this program has open.
-            .client_capacity(64)
             .reconnect_to_server_callback(move |servers, _info| {
-                let next = next(&turns, &servers);
-                async move { next }
+                let (turns, told) = (Arc::clone(&turns), told.clone());
+                let (access, own) = (access.clone(), own.clone());
+                shared(async move {
+                    let options = || Some((access.options(&own).ok()?, access.authorities()));
+                    told.look(&servers, options).await;
+                    next(&turns, &servers)
+                })
             })
             .event_callback(|event| async move {
                 tracing::info!("the connection to the feed: {event}")
             });
+        let client = options.connect(self.servers.clone()).await.map_err(FleetError::away)?;
+        Ok(Link::new(client, why))
+    }
+
+    /// The options of each attempt to connect.
+    fn options(&self, name: &str) -> Result<ConnectOptions, FleetError> {
+        let mut options = ConnectOptions::new()
+            .name(name)
+            .require_tls(self.tls)
+            .request_timeout(Some(PATIENCE))
+            .connection_timeout(PATIENCE)
+            .ping_interval(Duration::from_secs(20))
+            // What is queued while no server answers is sent late; 64 requests are more than this program has open.
+            .client_capacity(64);
         if let Some(inbox) = &self.inbox {
             options = options.custom_inbox_prefix(inbox);
         }
@@ -85,7 +101,12 @@ impl Access {
         if let Some(path) = &self.nkey {
             options = options.nkey(seed(path)?);
         }
-        options.connect(self.servers.clone()).await.map_err(FleetError::away)
+        Ok(options)
+    }
+
+    /// Whose certificates are trusted, for people.
+    fn authorities(&self) -> String {
+        self.ca.as_ref().map_or("this system".to_owned(), |path| path.display().to_string())
     }
 }
 

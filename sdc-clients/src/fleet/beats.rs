@@ -53,7 +53,8 @@ impl Beats {
         Beats { fleet: fleet.clone(), backoff, reading: None, older: 0 }
     }
 
-    /// Waits for the next news. Not cancel-safe before the first one after a loss: a beginning that is dropped begins anew.
+    /// Waits for the next news. Not cancel-safe before the first one after a loss: a beginning that is dropped begins
+    /// anew.
     pub async fn next(&mut self) -> Heard {
         loop {
             match self.advance().await {
@@ -64,7 +65,7 @@ impl Beats {
                     // These waits never end.
                     let wait = self.backoff.next_delay().unwrap_or(WAITS.max);
                     sleep(wait).await;
-                    return Heard::Lost(error);
+                    return Heard::Lost(self.fleet.explain(error));
                 }
             }
         }

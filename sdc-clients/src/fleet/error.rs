@@ -42,6 +42,22 @@ pub enum FleetError {
         /// Its text.
         text: String,
     },
+    /// No connection comes about: the certificate of a server is not what it has to be.
+    #[error("the certificate of {server} is not trusted, and nothing is sent there: {reason}")]
+    Untrusted {
+        /// The server.
+        server: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No connection comes about.
+    #[error("cannot connect to {server}: {reason}")]
+    Unreachable {
+        /// The server that was tried last.
+        server: String,
+        /// Why.
+        reason: String,
+    },
     /// A file of keys or certificates cannot be used.
     #[error("{path}: {reason}")]
     File {
@@ -53,6 +69,16 @@ pub enum FleetError {
 }
 
 impl FleetError {
+    /// Returns true if waiting helps: servers that start have no leader yet, or do not see each other yet.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            FleetError::Away(_) | FleetError::NoStream(_) | FleetError::Unreachable { .. } => true,
+            // The cluster has no leader, or too few servers.
+            FleetError::Refused { code, .. } => matches!(code, 10004..=10006 | 10009),
+            _ => false,
+        }
+    }
+
     /// No answer, for this reason.
     pub(super) fn away(why: impl std::fmt::Display) -> FleetError {
         FleetError::Away(why.to_string())

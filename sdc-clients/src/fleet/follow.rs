@@ -13,32 +13,28 @@
 //!    └────────────────── wait (back-off) ◄───────────────────────────┘
 //! ```
 //!
-//! A follower reads one server's copy. So that it is not wrong for long it takes a snapshot again soon after something was
-//! missed, and as often as it is asked to, and tells a hole and what differs.
+//! A follower reads one server's copy. So that it is not wrong for long it takes a snapshot again soon after something
+//! was missed, and as often as it is asked to, and says so and tells what differs.
 //!
 //! There is no task behind it: [`Follower::next`] drives the machine.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::DeliverPolicy;
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
+use super::begin::{Begun, Changes, begin, later};
 use super::chain::Chain;
 use super::error::FleetError;
-use super::message::{Kind, Message, Position};
-use super::mirror::{FleetVm, Follows, Line, Mirror};
-use super::name::{CHANGES, VMS};
+use super::event::{FleetEvent, Place};
+use super::message::{Kind, Message};
+use super::mirror::{Follows, Line, Mirror};
 use super::read::Fleet;
-use super::reading::{Part, Reading, Received};
+use super::reading::{Reading, Received};
 use crate::jitter::Jitter;
 use crate::retry::{Backoff, Policy};
-use crate::vminfod::Change;
 
-/// How often it is looked whether `CHANGES` is still the same stream.
-const LOOK: Duration = Duration::from_secs(15);
 /// How often a stream that ends before the place is asked again.
 const PATIENT: u32 = 6;
 /// Where something was missed a snapshot is taken again after that long: the other servers may have it.
@@ -52,141 +48,10 @@ pub(super) const WAITS: Policy = Policy {
     max_elapsed: None,
 };
 
-/// Where a follower is: what it needs to go on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// When `CHANGES` was made, in nanoseconds: another one has other numbers.
-    pub made: i128,
-    /// The last message of it that was taken.
-    pub seq: u64,
-}
-
-/// What the feed tells.
-#[derive(Debug, Clone, PartialEq)]
-pub enum FleetEvent {
-    /// The mirror is complete, also where `VMS` is behind `CHANGES`.
-    Synced,
-    /// A VM is new, or changed.
-    Changed {
-        /// The VM now.
-        vm: Arc<FleetVm>,
-        /// What changed; empty for a new VM and for what was compared.
-        changes: Vec<Change>,
-        /// Whether it is new on its node.
-        is_new: bool,
-        /// It is no event: it is how the VM was found to differ.
-        compared: bool,
-    },
-    /// A VM is gone from its node.
-    Gone {
-        /// As it last was.
-        vm: Arc<FleetVm>,
-        /// The event with which it went; for what was compared, the last one that is known of it.
-        at: Position,
-        /// As in `Changed`.
-        compared: bool,
-    },
-    /// What happened on this node before is not completely known; what it has now is. An agent said so, or a message stands
-    /// behind one that never came.
-    Resync {
-        /// The node.
-        cn: String,
-    },
-    /// What happened in the data centre before is not completely known: the feed does not have it any more.
-    Hole,
-    /// A message that no agent wrote, or whose body is no event; it changes nothing.
-    Odd {
-        /// Its subject.
-        subject: String,
-    },
-    /// The feed was lost; it is tried again.
-    Lost(FleetError),
-}
-
-/// How `CHANGES` is now.
-struct Changes {
-    made: i128,
-    first: u64,
-    last: u64,
-}
-
-impl Changes {
-    fn is_behind(&self, place: &Place) -> bool {
-        place.made == self.made && place.seq > self.last
-    }
-
-    /// Returns whether what comes behind this place can be read: this is not another stream, nor one that was restored to
-    /// an earlier state, and the next message is not dropped.
-    fn has(&self, place: &Place) -> bool {
-        let next = place.seq.saturating_add(1);
-        place.made == self.made && place.seq <= self.last && self.first <= next
-    }
-}
-
-async fn changes(fleet: &Fleet) -> Result<Changes, FleetError> {
-    let stream = fleet.stream(CHANGES).await?;
-    let info = stream.cached_info();
-    Ok(Changes {
-        made: info.created.unix_timestamp_nanos(),
-        first: info.state.first_sequence,
-        last: info.state.last_sequence,
-    })
-}
-
 enum Step {
     Wait(Instant),
     Begin(BoxFuture<'static, Result<Begun, FleetError>>),
     Follow { reading: Box<Reading>, look: BoxFuture<'static, Result<Changes, FleetError>> },
-}
-
-/// What a beginning came to.
-enum Begun {
-    /// The server that answered ends before the place.
-    Behind,
-    /// What comes behind the place cannot be read.
-    Hole,
-    Follow {
-        place: Place,
-        /// With the last message of `CHANGES` when it was read, as the leader has it.
-        snapshot: Option<(Vec<Received>, u64)>,
-        reading: Box<Reading>,
-    },
-}
-
-/// Goes on behind the last message; without one from a snapshot.
-async fn begin(
-    fleet: Fleet,
-    filter: String,
-    place: Option<Place>,
-    is_patient: bool,
-) -> Result<Begun, FleetError> {
-    // The stream first: a message that comes meanwhile is then read twice, never missed.
-    let now = changes(&fleet).await?;
-    let (place, snapshot) = match place {
-        // A server that has just become the leader may be behind for a moment.
-        Some(place) if now.is_behind(&place) && is_patient => return Ok(Begun::Behind),
-        Some(place) if !now.has(&place) => return Ok(Begun::Hole),
-        Some(place) => (place, None),
-        None => {
-            let held = fleet.latest(VMS, &filter, Part::Whole).await?;
-            let seq = held.iter().filter_map(|it| Some(it.message.as_ref()?.seq)).max();
-            let seq = seq.unwrap_or(0).max(now.first.saturating_sub(1));
-            let last = fleet.last(CHANGES, &filter, &DeliverPolicy::All).await?;
-            (Place { made: now.made, seq }, Some((held, last.unwrap_or(0))))
-        }
-    };
-    let from = DeliverPolicy::ByStartSequence { start_sequence: place.seq.saturating_add(1) };
-    let reading = fleet.begin(CHANGES, &filter, from, Part::Whole).await?;
-    Ok(Begun::Follow { place, snapshot, reading: Box::new(reading) })
-}
-
-/// Looks at `CHANGES` after a while.
-fn later(fleet: &Fleet) -> BoxFuture<'static, Result<Changes, FleetError>> {
-    let fleet = fleet.clone();
-    Box::pin(async move {
-        sleep(LOOK).await;
-        changes(&fleet).await
-    })
 }
 
 /// Follows the feed. Made by [`Follower::new`].
@@ -243,8 +108,8 @@ impl Follower {
         }
     }
 
-    /// Takes a snapshot again that often, each time with a hole: what a server lost alone, none of its messages tells
-    /// where no other comes.
+    /// Takes a snapshot again that often, and says so each time ([`FleetEvent::Again`]): what a server lost alone, none
+    /// of its messages tells where no other comes.
     #[must_use]
     pub fn audited(self, audit: Duration) -> Follower {
         Follower { audit, ..self }
@@ -275,7 +140,7 @@ impl Follower {
                 // At least one attempt counts: these waits never end.
                 let wait = self.backoff.next_delay().unwrap_or(WAITS.max);
                 self.step = Step::Wait(Instant::now() + wait);
-                self.out.push_back(FleetEvent::Lost(error));
+                self.out.push_back(FleetEvent::Lost(self.fleet.explain(error)));
             }
         }
     }
@@ -327,7 +192,8 @@ impl Follower {
             self.place = None;
             self.step = Step::Wait(Instant::now());
             // What comes with the snapshot comes as no event.
-            self.out.push_back(FleetEvent::Hole);
+            let is_missed = self.has_missed;
+            self.out.push_back(if is_missed { FleetEvent::Hole } else { FleetEvent::Again });
             return;
         }
         let goes_on = self.place.as_ref().is_some_and(|place| now.has(place));

@@ -16,8 +16,8 @@ use super::wire::Wire;
 /// Publishes that each VM of a node is gone, then that what happened before is not completely known, and removes its
 /// heartbeat. Returns how many VMs it had. To be done with the operator's key, and again where it was cut.
 ///
-/// All of it is marked as compared: an agent that comes back on the node begins with a comparison, and what the node has is
-/// on the feed again.
+/// All of it is marked as compared: an agent that comes back on the node begins with a comparison, and what the node
+/// has is on the feed again.
 ///
 /// # Errors
 /// If the feed does not answer, or refuses.

@@ -23,8 +23,8 @@ const COMPARED: &str = "Fleet-Compared";
 const AFTER: &str = "Fleet-After";
 /// The number of the message before: see [`Message::behind`].
 pub(super) const BEHIND: &str = "Fleet-Behind";
-/// What a server adds to a message that it hands out by a direct get. A stored message that has it was sent on by somebody
-/// who did not write it.
+/// What a server adds to a message that it hands out by a direct get. A stored message that has it was sent on by
+/// somebody who did not write it.
 const HANDED_OUT: &str = "Nats-Subject";
 
 /// An event of one vminfod: its start, and the event's number.
@@ -146,8 +146,8 @@ impl Labels {
         }
     }
 
-    /// Reads the headers of a stored message; none if an agent did not write them. `is_handed_out`: it comes by a direct
-    /// get, whose own headers it has once.
+    /// Reads the headers of a stored message; none if an agent did not write them. `is_handed_out`: it comes by a
+    /// direct get, whose own headers it has once.
     pub fn read(headers: &HeaderMap, is_handed_out: bool) -> Option<Labels> {
         let text = |name: &str| headers.get(name).map(|value| value.as_str());
         let handed_out = headers.get_all(HANDED_OUT).count();

@@ -54,8 +54,8 @@ impl Line {
 pub(super) enum Follows {
     /// It is the next one.
     Next,
-    /// What it tells is taken in: an agent that was answered by a server that is behind, longer after a cut than JetStream
-    /// knows its messages, publishes once more what the feed has.
+    /// What it tells is taken in: an agent that was answered by a server that is behind, longer after a cut than
+    /// JetStream knows its messages, publishes once more what the feed has.
     Repeated,
     /// It stands behind a message that never came: the servers lost it, or gave its number to another one.
     Hole,
@@ -73,7 +73,8 @@ impl Mirror {
         self.vms.values()
     }
 
-    /// A VM wherever it is: the shown ones first. A VM that migrates is on two nodes; two that are shown are one too many.
+    /// A VM wherever it is: the shown ones first. A VM that migrates is on two nodes; two that are shown are one too
+    /// many.
     pub fn find(&self, uuid: &str) -> Vec<&Arc<FleetVm>> {
         let mut found: Vec<_> = self.vms().filter(|vm| vm.uuid == uuid).collect();
         found.sort_by_key(|vm| vm.is_hidden());

@@ -18,6 +18,10 @@ mod beats; // the nodes' heartbeats as they come
 
 mod follow; // snapshot and changes as one stream
 
+mod begin; // how a follower begins
+
+mod event; // what a follower tells
+
 mod mirror; // the copy of the VMs that a follower keeps
 
 mod chain; // whether a node's events came one behind the other
@@ -29,6 +33,8 @@ mod sweep; // removes old tombstones
 mod read; // nodes, and what a stream holds now
 
 mod reading; // one reading of a stream
+
+mod level; // gives the servers of a stream the same
 
 mod replicas; // whether the servers of a stream have the same
 
@@ -44,6 +50,8 @@ mod turns; // which server is asked next
 
 mod server; // leaves a server that does not answer
 
+mod link; // the connection, and why there is none
+
 mod node; // what a node says about itself
 
 mod message; // subjects, headers and bodies
@@ -56,16 +64,19 @@ pub use access::{Access, PATIENCE as ANSWERS_WITHIN};
 pub use beats::{Beats, Heard};
 pub use chain::Chain;
 pub use error::FleetError;
-pub use follow::{FleetEvent, Follower, Place};
+pub use event::{FleetEvent, Place};
+pub use follow::Follower;
 pub use forget::forget;
+pub use level::level;
+pub use link::Link;
 pub use message::{Kind, Labels, MARKER, Message, Position, Target, subject, subjects_of};
 pub use mirror::{FleetVm, Mirror};
 pub use name::{CHANGES, KV_NODES, NODES, VMS};
 pub use node::{Claim, NOT_HEARD, Need, Node, Program, What};
 pub use read::{Beat, Fleet, Health};
-pub use replicas::{COMPARED, disagreement};
+pub use replicas::{COMPARED, Comparison, Differences, compare};
 pub use sourcing::{Sourcing, Still, stands_still};
-pub use streams::{Made, Shape, again, level, make, step_down};
+pub use streams::{Made, Shape, again, make, step_down};
 pub use sweep::sweep;
 pub use turns::Turns;
 pub use wire::{Stored, Wire};

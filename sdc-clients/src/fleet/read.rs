@@ -14,6 +14,7 @@ use jiff::Timestamp;
 
 use super::access::{Access, PATIENCE};
 use super::error::FleetError;
+use super::link::Link;
 use super::message::{MARKER, Message, Position, Target};
 use super::name::{CHANGES, KV_NODES, VMS};
 use super::node::Node;
@@ -25,8 +26,8 @@ use crate::jitter::Jitter;
 /// Servers of a stream hear each other every second.
 const UNHEARD: Duration = Duration::from_secs(10);
 
-/// The last event that was read of each subject: an agent that was cut off, and was answered by a server that is behind, may
-/// have published one twice.
+/// The last event that was read of each subject: an agent that was cut off, and was answered by a server that is
+/// behind, may have published one twice.
 #[derive(Debug, Default)]
 struct Once(BTreeMap<Target, Position>);
 
@@ -82,11 +83,20 @@ pub struct Health {
     pub bytes: u64,
     /// The server that leads it; none where there is one server.
     pub leader: Option<String>,
-    /// The servers that do not have all of it now. While there is one, no other server may be stopped: the rest may be too
-    /// few to elect who leads.
+    /// The servers that do not have all of it now. While there is one, no other server may be stopped: the rest may be
+    /// too few to elect who leads.
     pub behind: Vec<String>,
+    /// On how many servers fewer than it should be it is.
+    pub too_few: usize,
     /// How many messages it lacks of the stream that it is sourced from.
     pub lag: u64,
+}
+
+impl Health {
+    /// Returns true if it is on as many servers as it should be, and each has all of it.
+    pub fn is_whole(&self) -> bool {
+        self.behind.is_empty() && self.too_few == 0
+    }
 }
 
 impl Fleet {
@@ -99,9 +109,14 @@ impl Fleet {
     }
 
     /// Reads through this client, under the prefix of `access`.
-    pub fn with_client(client: async_nats::Client, access: &Access) -> Fleet {
-        let server = Server::new(client.clone());
-        Fleet { jetstream: jetstream::with_prefix(client, &access.api), server }
+    pub fn with_client(client: Link, access: &Access) -> Fleet {
+        let jetstream = jetstream::with_prefix((*client).clone(), &access.api);
+        Fleet { jetstream, server: Server::new(client) }
+    }
+
+    /// Says instead of "no answer" why there is no connection, where there is none.
+    pub fn explain(&self, error: FleetError) -> FleetError {
+        self.server.explain(error)
     }
 
     /// Returns JetStream, for who makes the streams.
@@ -180,6 +195,7 @@ impl Fleet {
                 bytes: info.state.bytes,
                 leader: servers.and_then(|servers| servers.leader.clone()),
                 behind: late.map(|server| server.name.clone()).collect(),
+                too_few: info.config.num_replicas.saturating_sub(on(info)),
                 lag: 0,
             });
         }
@@ -228,9 +244,9 @@ impl Fleet {
         Ok(last_of_each(self.held(stream, filter, DeliverPolicy::All, part).await?))
     }
 
-    /// Returns what a stream holds now under `filter`. The server that reads may be behind: the reading ends at what the
-    /// stream's leader had last. What is replaced meanwhile comes behind that, and is read too; how much is still pending
-    /// does not end the reading, since a server that drops what it has counted never comes to 0.
+    /// Returns what a stream holds now under `filter`. The server that reads may be behind: the reading ends at what
+    /// the stream's leader had last. What is replaced meanwhile comes behind that, and is read too; how much is still
+    /// pending does not end the reading, since a server that drops what it has counted never comes to 0.
     async fn held(
         &self,
         stream: &str,
@@ -260,8 +276,8 @@ impl Fleet {
         }
     }
 
-    /// Returns the number of the last message under `filter`, as the stream's leader has it; none if a reading from there
-    /// has nothing to give.
+    /// Returns the number of the last message under `filter`, as the stream's leader has it; none if a reading from
+    /// there has nothing to give.
     pub(super) async fn last(
         &self,
         stream: &str,
@@ -290,16 +306,21 @@ pub(super) fn late() -> FleetError {
     FleetError::away("the server that reads is behind")
 }
 
-/// Returns true if the leader of a stream has heard none of the others for longer than an election takes: they have another
-/// leader, and it goes on to lead what it has.
+/// On how many servers a stream is, as the one that leads it says.
+pub(super) fn on(info: &Info) -> usize {
+    info.cluster.as_ref().map_or(1, |it| usize::from(it.leader.is_some()) + it.replicas.len())
+}
+
+/// Returns true if the leader of a stream has heard none of the others for longer than an election takes: they have
+/// another leader, and it goes on to lead what it has.
 fn is_alone(info: &Info) -> bool {
     let servers = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
     let heard: Vec<bool> = servers.map(|server| server.active < UNHEARD).collect();
     !heard.is_empty() && !heard.contains(&true)
 }
 
-/// Returns the last message of each subject, in the order of the stream. One that is replaced while the stream is read comes
-/// as it was and, later, as it is.
+/// Returns the last message of each subject, in the order of the stream. One that is replaced while the stream is read
+/// comes as it was and, later, as it is.
 fn last_of_each(all: Vec<Received>) -> Vec<Received> {
     let mut last: BTreeMap<String, Received> = BTreeMap::new();
     for received in all {

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One reading of a stream: an ephemeral consumer whose messages are pulled, each once and in the order of the stream, or
-//! an error. Who reads on makes another reading behind the last message that it took.
+//! One reading of a stream: an ephemeral consumer whose messages are pulled, each once and in the order of the stream,
+//! or an error. Who reads on makes another reading behind the last message that it took.
 //!
 //! The client's ordered consumer is not used: on the first missed heartbeat it registers no waker, and it makes its
 //! consumer again from the first message of the stream where it had none, whatever was asked.
@@ -29,8 +29,8 @@ use super::sourcing::{SOURCE, source_seq};
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// A consumer that nobody reads is removed by the server.
 const FORGOTTEN: Duration = Duration::from_secs(30);
-/// The server that is to read is drawn among those of the stream, for half a minute after its death too: another draw is
-/// quicker than to wait for a dead one.
+/// The server that is to read is drawn among those of the stream, for half a minute after its death too: another draw
+/// is quicker than to wait for a dead one.
 const BEGINS_WITHIN: Duration = Duration::from_secs(3);
 /// How often it is drawn.
 const DRAWS: u32 = 4;
@@ -59,7 +59,8 @@ pub(super) enum Part {
     Headers,
 }
 
-/// The connection on which messages come. What is on its way when it ends is lost, and the server does not send it again.
+/// The connection on which messages come. What is on its way when it ends is lost, and the server does not send it
+/// again.
 struct Connection {
     statistics: Arc<Statistics>,
     nth: u64,

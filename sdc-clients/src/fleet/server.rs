@@ -8,10 +8,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_nats::Client;
 use tokio::time::Instant;
 
 use super::error::FleetError;
+use super::link::Link;
 
 /// How long there may be no answer: an election takes as long.
 const FIRST: Duration = Duration::from_secs(10);
@@ -50,13 +50,13 @@ impl Silence {
 /// The server that a client is connected to.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
-    client: Client,
+    link: Link,
     silence: Arc<Mutex<Silence>>,
 }
 
 impl Server {
-    pub(super) fn new(client: Client) -> Server {
-        Server { client, silence: Arc::default() }
+    pub(super) fn new(link: Link) -> Server {
+        Server { link, silence: Arc::default() }
     }
 
     /// Takes note of the answer to a request that only servers in touch with each other answer; goes to another server
@@ -73,12 +73,17 @@ impl Server {
         if let Err(error) = &answer
             && is_long
         {
-            let server = self.client.server_info().server_name;
+            let server = self.link.server_info().server_name;
             tracing::warn!(server, reason = %error, "cannot use the feed through this server; connecting to another one");
             // Only a client that has ended refuses.
-            drop(self.client.force_reconnect().await);
+            drop(self.link.force_reconnect().await);
         }
-        answer
+        answer.map_err(|error| self.explain(error))
+    }
+
+    /// See [`Link::explain`].
+    pub(super) fn explain(&self, error: FleetError) -> FleetError {
+        self.link.explain(error)
     }
 }
 

@@ -8,12 +8,15 @@
 use std::time::Duration;
 
 use async_nats::jetstream::Context;
-use async_nats::jetstream::context::CreateStreamErrorKind;
+use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
+use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, Source, StorageType};
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::error::FleetError;
 use super::name::{CHANGES, KV_NODES, VMS};
+use super::read::on;
 use super::sourcing::Sourcing;
 
 /// How long JetStream knows the id of a message.
@@ -23,6 +26,10 @@ const DUPLICATES: Duration = Duration::from_secs(120);
 const READINGS: u32 = 3;
 /// Between two of them.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often a stream has to be on too few servers: the leader of one that was just started may not name each.
+const SHORT: u32 = 10;
+/// JetStream's error number where a stream was taken from a server and no other one is there for it.
+const NO_OTHER: u64 = 10075;
 
 /// How much the streams keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +60,8 @@ pub enum Made {
     New,
     /// It was there, with other limits.
     Changed,
+    /// It was on fewer servers: one was away, or a levelling was cut.
+    Raised,
     /// It followed a `CHANGES` that is no more, or has lost what it followed.
     Again,
 }
@@ -63,6 +72,7 @@ impl std::fmt::Display for Made {
             Made::Kept => "it was there",
             Made::New => "made: the nodes fill it by comparison",
             Made::Changed => "its limits were changed",
+            Made::Raised => "it was on fewer servers than it should be, which get it now",
             Made::Again => "made again: CHANGES and the nodes fill it",
         })
     }
@@ -150,38 +160,88 @@ pub async fn again(jetstream: &Context, shape: &Shape) -> Result<(), FleetError>
     Ok(())
 }
 
-/// Gives each server what the one that leads the stream has: the others drop what they have, and get it anew. Where it is
-/// cut in the middle, [`make`] does the rest.
-///
-/// # Errors
-/// If JetStream refuses, or does not answer.
-pub async fn level(jetstream: &Context, stream: &str) -> Result<(), FleetError> {
-    let stream = jetstream.get_stream(stream).await.map_err(FleetError::away)?;
-    let config = &stream.cached_info().config;
-    for num_replicas in [1, config.num_replicas] {
-        let config = Config { num_replicas, ..config.clone() };
-        jetstream.update_stream(config).await.map_err(FleetError::away)?;
-    }
-    Ok(())
-}
-
-/// Lets another server lead `VMS`, which asks for the next message of `CHANGES` anew.
+/// Lets another server lead the stream. One that leads `VMS` asks for the next message of `CHANGES` anew.
 ///
 /// # Errors
 /// If JetStream refuses, as where there is one server, or does not answer.
-pub async fn step_down(jetstream: &Context) -> Result<(), FleetError> {
-    use async_nats::jetstream::response::Response;
-    let asked = serde_json::json!({});
-    let answer = jetstream.request(format!("STREAM.LEADER.STEPDOWN.{VMS}"), &asked).await;
-    match answer.map_err(FleetError::away)? {
-        Response::Ok::<serde_json::Value>(_) => Ok(()),
+pub async fn step_down(jetstream: &Context, stream: &str) -> Result<(), FleetError> {
+    ask(jetstream, &format!("STREAM.LEADER.STEPDOWN.{stream}"), &json!({}), stream).await
+}
+
+/// Takes a stream from a server, which removes its copy.
+pub(super) async fn drop_from(
+    jetstream: &Context,
+    stream: &str,
+    server: &str,
+) -> Result<(), FleetError> {
+    let target = format!("STREAM.PEER.REMOVE.{stream}");
+    match ask(jetstream, &target, &json!({"peer": server}), stream).await {
+        // It is done, and there is no other server for it.
+        Err(FleetError::Refused { code: NO_OTHER, .. }) => Ok(()),
+        done => done,
+    }
+}
+
+async fn ask(
+    jetstream: &Context,
+    target: &str,
+    asked: &Value,
+    about: &str,
+) -> Result<(), FleetError> {
+    match jetstream.request(target.to_owned(), asked).await.map_err(FleetError::away)? {
+        Response::Ok::<Value>(_) => Ok(()),
         Response::Err { error } => {
-            Err(FleetError::of_code(error.error_code().0, &error.to_string(), VMS))
+            Err(FleetError::of_code(error.error_code().0, &error.to_string(), about))
         }
     }
 }
 
-/// Returns whether `vms` can go on from its place in `changes`: neither made anew since, nor restored to an earlier state.
+/// Puts a stream on as many servers as its configuration says; those that have it keep it.
+///
+/// # Errors
+/// If one that has it is away or behind, or there are too few.
+pub(super) async fn raise(jetstream: &Context, info: &Info) -> Result<Info, FleetError> {
+    let others = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
+    if let Some(late) = others.into_iter().find(|it| it.offline || !it.current) {
+        return Err(FleetError::away(format!("{} is away or behind", late.name)));
+    }
+    let (config, mut info) = (&info.config, info.clone());
+    // Servers are looked for only where the number changes.
+    for num_replicas in [on(&info), config.num_replicas] {
+        info = update(jetstream, &Config { num_replicas, ..config.clone() }).await?;
+    }
+    Ok(info)
+}
+
+async fn update(jetstream: &Context, config: &Config) -> Result<Info, FleetError> {
+    jetstream.update_stream(config).await.map_err(|error| refused(&error, &config.name))
+}
+
+fn refused(error: &CreateStreamError, stream: &str) -> FleetError {
+    match error.kind() {
+        CreateStreamErrorKind::JetStream(refused) => {
+            FleetError::of_code(refused.error_code().0, &refused.to_string(), stream)
+        }
+        _ => FleetError::away(error),
+    }
+}
+
+/// Returns whether a stream is on fewer servers than its configuration says, again and again.
+async fn is_short(jetstream: &Context, first: &Info) -> Result<bool, FleetError> {
+    let mut info = first.clone();
+    for _ in 0..SHORT {
+        if on(&info) >= info.config.num_replicas {
+            return Ok(false);
+        }
+        sleep(PAUSE).await;
+        let stream = jetstream.get_stream(&info.config.name).await.map_err(FleetError::away)?;
+        info = stream.cached_info().clone();
+    }
+    Ok(on(&info) < info.config.num_replicas)
+}
+
+/// Returns whether `vms` can go on from its place in `changes`: neither made anew since, nor restored to an earlier
+/// state.
 async fn follows(jetstream: &Context, vms: &Info, changes: &Info) -> Result<bool, FleetError> {
     if changes.created > vms.created {
         return Ok(false);
@@ -202,20 +262,21 @@ async fn one(jetstream: &Context, config: Config) -> Result<(Info, Made), FleetE
             let (have, want) = (&info.config, &config);
             let is_same = (have.max_age, have.max_bytes, have.num_replicas)
                 == (want.max_age, want.max_bytes, want.num_replicas);
-            if is_same {
-                return Ok((info, Made::Kept));
+            if !is_same {
+                let is_more = have.num_replicas < want.num_replicas;
+                let made = if is_more { Made::Raised } else { Made::Changed };
+                return Ok((update(jetstream, &config).await?, made));
             }
-            let info = jetstream.update_stream(&config).await.map_err(FleetError::away)?;
-            Ok((info, Made::Changed))
+            match is_short(jetstream, &info).await? {
+                true => Ok((raise(jetstream, &info).await?, Made::Raised)),
+                false => Ok((info, Made::Kept)),
+            }
         }
-        Err(_) => match jetstream.create_stream(config).await {
-            Ok(stream) => Ok((stream.cached_info().clone(), Made::New)),
-            Err(error) => Err(match error.kind() {
-                CreateStreamErrorKind::JetStream(refused) => {
-                    FleetError::Refused { code: refused.error_code().0, text: refused.to_string() }
-                }
-                _ => FleetError::away(error),
-            }),
-        },
+        Err(_) => {
+            let name = config.name.clone();
+            let made = jetstream.create_stream(config).await;
+            let stream = made.map_err(|error| refused(&error, &name))?;
+            Ok((stream.cached_info().clone(), Made::New))
+        }
     }
 }

@@ -26,8 +26,8 @@ impl Turns {
         Turns { waits, drawn: 0, last: None }
     }
 
-    /// Returns the next server and the wait before it: of those that failed least often the one behind the last one. A server
-    /// that was left is not asked again at once.
+    /// Returns the next server and the wait before it: of those that failed least often the one behind the last one. A
+    /// server that was left is not asked again at once.
     pub fn next(&mut self, servers: &[(String, usize)]) -> Option<(usize, Duration)> {
         let count = servers.len();
         let drawn = self.waits.get(self.drawn % self.waits.len().max(1)).copied();

@@ -5,13 +5,14 @@
 //! The requests of who publishes: each one message and its answer, so that a key may be allowed exactly them.
 
 use async_nats::client::{Request, RequestErrorKind};
-use async_nats::{Client, HeaderMap, RequestError};
+use async_nats::{HeaderMap, RequestError};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::access::Access;
 use super::error::FleetError;
+use super::link::Link;
 use super::message::{BEHIND, Kind, Labels};
 use super::name::{CHANGES, KV_NODES};
 use super::server::Server;
@@ -46,7 +47,7 @@ impl Stored {
 /// A connection, for single requests. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Wire {
-    client: Client,
+    client: Link,
     server: Server,
     api: String,
 }
@@ -82,7 +83,7 @@ struct Subjects {
 
 impl Wire {
     /// Asks through this client, under the prefix of `access`.
-    pub fn new(client: Client, access: &Access) -> Wire {
+    pub fn new(client: Link, access: &Access) -> Wire {
         Wire { server: Server::new(client.clone()), client, api: access.api.clone() }
     }
 
@@ -112,10 +113,10 @@ impl Wire {
         Ok(Some(Stored { seq, labels: Labels::read(&headers, true), body: answer.payload }))
     }
 
-    /// Publishes a message behind `last`, the last one of its subject in `CHANGES` (0: there is none). Returns its number
-    /// there. A follower that has not seen `last` knows that it missed something, also where the servers lost what they
-    /// had acknowledged. It is no condition: a condition would stand in the message, the server would ask it again of `VMS`, whose
-    /// numbers are others, and `VMS` would take no message any more.
+    /// Publishes a message behind `last`, the last one of its subject in `CHANGES` (0: there is none). Returns its
+    /// number there. A follower that has not seen `last` knows that it missed something, also where the servers lost
+    /// what they had acknowledged. It is no condition: a condition would stand in the message, the server would ask it
+    /// again of `VMS`, whose numbers are others, and `VMS` would take no message any more.
     ///
     /// A server that led, lost the lead before it stored the message, and leads again takes it for one that it has:
     /// that it has it is believed only where it gives it.
@@ -212,7 +213,7 @@ impl Wire {
             request = request.headers(headers);
         }
         let asked = self.client.send_request(subject.clone(), request).await;
-        asked.map_err(|error| failure(&error, &subject, bytes, self.largest()))
+        asked.map_err(|error| self.server.explain(failure(&error, &subject, bytes, self.largest())))
     }
 }
 

@@ -188,8 +188,8 @@ impl Nats {
     }
 }
 
-/// Marks a message as removed in a block of nats-server 2.9: each begins with its length, of which one bit says that it has
-/// headers, and its number, of which one bit says that it was removed.
+/// Marks a message as removed in a block of nats-server 2.9: each begins with its length, of which one bit says that it
+/// has headers, and its number, of which one bit says that it was removed.
 fn erase(block: &mut [u8], number: u64) -> bool {
     let mut at = 0;
     while let Some(head) = block.get(at..at + 12) {

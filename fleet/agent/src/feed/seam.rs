@@ -19,8 +19,8 @@ pub trait Feed: Send + Sync {
     /// Returns the last message of a subject, which may end with `>`; possibly one that was the last shortly before.
     fn last<'a>(&'a self, stream: &'a str, subject: &'a str) -> Answer<'a, Option<Stored>>;
 
-    /// Publishes a message behind `last`, the last one of its subject (0: there is none); returns its number. That another
-    /// one is the last is not refused.
+    /// Publishes a message behind `last`, the last one of its subject (0: there is none); returns its number. That
+    /// another one is the last is not refused.
     fn publish<'a>(
         &'a self,
         subject: &'a str,

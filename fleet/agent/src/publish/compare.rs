@@ -38,8 +38,8 @@ impl Publisher<'_> {
         Ok(at)
     }
 
-    /// Publishes what differs, then the marker: a comparison that is cut has none, and is made again. An audit that finds
-    /// nothing is not told.
+    /// Publishes what differs, then the marker: a comparison that is cut has none, and is made again. An audit that
+    /// finds nothing is not told.
     pub(super) async fn compare_with(&mut self, view: View, why: Why) -> Result<(), Cut> {
         let View { snapshot, vms } = view;
         self.parts.status.count(Count::Comparisons);

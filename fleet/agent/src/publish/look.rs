@@ -24,7 +24,8 @@ impl Publisher<'_> {
         Ok(seen.is_some_and(|(at, seq)| at == labels.at && seq != stored.seq))
     }
 
-    /// Returns whether the feed lacks what it acknowledged, twice in a row: once, a server that is behind may have answered.
+    /// Returns whether the feed lacks what it acknowledged, twice in a row: once, a server that is behind may have
+    /// answered.
     pub(super) async fn has_lost(&mut self) -> Result<bool, FleetError> {
         Ok(self.is_cut_short().await? || self.lacks_some().await?)
     }

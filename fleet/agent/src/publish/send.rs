@@ -44,8 +44,8 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Publishes what `judge` makes of the subject's last message in `CHANGES`, or in `VMS`, which readers read and which may
-    /// have lost what `CHANGES` has; returns whether there was something to publish.
+    /// Publishes what `judge` makes of the subject's last message in `CHANGES`, or in `VMS`, which readers read and
+    /// which may have lost what `CHANGES` has; returns whether there was something to publish.
     pub(super) async fn settle(
         &mut self,
         vm: &str,

@@ -115,7 +115,7 @@ Examples:
     },
     /// Show how the streams are; exit 1 while a server does not have all of them (then no other one may be stopped),
     /// where VMS has stood still for 10 s though CHANGES has more (setup --vms-again), and where the servers have
-    /// different messages: a fleet-agent with `streams.make` gives each what the one that leads has.
+    /// different messages: a fleet-agent with `streams.make` gives each what the fullest one has.
     #[command(after_help = "\
 Examples:
   sdc-fleet streams
@@ -135,7 +135,8 @@ A node that is heard is refused. One that comes back is on the feed again.")]
         /// The node: its uuid, a unique beginning of it, or its hostname.
         node: String,
     },
-    /// Make the streams of the feed where they are missing. Needs the operator's key.
+    /// Make the streams of the feed where they are missing. Waits up to a minute for servers that just start. Needs the
+    /// operator's key.
     #[command(after_help = "\
 Examples:
   sdc-fleet setup

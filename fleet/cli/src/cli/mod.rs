@@ -18,8 +18,7 @@ use daemon::{Fields, wall};
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
-    COMPARED, Fleet, FleetError, FleetEvent, Follower, Made, VMS, Wire, again, disagreement,
-    forget, make, stands_still,
+    COMPARED, Fleet, FleetError, FleetEvent, Follower, Wire, compare, forget, stands_still,
 };
 use serde_json::Value;
 
@@ -28,7 +27,7 @@ use crate::config::Config;
 use crate::filter::Filter;
 use crate::names::{Names, find_vm};
 use crate::permissions::{Key, Keys, accounts};
-use crate::{changes, key, nodes, streams, vms, watch};
+use crate::{changes, key, nodes, setup, streams, vms, watch};
 
 /// A feed that takes longer does not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -52,7 +51,11 @@ async fn answer(cli: Cli) -> anyhow::Result<ExitCode> {
         verb => {
             let config = Config::load(&cli.config, &cli.server)?;
             let fleet = Fleet::connect(&config.nats, NAME, Jitter::from_entropy()).await?;
-            asked(verb, &fleet, &config).await?
+            let why = |error: anyhow::Error| match error.downcast::<FleetError>() {
+                Ok(error) => fleet.explain(error).into(),
+                Err(error) => error,
+            };
+            asked(verb, &fleet, &config).await.map_err(why)?
         }
     };
     let printed = cli::print(NAME, &text);
@@ -62,22 +65,14 @@ async fn answer(cli: Cli) -> anyhow::Result<ExitCode> {
 async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
     let screen = Screen::of_stdout();
     if let Verb::Setup { vms_again } = verb {
-        if vms_again {
-            again(fleet.jetstream(), &config.shape).await?;
-            return Ok((format!("{VMS}: {}\n", Made::Again), true));
-        }
-        let done = make(fleet.jetstream(), &config.shape).await?;
-        return Ok((
-            done.iter().map(|(stream, made)| format!("{stream}: {made}\n")).collect(),
-            true,
-        ));
+        return Ok((setup::setup(fleet, &config.shape, vms_again).await?, true));
     }
     if let Verb::Streams { list } = verb {
         let still = stands_still(fleet.jetstream()).await?;
         let health = fleet.health().await?;
         let mut differ = streams::Differ::new();
         for stream in COMPARED {
-            differ.insert(stream, disagreement(fleet, stream).await?);
+            differ.insert(stream, compare(fleet, stream).await?.count());
         }
         return Ok(streams::list(&health, &differ, still, &list.layout(), screen)?);
     }

@@ -174,7 +174,7 @@ async fn another_server_leads_vms_when_its_leader_steps_down() {
     let before = leader().await;
     let is_another = async || leader().await.is_some_and(|now| Some(now) != before);
     until("another one", async || {
-        is_another().await || step_down(fleet.jetstream()).await.is_ok() && is_another().await
+        is_another().await || step_down(fleet.jetstream(), VMS).await.is_ok() && is_another().await
     })
     .await;
 }

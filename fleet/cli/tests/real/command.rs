@@ -10,6 +10,7 @@ use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{Access, Beats, FleetEvent, Follower, Heard};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 use super::node::{CN, Running, vm};
@@ -50,6 +51,23 @@ async fn the_examples_of_the_help_work_on_a_real_server() {
     }
     assert!(!ends_well(&access, "vms node=cn-2").await, "there is no such node");
     agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn setup_waits_for_servers_that_are_just_starting() {
+    let Some(nats) = servers(3, None) else { return };
+    let access = access(&nats);
+    (0..3).for_each(|nth| nats.kill(nth));
+    #[allow(clippy::disallowed_methods)] // The program itself waits here.
+    let mut typed = Command::new(env!("CARGO_BIN_EXE_sdc-fleet"));
+    typed.args(["setup", "--server", &access.servers[0]]).stdin(Stdio::null());
+    let mut typed = typed.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(typed.stderr.take().unwrap()).lines();
+    let said = tokio::time::timeout(LONG, lines.next_line()).await.unwrap().unwrap();
+    assert!(said.as_ref().is_some_and(|it| it.contains("waiting up to")), "{said:?}");
+    (0..3).for_each(|nth| nats.run(nth).unwrap());
+    assert!(tokio::time::timeout(LONG, typed.wait()).await.unwrap().unwrap().success());
+    until("they are there", async || ends_well(&access, "streams").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

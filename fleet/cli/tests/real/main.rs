@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use rig::nats::Nats;
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{Access, Fleet, FleetError, Shape, make};
+use sdc_clients::fleet::{Access, Fleet, FleetError, Health, Shape, make};
 
 /// Starts servers, or says why there are none.
 fn servers(count: usize, config: Option<&str>) -> Option<Nats> {
@@ -52,12 +52,10 @@ async fn made(access: &Access, replicas: usize) -> Fleet {
     fleet
 }
 
-/// Waits until every server has all of every stream. Whoever kills one before has killed two: of three servers the one that
-/// has everything is then alone with one that is behind, and for a minute nobody may be elected.
+/// Waits until every server has all of every stream. Whoever kills one before has killed two: of three servers the one
+/// that has everything is then alone with one that is behind, and for a minute nobody may be elected.
 async fn whole(fleet: &Fleet) {
-    let is_whole = async || {
-        fleet.health().await.is_ok_and(|all| all.iter().all(|stream| stream.behind.is_empty()))
-    };
+    let is_whole = async || fleet.health().await.is_ok_and(|all| all.iter().all(Health::is_whole));
     until("every server has all", is_whole).await;
 }
 

@@ -13,7 +13,7 @@ use fleet_agent::machine::Machine;
 use fleet_agent::parts::Parts;
 use fleet_agent::status::Task;
 use mocks::hub::Hub;
-use sdc_clients::fleet::{Access, Fleet, Wire};
+use sdc_clients::fleet::{Access, Fleet, Link, Wire};
 use sdc_clients::vminfod::VmObject;
 use sdc_clients::{Http, Jitter};
 use serde_json::json;
@@ -30,7 +30,7 @@ pub(crate) fn vm(nth: usize, alias: &str) -> VmObject {
 /// An agent that runs until it is killed.
 pub(crate) struct Running {
     parts: Arc<Parts>,
-    client: async_nats::Client,
+    client: Link,
     task: tokio::task::JoinHandle<()>,
     shutdown: Shutdown,
 }

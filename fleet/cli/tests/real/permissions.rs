@@ -137,7 +137,8 @@ async fn a_readers_key_reads_everything_and_writes_nothing() {
     timeout(LONG, synced).await.unwrap();
     assert_eq!(follower.mirror().len(), 1);
     assert!(reader.jetstream().delete_stream("CHANGES").await.is_err());
-    let own = Wire::new(reader.jetstream().client(), &with("reader"));
+    let client = with("reader").connect("reader", Jitter::from_seed(4)).await.unwrap();
+    let own = Wire::new(client, &with("reader"));
     assert!(own.publish(&subject(CN, Some(VM)), &labels(2), body, 1).await.is_err());
     assert_eq!(operator.changes("vms.*.*").await.unwrap().len(), 1);
 }

@@ -9,108 +9,194 @@ use mocks::hub::Hub;
 use rig::nats::Nats;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
-    CHANGES, Fleet, FleetEvent, Follower, VMS, Wire, disagreement, level, step_down, subject,
+    Access, CHANGES, Comparison, Fleet, FleetError, FleetEvent, Follower, Position, VMS, Wire,
+    compare, level, step_down, subject,
 };
+use serde_json::{Value, json};
 
 use super::command::ends_well;
 use super::follow::{agreed, aliases, follow, truth};
 use super::node::{CN, Running, vm};
 use super::{access, answered, made, servers, until, whole};
 
-/// Whether one snapshot shows what the node has.
-async fn is_shown(fleet: &Fleet, hub: &Hub) -> bool {
-    let mut follower = Follower::new(fleet, "vms.*.*", Jitter::from_seed(4));
-    while follower.next().await != FleetEvent::Synced {}
-    aliases(follower.mirror()) == truth(hub)
+/// Three servers that have the VMs of a node.
+struct Site {
+    nats: Nats,
+    access: Access,
+    hub: Hub,
+    machine: Machine,
+    fleet: Fleet,
+    wire: Wire,
+}
+
+async fn site() -> Option<Site> {
+    let nats = servers(3, None)?;
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 3).await;
+    let seen = follow(&fleet);
+    (0..20).for_each(|nth| hub.put(vm(nth, "web")));
+    let agent = Running::start(&hub, &access, &machine).await;
+    agreed("the VMs", &hub, &seen).await;
+    agent.kill();
+    whole(&fleet).await;
+    let wire = Wire::new(access.connect("test", Jitter::from_seed(5)).await.unwrap(), &access);
+    Some(Site { nats, access, hub, machine, fleet, wire })
+}
+
+impl Site {
+    /// Whether one snapshot shows what the node has.
+    async fn is_shown(&self) -> bool {
+        let mut follower = Follower::new(&self.fleet, "vms.*.*", Jitter::from_seed(4));
+        while follower.next().await != FleetEvent::Synced {}
+        aliases(follower.mirror()) == truth(&self.hub)
+    }
+
+    /// The server that leads.
+    async fn leader(&self, stream: &str) -> usize {
+        let health = answered("its state", async || self.fleet.health().await).await;
+        let leads = health.into_iter().find(|it| it.stream == stream).unwrap().leader.unwrap();
+        number(&leads)
+    }
+
+    /// Lets one server lose the last message of a VM.
+    async fn lose(&self, nth: usize, stream: &str) {
+        whole(&self.fleet).await;
+        let own = subject(CN, Some(vm(7, "")["uuid"].as_str().unwrap()));
+        let last = answered("its number", async || self.wire.last(stream, &own).await).await;
+        self.nats.kill(nth);
+        self.nats.lose(nth, stream, last.unwrap().seq).unwrap();
+        self.nats.run(nth).unwrap();
+        whole(&self.fleet).await;
+    }
+
+    /// What a comparison finds, once each server can be asked.
+    async fn compared(&self, stream: &'static str) -> Comparison {
+        let found = async || match compare(&self.fleet, stream).await? {
+            Comparison::Unknown => Err(FleetError::Away("not each can be asked".to_owned())),
+            found => Ok(found),
+        };
+        answered("a comparison", found).await
+    }
+
+    /// What `CHANGES` has.
+    async fn changes(&self) -> Vec<(u64, Position)> {
+        let changes =
+            answered("CHANGES", async || self.fleet.changes("vms.*.*").await).await.into_iter();
+        changes.map(|it| (it.seq, it.labels.at)).collect()
+    }
+
+    /// On how many servers a stream is, as the one that leads it says; none while nobody does.
+    async fn copies(&self, stream: &str) -> Option<usize> {
+        let stream = self.fleet.jetstream().get_stream(stream).await.ok()?;
+        let cluster = stream.cached_info().cluster.as_ref()?;
+        cluster.leader.as_ref().map(|_| cluster.replicas.len() + 1)
+    }
 }
 
 fn number(name: &str) -> usize {
     name.trim_start_matches('n').parse().unwrap()
 }
 
-/// Lets one server lose the last message of a VM.
-async fn lose(nats: &Nats, fleet: &Fleet, wire: &Wire, nth: usize, stream: &str) {
-    whole(fleet).await;
-    let own = subject(CN, Some(vm(7, "")["uuid"].as_str().unwrap()));
-    let last = answered("its number", async || wire.last(stream, &own).await).await.unwrap();
-    nats.kill(nth);
-    nats.lose(nth, stream, last.seq).unwrap();
-    nats.run(nth).unwrap();
-    whole(fleet).await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_have_other_messages_are_found_and_get_the_same() {
     // N31
-    let Some(nats) = servers(3, None) else { return };
-    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
-    let fleet = made(&access, 3).await;
-    let seen = follow(&fleet);
-    (0..20).for_each(|nth| hub.put(vm(nth, "web")));
-    let agent = Running::start(&hub, &access, &machine).await;
-    agreed("the VMs", &hub, &seen).await;
-    agent.kill();
-    whole(&fleet).await;
-    let wire = Wire::new(access.connect("test", Jitter::from_seed(5)).await.unwrap(), &access);
+    let Some(site) = site().await else { return };
     for stream in [VMS, CHANGES] {
-        let differ = async || disagreement(&fleet, stream).await;
-        assert_eq!(answered("they agree", differ).await, 0);
-        let health = answered("its state", async || fleet.health().await).await;
-        let leads = health.into_iter().find(|it| it.stream == stream).unwrap().leader.unwrap();
-        lose(&nats, &fleet, &wire, (number(&leads) + 1) % 3, stream).await;
-        until("one is shown less", async || stream == CHANGES || !is_shown(&fleet, &hub).await)
-            .await;
-        assert_eq!(answered("they differ", differ).await, 1);
-        assert!(!ends_well(&access, "streams").await);
-        until("levelled", async || level(fleet.jetstream(), stream).await.is_ok()).await;
+        assert_eq!(site.compared(stream).await, Comparison::Same);
+        let loses = (site.leader(stream).await + 1) % 3;
+        site.lose(loses, stream).await;
+        until("one is shown less", async || stream == CHANGES || !site.is_shown().await).await;
+        let Comparison::Differ(found) = site.compared(stream).await else { panic!("the same") };
+        assert_eq!((found.count, found.others.clone()), (1, vec![format!("n{loses}")]));
+        assert!(!ends_well(&site.access, "streams").await);
+        until("levelled", async || level(&site.fleet, stream, &found).await.is_ok()).await;
         // A second attempt where an answer was late.
-        made(&access, 3).await;
-        whole(&fleet).await;
-        until("they have the same", async || differ().await == Ok(0)).await;
+        made(&site.access, 3).await;
+        whole(&site.fleet).await;
+        until("they have the same", async || {
+            site.compared(stream).await == Comparison::Same && site.copies(stream).await == Some(3)
+        })
+        .await;
     }
     for _ in 0..10 {
-        assert!(is_shown(&fleet, &hub).await);
+        assert!(site.is_shown().await);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_agents_make_the_feed_whole_where_the_server_that_leads_has_lost_a_vm() {
     // N10, N31
-    let Some(nats) = servers(3, None) else { return };
-    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
-    let fleet = made(&access, 3).await;
-    let seen = follow(&fleet);
-    (0..20).for_each(|nth| hub.put(vm(nth, "web")));
-    let agent = Running::start(&hub, &access, &machine).await;
-    agreed("the VMs", &hub, &seen).await;
-    agent.kill();
-    let wire = Wire::new(access.connect("test", Jitter::from_seed(5)).await.unwrap(), &access);
-    lose(&nats, &fleet, &wire, 1, VMS).await;
-    let leads = async || {
-        let health = fleet.health().await.ok()?;
-        health.into_iter().find(|it| it.stream == VMS)?.leader
-    };
+    let Some(site) = site().await else { return };
+    site.lose(1, VMS).await;
     until("it leads", async || {
-        let is_it = leads().await.is_some_and(|name| number(&name) == 1);
+        let is_it = site.leader(VMS).await == 1;
         if !is_it {
             // It may be the one that is drawn next.
-            let _refused = step_down(fleet.jetstream()).await;
+            let _refused = step_down(site.fleet.jetstream(), VMS).await;
         }
         is_it
     })
     .await;
-    whole(&fleet).await;
-    assert_eq!(answered("they differ", async || disagreement(&fleet, VMS).await).await, 1);
-    let agent = Running::maker(&hub, &access, &machine, &fleet).await;
+    whole(&site.fleet).await;
+    let Comparison::Differ(found) = site.compared(VMS).await else { panic!("the same") };
+    assert_eq!((found.count, found.others), (1, vec!["n1".to_owned()]), "not what it leads with");
+    let agent = Running::maker(&site.hub, &site.access, &site.machine, &site.fleet).await;
     until("they have the same, and all", async || {
-        let is_one = disagreement(&fleet, VMS).await == Ok(0);
-        let mut shown = is_one;
+        let mut shown = site.compared(VMS).await == Comparison::Same;
         // Each reading draws a server.
         for _ in 0..6 {
-            shown = shown && is_shown(&fleet, &hub).await;
+            shown = shown && site.is_shown().await;
         }
         shown
     })
     .await;
     agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_with_its_disk_while_another_is_levelled_takes_nothing_with_it() {
+    // N33
+    let Some(site) = site().await else { return };
+    let had = site.changes().await;
+    for moment in ["while one has no copy", "when it gets one"] {
+        for is_leader in [true, false] {
+            let leads = site.leader(CHANGES).await;
+            site.lose((leads + 1) % 3, CHANGES).await;
+            let Comparison::Differ(found) = site.compared(CHANGES).await else {
+                panic!("the same")
+            };
+            match moment {
+                "when it gets one" => {
+                    until("levelled", async || level(&site.fleet, CHANGES, &found).await.is_ok())
+                        .await;
+                }
+                _ => {
+                    let target = format!("STREAM.PEER.REMOVE.{CHANGES}");
+                    let asked = json!({"peer": found.others[0]});
+                    until("it has no copy", async || {
+                        let jetstream = site.fleet.jetstream();
+                        let _no_other: Result<Value, _> =
+                            jetstream.request(target.clone(), &asked).await;
+                        site.copies(CHANGES).await == Some(2)
+                    })
+                    .await;
+                }
+            }
+            let leads = number(&found.fullest);
+            let third = 3 - leads - number(&found.others[0]);
+            let dies = if is_leader { leads } else { third };
+            site.nats.kill(dies);
+            std::fs::remove_dir_all(site.nats.store(dies)).unwrap();
+            site.nats.run(dies).unwrap();
+            // As an agent does every 15 s.
+            until("on three", async || {
+                made(&site.access, 3).await;
+                site.copies(CHANGES).await == Some(3)
+            })
+            .await;
+            whole(&site.fleet).await;
+            assert_eq!(site.changes().await, had, "{moment}, {is_leader}");
+        }
+    }
+    assert!(site.is_shown().await);
 }

@@ -5,9 +5,12 @@
 //! TLS to the servers. The certificates are of this test alone and end in a hundred years.
 
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{Access, Fleet, Shape, make};
+use serde_json::{Value, json};
+use tokio::process::Command;
 
 use super::{access, made, servers};
 
@@ -23,6 +26,42 @@ async fn is_answered(access: &Access) -> bool {
         }
         Err(_) => false,
     }
+}
+
+/// What `sdc-fleet` says where it uses these servers in this way.
+async fn said(nats: Value) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config");
+    std::fs::write(&config, json!({"nats": nats}).to_string()).unwrap();
+    #[allow(clippy::disallowed_methods)] // The program itself.
+    let mut typed = Command::new(env!("CARGO_BIN_EXE_sdc-fleet"));
+    typed.args(["nodes", "--config"]).arg(&config).stdin(Stdio::null());
+    let done = typed.output().await.unwrap();
+    assert!(!done.status.success());
+    String::from_utf8(done.stderr).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_is_not_trusted_is_named_with_its_server_and_the_reason() {
+    // N34
+    for (cert, ca, why) in [
+        ("server.pem", None, "no authority of this system issued it"),
+        ("server.pem", Some("expired.pem"), "expired.pem issued it"),
+        ("elsewhere.pem", Some("ca.pem"), "it is for another name (DnsName(\"nats0.example\"))"),
+        ("expired.pem", Some("ca.pem"), "it has expired"),
+    ] {
+        let (cert, key) = (file(cert), file("server.key"));
+        let tls = format!("tls {{ cert_file: {cert:?}, key_file: {key:?} }}");
+        let Some(nats) = servers(1, Some(&tls)) else { return };
+        let ca = ca.map(file);
+        let said = said(json!({"servers": nats.servers(), "tls": true, "ca": ca})).await;
+        let whose = format!("the certificate of {} is not trusted", nats.address(0));
+        assert!(said.contains(&whose) && said.contains(why), "{said}");
+    }
+    let Some(plain) = servers(1, None) else { return };
+    let said = said(json!({"servers": plain.servers(), "tls": true})).await;
+    let whose = format!("cannot connect to {}: it does not speak TLS", plain.address(0));
+    assert!(said.contains(&whose), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

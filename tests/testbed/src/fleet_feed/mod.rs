@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed fleet-feed`: does the feed show every node, whatever is killed? Three real nats-servers; agents in processes
-//! of a hundred nodes, consumers in processes of their own; kill -9 of any of them at random moments.
+//! `testbed fleet-feed`: does the feed show every node, whatever is killed? Three real nats-servers; agents in
+//! processes of a hundred nodes, consumers in processes of their own; kill -9 of any of them at random moments.
 
 mod judge; // what has to be true at the end
 

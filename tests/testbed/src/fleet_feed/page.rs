@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A large data centre for a browser to look at: nodes and VMs on a feed of its own, and the page that shows them. It is
-//! told on stdin what happens: `change` publishes a change of one VM and prints when that was acknowledged, `silence N`
-//! ends the heartbeats of a node.
+//! A large data centre for a browser to look at: nodes and VMs on a feed of its own, and the page that shows them. It
+//! is told on stdin what happens: `change` publishes a change of one VM and prints when that was acknowledged, `silence
+//! N` ends the heartbeats of a node.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -139,7 +139,7 @@ fn consumer(fleet: &Fleet) -> (mpsc::Sender<()>, tokio::task::JoinHandle<Heard>)
                 }
                 FleetEvent::Gone { vm, at, compared } => (vm.cn.clone(), told(at, compared)),
                 FleetEvent::Resync { cn } => (cn, Told::Hole(None)),
-                FleetEvent::Hole => {
+                FleetEvent::Hole | FleetEvent::Again => {
                     heard.values_mut().for_each(|told| told.push(Told::Hole(None)));
                     continue;
                 }

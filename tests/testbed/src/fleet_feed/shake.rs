@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rustix::process::Signal;
-use sdc_clients::fleet::Fleet;
+use sdc_clients::fleet::{Fleet, Health};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::centre::vm;
@@ -149,5 +149,5 @@ pub(super) async fn shake(
 /// Whether every server has all of every stream.
 async fn is_whole(fleet: &Fleet) -> bool {
     let health = timeout(Duration::from_secs(2), fleet.health()).await;
-    health.is_ok_and(|all| all.is_ok_and(|all| all.iter().all(|stream| stream.behind.is_empty())))
+    health.is_ok_and(|all| all.is_ok_and(|all| all.iter().all(Health::is_whole)))
 }

@@ -100,8 +100,8 @@ async fn lab() -> (Lab, BTreeMap<&'static str, String>) {
 async fn fleet_agent() -> String {
     use fleet_agent::{agent::Agent, config::Config, feed::memory, machine::Machine, parts::Parts};
     let (dir, cn) = (tempfile::tempdir().unwrap(), "c0000000-0000-4000-8000-000000000001");
-    let config =
-        serde_json::json!({"state_dir": dir.path(), "nats": {"servers": ["nats://127.0.0.1"]}});
+    let config = serde_json::json!({"state_dir": dir.path(), "nats": {"servers": ["nats://127.0.0.1"]},
+            "streams": {"make": true}});
     let config = Config::from_json(&config.to_string()).unwrap();
     let hub = Arc::new(mocks::hub::Hub::new(cn, 1));
     let http = sdc_clients::Http::with_transport("http://hub", "test", hub).unwrap();
