@@ -7,7 +7,7 @@
 
 use migration_core::journal::{Confirmation, End, Journal, Power};
 use migration_core::machine::{Copy, Node};
-use migration_core::protocol::{About, Observe, Open, WAITS};
+use migration_core::protocol::{About, Observe, WAITS};
 use migration_core::record::{Entry, EntryFields, Phase, Record, State};
 use uuid::Uuid;
 
@@ -56,7 +56,7 @@ const NO_COPY: Option<&str> = Some("adopted without a copy: abort it, then begin
 /// What is known of a copy.
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
-    /// Its agent does not have the migration open, or does not answer.
+    /// Its agent does not answer.
     Silent,
     /// Its agent keeps it stopped and hidden until the service answers whether it was replaced.
     Waits,
@@ -210,10 +210,14 @@ impl Service {
         };
         let (from, to) = (node(End::Source)?, node(End::Target)?);
         let mut known = [Known::Silent, Known::Silent];
-        for (at, end) in [End::Source, End::Target].into_iter().enumerate() {
-            if let Some((cn, open)) = of(end) {
-                known[at] = self.observe(cn, open).await?;
-            }
+        for (at, (end, cn)) in [(End::Source, from), (End::Target, to)].into_iter().enumerate() {
+            let (revision, nonce) = match of(end) {
+                Some((_, open)) => (open.revision, open.nonce),
+                // What it has of the VM counts where it does not have the migration open, too.
+                None if self.agents.is_alive(cn).await => (1, None),
+                None => continue,
+            };
+            known[at] = self.observe(cn, About { migration, revision, nonce, vm, end }).await?;
         }
         let reserved = self.peers.reserved(&object.object).await?;
         let on = |cn: Uuid| object.server == Some(cn);
@@ -224,12 +228,12 @@ impl Service {
         let had = [End::Source, End::Target].map(|end| of(end).and_then(|(_, it)| it.power));
         let judged = judge(&source_known, &target_known, (vmapi, !reserved.is_empty()), had, &word);
         let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
-        // A silent node is dead by this confirmation alone; one that answers has no such migration, or waits.
+        // A silent node is dead by this confirmation alone; one that answers waits.
         for (cn, beside, known, word) in [
             (from, to, &source_known, &adopted.journal.source_dead),
             (to, from, &target_known, &adopted.journal.target_dead),
         ] {
-            if word.is_some() && *known == Known::Silent && !self.agents.is_alive(cn).await {
+            if word.is_some() && *known == Known::Silent {
                 self.take_for_dead(cn, Some(beside), asked.words.really).await?;
             }
         }
@@ -294,9 +298,7 @@ impl Service {
     }
 
     /// Returns what is known of a copy, asked with the revision that its agent received.
-    async fn observe(&self, cn: Uuid, open: &Open) -> Result<Known, Refused> {
-        let Open { migration, vm, end, revision, nonce, .. } = *open;
-        let about = About { migration, revision, nonce, vm, end };
+    async fn observe(&self, cn: Uuid, about: About) -> Result<Known, Refused> {
         match self.agents.observe(cn, &Observe { about }).await {
             Ok(observed) => Ok(Known::Node(observed.node)),
             Err(error) if error.code() == Some(WAITS) => Ok(Known::Waits),
