@@ -102,8 +102,9 @@ pub(super) async fn why(services: &Services, typed: &str) -> anyhow::Result<Exit
     let field = |key: &str| migration.other.get(key).and_then(Value::as_str).map(visible);
     let mut text = format!("{} {}", visible(&migration.phase), visible(&migration.state));
     let waits = field("waits_for");
-    for part in
-        field("why").iter().chain(waits.iter().filter(|waits| Some(*waits) != field("why").as_ref()))
+    for part in field("why")
+        .iter()
+        .chain(waits.iter().filter(|waits| Some(*waits) != field("why").as_ref()))
     {
         text += &format!("\n{part}");
     }
