@@ -300,7 +300,7 @@ impl Keeper {
                 let removed = disk::blocking(move || std::fs::remove_file(&path)).await;
                 if let Some(Err(error)) = removed {
                     let path = self.token_file();
-                    tracing::warn!(path = %path.display(), %error, "cannot remove the join token");
+                    tracing::warn!(path = %path.display(), %error, "cannot remove the used join token; remove its file");
                 }
                 Ok(())
             }

@@ -36,14 +36,14 @@ pub enum BootError {
     #[error("zonecfg of {vm}: {source}")]
     Zonecfg {
         vm: Uuid,
-        /// What it said.
+        /// Its message.
         source: CommandError,
     },
     /// zoneadm.
     #[error("zoneadm of {vm}: {source}")]
     Zoneadm {
         vm: Uuid,
-        /// What it said.
+        /// Its message.
         source: CommandError,
     },
     /// The journal.
@@ -90,7 +90,7 @@ pub async fn before_zones(
             answer = replaced(peers, (service, cn), &open).await;
         }
     }
-    let mut said = String::new();
+    let mut text = String::new();
     for (migration, entry) in open {
         let vm = entry.vm;
         let zone = Zone { vm, commands };
@@ -103,7 +103,7 @@ pub async fn before_zones(
             zone.hide().await?;
             memory.change(migration, found_replaced).await?;
             zone.halt().await?;
-            said += &format!("{vm} was replaced on another node: it is hidden and does not boot\n");
+            text += &format!("{vm} was replaced on another node: it is hidden and does not boot\n");
         } else if let CopyAnswer::None(why) = word
             && !zone.is_up().await?
         {
@@ -112,11 +112,11 @@ pub async fn before_zones(
                 memory.change(migration, |entry| found_unknown(entry, taken)).await?;
                 zone.set_autoboot(false).await?;
                 zone.hide().await?;
-                said += &format!("{vm} waits: {why}; migration-agent release {vm} gives it back\n");
+                text += &format!("{vm} waits: {why}; migration-agent release {vm} gives it back\n");
             }
         }
     }
-    Ok(said)
+    Ok(text)
 }
 
 /// The service's answer about one migration.

@@ -58,7 +58,7 @@ pub enum Failed {
         /// send or receive.
         verb: &'static str,
         dataset: String,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// A step was done, and the next plan is the same.
@@ -117,7 +117,7 @@ pub enum Failed {
 /// A refusal has its reason; a body without a code does not come from an agent of ours.
 fn refusal(error: &Error) -> String {
     match error.told().filter(|_| error.code().is_some()) {
-        Some(told) => format!("{error}: {told}"),
+        Some(reason) => format!("{error}: {reason}"),
         None => error.to_string(),
     }
 }

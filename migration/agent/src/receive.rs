@@ -92,8 +92,8 @@ pub async fn received(parts: &Parts, asked: &Received, from: Uuid) -> Result<Dat
     let origins = origins(parts, asked.about.vm, &asked.origins).await?;
     let listed = parts.list(asked.about.vm, &asked.datasets, &origins).await?;
     if let Some(whole) = &asked.whole {
-        let heard = |entry: &mut Entry| is_whole(entry, whole, &listed.side);
-        parts.memory.change(asked.about.migration, heard).await?;
+        let received = |entry: &mut Entry| is_whole(entry, whole, &listed.side);
+        parts.memory.change(asked.about.migration, received).await?;
     }
     let failed = parts.works.of(asked.about.migration).and_then(|work| work.last_failure());
     Ok(Datasets { side: listed.side, referenced: listed.referenced, failed })
@@ -267,10 +267,10 @@ async fn take(
         words.extend(PLACES.iter().flat_map(|place| ["-x".to_owned(), (*place).to_owned()]));
     }
     words.push(dataset.clone());
-    let said =
+    let refused =
         |message: String| Failed::Command { verb: "receive", dataset: dataset.clone(), message };
     let started = parts.commands.start(Launch::new(Program::Zfs, words, Pipes::In));
-    let (stdin, _, ended) = started.map_err(|error| said(error.to_string()))?.split();
+    let (stdin, _, ended) = started.map_err(|error| refused(error.to_string()))?.split();
     let ended = ended.boxed().shared();
     let mut unset = None;
     let taken = async {
@@ -295,7 +295,7 @@ async fn take(
             let ended = timeout(SAYS, ended).await;
             // Where it does not read on, it says why.
             if let (StreamError::Sink(_), Ok(Err(message))) = (&source, ended) {
-                return Err(said(message));
+                return Err(refused(message));
             }
             Err(Failed::Stream { dataset: dataset.clone(), source })
         }

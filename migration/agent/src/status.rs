@@ -25,14 +25,14 @@ pub type State = agent::State<Own>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Own {
     /// The service does not answer.
-    #[error("migration-service does not say which copies of this node were replaced: {0}")]
+    #[error("migration-service does not answer which copies of this node were replaced: {0}")]
     Service(String),
 }
 
 // The name in `/status`, the name in `/metrics`, and the help of each counter.
 daemon::counters! {
     Renewed, "holds_renewed", "holds_renewed", "Holds of net-agent that were renewed";
-    Asked, "replaced_asked", "replaced_asked", "Times that migration-service said which copies were replaced";
+    Asked, "replaced_asked", "replaced_asked", "Times that migration-service answered which copies were replaced";
     Errors, "errors", "errors", "Renewals of holds, questions to migration-service and connections for data that failed";
 }
 

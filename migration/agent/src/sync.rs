@@ -369,8 +369,8 @@ impl Sync<'_> {
         let sent = self.sent(&offer, words).await;
         let Err(Failed::Stream { .. }) = &sent else { return sent };
         // The receiver knows more.
-        let said = self.received(Vec::new(), Vec::new()).await.ok().and_then(|it| it.failed);
-        match said {
+        let failed = self.received(Vec::new(), Vec::new()).await.ok().and_then(|it| it.failed);
+        match failed {
             Some(failure) => {
                 let error = format!("{dataset}: {}", failure.error);
                 Err(Failed::Other(Failure { error, ..failure }))

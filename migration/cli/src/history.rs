@@ -99,11 +99,12 @@ pub(super) async fn why(services: &Services, typed: &str) -> anyhow::Result<Exit
         Err(error) if error.is_not_found_resource() => return last(services, typed, &vm).await,
         got => got?,
     };
-    let told = |key: &str| migration.other.get(key).and_then(Value::as_str).map(visible);
+    let field = |key: &str| migration.other.get(key).and_then(Value::as_str).map(visible);
     let mut text = format!("{} {}", visible(&migration.phase), visible(&migration.state));
-    let waits = told("waits_for");
-    for part in
-        told("why").iter().chain(waits.iter().filter(|waits| Some(*waits) != told("why").as_ref()))
+    let waits = field("waits_for");
+    for part in field("why")
+        .iter()
+        .chain(waits.iter().filter(|waits| Some(*waits) != field("why").as_ref()))
     {
         text += &format!("\n{part}");
     }

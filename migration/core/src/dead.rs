@@ -66,7 +66,7 @@ pub struct Signs {
     /// The last heartbeat of the migration's other node: how far CNAPI's own time has come.
     pub others: Option<Time>,
     /// Its agent's last contact; none where the store has none.
-    pub said: Option<LastContact>,
+    pub last_contact: Option<LastContact>,
 }
 
 /// Why a node is not taken for dead.
@@ -102,16 +102,16 @@ impl Signs {
         let is_late = |at: Time| self.others.is_none_or(|other| other.since(at) >= late);
         let is_heartbeat_old =
             matches!(self.heartbeat, Heartbeat::At(at) if is_old(at) && is_late(at));
-        let is_word_old = self.said.is_some_and(|said| is_old(said.at));
+        let is_contact_old = self.last_contact.is_some_and(|last| is_old(last.at));
         match self.answers {
             true => Err(Alive::Answers(self.cn)),
-            false if is_really || (is_heartbeat_old && is_word_old) => Ok(()),
-            false => Err(Alive::MayBe { signs: self.told(now), dead_after }),
+            false if is_really || (is_heartbeat_old && is_contact_old) => Ok(()),
+            false => Err(Alive::MayBe { signs: self.sentence(now), dead_after }),
         }
     }
 
     /// Returns the signs as a sentence without its end.
-    pub fn told(&self, now: Time) -> String {
+    pub fn sentence(&self, now: Time) -> String {
         let cn = self.cn;
         let heartbeat = match self.heartbeat {
             Heartbeat::At(at) => {
@@ -129,7 +129,7 @@ impl Signs {
                 format!("CNAPI did not answer when it had the last heartbeat of {cn}")
             }
         };
-        let said = match self.said {
+        let contact = match self.last_contact {
             None => "the store has no last contact of its agent".to_owned(),
             Some(LastContact { at, what }) => {
                 let what = match what {
@@ -140,7 +140,7 @@ impl Signs {
                 format!("its agent last {what} {}", ago(at, now))
             }
         };
-        format!("{heartbeat}; {said}")
+        format!("{heartbeat}; {contact}")
     }
 }
 
@@ -160,28 +160,28 @@ mod tests {
     fn a_node_is_taken_for_dead_when_both_signs_are_old_or_a_person_knows_better() {
         let now = Time::from_millis(1_800_000_000_000);
         let ago = |seconds: i64| now.plus(-1000 * seconds);
-        let said = |seconds| Some(LastContact { at: ago(seconds), what: Contact::Copy });
+        let contact = |seconds| Some(LastContact { at: ago(seconds), what: Contact::Copy });
         let (at, none) = (|seconds| Heartbeat::At(ago(seconds)), Heartbeat::None);
         let others = None;
         let read = |text| Heartbeat::read(text);
-        for (heartbeat, said, is_dead, told) in [
-            (at(300), said(300), true, ""),
-            (at(299), said(300), false, "299 s ago"),
-            (at(300), said(299), false, "a copy 299 s ago"),
-            (at(-3600), said(900), false, "in the future"),
+        for (heartbeat, last_contact, is_dead, part) in [
+            (at(300), contact(300), true, ""),
+            (at(299), contact(300), false, "299 s ago"),
+            (at(300), contact(299), false, "a copy 299 s ago"),
+            (at(-3600), contact(900), false, "in the future"),
             (at(900), None, false, "no last contact"),
-            (none, said(900), false, "no heartbeat"),
-            (read(None), said(900), false, "no heartbeat"),
-            (read(Some("1970-01-01T00:00:00.000Z")), said(900), false, "no heartbeat"),
-            (read(Some("2026-01-02T03:04:05.678Z")), said(900), true, ""),
-            (Heartbeat::Stranger, said(900), false, "does not know"),
-            (Heartbeat::Silent, said(900), false, "did not answer"),
+            (none, contact(900), false, "no heartbeat"),
+            (read(None), contact(900), false, "no heartbeat"),
+            (read(Some("1970-01-01T00:00:00.000Z")), contact(900), false, "no heartbeat"),
+            (read(Some("2026-01-02T03:04:05.678Z")), contact(900), true, ""),
+            (Heartbeat::Stranger, contact(900), false, "does not know"),
+            (Heartbeat::Silent, contact(900), false, "did not answer"),
         ] {
-            let signs = Signs { cn: Uuid::nil(), answers: false, heartbeat, others, said };
+            let signs = Signs { cn: Uuid::nil(), answers: false, heartbeat, others, last_contact };
             let dead = signs.dead(300, false, now);
             assert_eq!(dead.is_ok(), is_dead, "{signs:?}");
             let sentence = dead.err().map(|why| why.to_string()).unwrap_or_default();
-            assert!(sentence.contains(told), "{sentence}");
+            assert!(sentence.contains(part), "{sentence}");
             assert_eq!(sentence.contains("--really"), !is_dead, "{sentence}");
             assert_eq!(signs.dead(300, true, now), Ok(()));
             let signs = Signs { answers: true, ..signs };
@@ -191,14 +191,14 @@ mod tests {
             }
         }
         // The clock here was put forward by an hour, or CNAPI hears no node at all: that of a node says nothing.
-        let (heartbeat, said) = (at(3600), said(3600));
+        let (heartbeat, last_contact) = (at(3600), contact(3600));
         for (others, is_dead) in [(3600, false), (3361, false), (3360, true), (1, true)] {
             let others = Some(ago(others));
-            let signs = Signs { cn: Uuid::nil(), answers: false, heartbeat, others, said };
+            let signs = Signs { cn: Uuid::nil(), answers: false, heartbeat, others, last_contact };
             let dead = signs.dead(300, false, now);
             assert_eq!(dead.is_ok(), is_dead, "{signs:?}");
-            let told = dead.err().map(|why| why.to_string()).unwrap_or_default();
-            assert!(is_dead || told.contains("the other node 3"), "{told}");
+            let sentence = dead.err().map(|why| why.to_string()).unwrap_or_default();
+            assert!(is_dead || sentence.contains("the other node 3"), "{sentence}");
         }
     }
 }

@@ -126,7 +126,7 @@ pub struct Journal {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
     /// The operator gives up what the target wrote since the switch (`rollback --discard`), or what an abort, of which
-    /// he has heard why, could not remove (`abort --force`).
+    /// he knows why, could not remove (`abort --force`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discard: Option<Confirmation>,
     /// The running operation makes the VM of the only copy that is left.

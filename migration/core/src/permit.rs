@@ -22,7 +22,7 @@ pub enum Caller {
 /// Why a call is not permitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// The VM is another account's, which is not told that it exists.
+    /// The VM is another account's, which does not learn that it exists.
     #[error("VM not found")]
     NotFound,
     /// Neither the data centre nor the VM allows it.

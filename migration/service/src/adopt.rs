@@ -185,9 +185,9 @@ impl Service {
         let (source, target) =
             (claims.of(migration, End::Source)?, claims.of(migration, End::Target)?);
         let of = |end: End| if end == End::Source { source } else { target };
-        let heard = [source, target].map(|it| it.map_or(0, |(_, open)| open.revision));
+        let received = [source, target].map(|it| it.map_or(0, |(_, open)| open.revision));
         if let Some(old) = old
-            && self.has_ended(old, object.server, heard).await
+            && self.has_ended(old, object.server, received).await
             && let Some(kept) = kept
         {
             return Ok(self.forget(kept, object.server, asked).await?);
@@ -239,8 +239,8 @@ impl Service {
         };
         let ends = self.records.ends.of_vm(vm).await?;
         let asked_with = ends.iter().filter(|it| it.row.migration == migration);
-        let heard = asked_with.map(|it| it.row.revision).chain(heard);
-        let revision = heard.max().unwrap_or(0).max(record.journal.revision) + 1;
+        let received = asked_with.map(|it| it.row.revision).chain(received);
+        let revision = received.max().unwrap_or(0).max(record.journal.revision) + 1;
         let is_reserved = record.journal.reserved;
         // Which of them the migration reserved is unknown; late requests may still reserve some.
         let more = reserved.into_iter().filter(|it| !record.reserved_nics.contains(it));

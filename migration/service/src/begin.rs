@@ -176,7 +176,7 @@ impl Service {
             Refused::internal(&format!("Migration estimate failed: {}", error.message()))
         })?;
         let settings = self.settings.read().await?;
-        let event = self.records.event(vm.uuid).await?.map(|latest| latest.event);
+        let event = self.records.news.event(vm.uuid).await?.map(|latest| latest.event);
         let left = event.and_then(|event| {
             let count = |name: &str| event[name].as_u64();
             Some(count("total_progress")?.saturating_sub(count("current_progress")?))

@@ -85,7 +85,7 @@ impl Service {
         let settings = self.settings.read().await?;
         let begins = matches!(action, Action::Begin | Action::Estimate | Action::Schedule);
         if record.is_some_and(|record| record.journal.older.is_some()) {
-            let what = "The store is older than what the agents heard of this migration";
+            let what = "The store is older than what the agents received of this migration";
             let why = format!("{what}: sdc-migrate adopt {}", vm.uuid);
             return Err(Refused::precondition(&why).into());
         }
@@ -156,9 +156,9 @@ impl Service {
                 Done::Started { job, record: Box::new(kept.record.clone()), warnings }
             }
             Admitted::Start(phase) => {
-                let is_told = asked.is_forced
+                let may_discard = asked.is_forced
                     && (kept.record.phase, kept.record.state) == (Phase::Abort, State::Failed);
-                let words = Words { discard: asked.words.discard || is_told, ..asked.words };
+                let words = Words { discard: asked.words.discard || may_discard, ..asked.words };
                 self.take(&kept.record, words).await?;
                 begin_phase(&mut kept.record, phase, words, job, by, now);
                 Done::Started { job, record: Box::new(kept.record.clone()), warnings }
@@ -220,7 +220,7 @@ impl Service {
     async fn time(&self, text: Option<&str>, now: Time) -> Result<Time, Failed> {
         let bad = |why: &str| Failed::Refused(Refused::parameter("scheduled_timestamp", why));
         let text = text.ok_or_else(|| bad("a time is needed"))?;
-        let seen = self.records.seen().await?;
+        let seen = self.records.news.seen().await?;
         if !schedule::is_followed(seen, HEARD_MS, now) {
             let why = "No service runs the timers: nobody would follow the schedule";
             return Err(Failed::Refused(Refused::coded(503, "ServiceUnavailableError", why)));

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 /// One row for each node that ever had a migration.
-const HEARD: Schema = Schema { bucket: "migration_heard", version: 1, fields: &[], lists: &[] };
+const CONTACTS: Schema = Schema { bucket: "migration_heard", version: 1, fields: &[], lists: &[] };
 
 /// A contact within so many ms of the row is not written: a round asks many times.
 const FRESH_MS: i64 = 30_000;
@@ -33,7 +33,7 @@ impl Contacts {
     /// Opens the bucket.
     pub async fn open(store: &Store) -> Result<Contacts, Error> {
         Ok(Contacts {
-            bucket: Bucket::open(store, HEARD).await?,
+            bucket: Bucket::open(store, CONTACTS).await?,
             written: Arc::default(),
             compared: Arc::default(),
         })

@@ -34,15 +34,15 @@ fn agrees(seen: &[(End, Option<Observed>); 2], vmapi: Option<End>) -> bool {
 }
 
 impl Service {
-    /// Returns true if the agents know that the migration of a record is over. `heard` is the revision that each has
-    /// heard of it, where it is open.
-    pub async fn has_ended(&self, record: &Record, server: Option<Uuid>, heard: [u64; 2]) -> bool {
+    /// Returns true if the agents know that the migration of a record is over. `seen` is the highest revision
+    /// that each has received, where it is open.
+    pub async fn has_ended(&self, record: &Record, server: Option<Uuid>, seen: [u64; 2]) -> bool {
         let (from, to) = (Some(record.source_server_uuid), record.target_server_uuid);
         let nodes = [(End::Source, from), (End::Target, to)];
         let (migration, vm) = (record.id, record.vm_uuid);
         let ask = async |nth: usize| {
             let (end, cn) = nodes[nth];
-            let revision = record.journal.revision.max(heard[nth]);
+            let revision = record.journal.revision.max(seen[nth]);
             let asked = Observe { about: About { migration, revision, nonce: None, vm, end } };
             let observed = self.agents.observe(cn?, &asked).await;
             observed.ok()

@@ -135,15 +135,15 @@ impl Evacuations {
             Err(error) => return Err(error.into()),
         };
         let row = found.value;
-        let told = json!({"moved": row.moved, "stay": row.stay, "left": row.left});
-        let told: Map<String, Value> = told
+        let details = json!({"moved": row.moved, "stay": row.stay, "left": row.left});
+        let details: Map<String, Value> = details
             .as_object()
             .into_iter()
             .flatten()
             .filter(|(_, count)| !count.is_null())
             .map(|(name, count)| (name.clone(), count.clone()))
             .collect();
-        let mut ended = history::about("evacuate", Some(cn), through, told, now);
+        let mut ended = history::about("evacuate", Some(cn), through, details, now);
         (ended.began, ended.to) = (Some(row.began), row.to);
         ended.by = row.by.or(ended.by);
         let mut batch = Batch::new();

@@ -72,13 +72,16 @@ impl History {
 
     /// Returns the newest entries that are wanted.
     pub async fn list(&self, wanted: &HistoryQuery, limit: usize) -> Result<Vec<Ended>, Error> {
-        let conditions = [
+        let mut query = Query::all();
+        for (field, value) in [
             ("vm_uuid", &wanted.vm_uuid),
             ("cn_uuids", &wanted.cn_uuid),
             ("owner_uuid", &wanted.owner_uuid),
-        ];
-        let said = conditions.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        let query = said.fold(Query::all(), |query, (name, value)| query.with(name, value.clone()));
+        ] {
+            if let Some(value) = value {
+                query = query.with(field, value.clone());
+            }
+        }
         let query = query.by("ended").descending().limit(limit);
         let (mut found, mut marker) = (Vec::new(), None);
         loop {
@@ -155,8 +158,8 @@ pub fn running(record: &Record) -> &'static str {
 pub fn of(record: &mut Record, (what, outcome): (&str, &str), now: Time) -> Ended {
     let asker = record.journal.asker.take();
     let is_rollback = what == Phase::Rollback.name();
-    let told = |entry: &&Entry| !is_rollback || entry.phase == Phase::Rollback;
-    let steps: Vec<EndedStep> = record.progress_history.iter().filter(told).map(step).collect();
+    let is_of_it = |entry: &&Entry| !is_rollback || entry.phase == Phase::Rollback;
+    let steps: Vec<EndedStep> = record.progress_history.iter().filter(is_of_it).map(step).collect();
     let skipped = steps.len().saturating_sub(MOST_STEPS);
     let began = match what {
         "finalize" | "rescue" => asker.as_ref().map(|asker| asker.at.to_string()),
@@ -191,14 +194,14 @@ pub fn about(
     what: &str,
     cn: Option<Uuid>,
     through: &Through,
-    told: Map<String, Value>,
+    details: Map<String, Value>,
     now: Time,
 ) -> Ended {
     let cn = cn.map(|cn| cn.to_string());
     let about = cn.clone().unwrap_or_else(|| "all".to_owned());
     let Through { by, program } = through.clone();
     let cn_uuids = cn.into_iter().collect();
-    Ended { cn_uuids, by, program, other: told, ..entry(what, SUCCESSFUL, &about, now) }
+    Ended { cn_uuids, by, program, other: details, ..entry(what, SUCCESSFUL, &about, now) }
 }
 
 fn entry(what: &str, outcome: &str, of: &str, now: Time) -> Ended {

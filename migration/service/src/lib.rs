@@ -59,7 +59,9 @@ pub mod evacuations; // the evacuations that are under way
 
 pub mod records; // the records in the store
 
-pub mod contacts; // what each agent said last
+pub mod news; // the latest event of each VM, and the leader's heartbeat
+
+pub mod contacts; // when each agent was last in contact
 
 pub mod strangers; // migrations that the store never knew
 

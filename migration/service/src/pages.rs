@@ -56,7 +56,7 @@ async fn page(service: &Service) -> Result<Value, Refused> {
         })
     });
     let migrations: Vec<Value> = migrations.collect();
-    let (seen, ends) = (service.records.seen().await?, service.records.ends.all().await?);
+    let (seen, ends) = (service.records.news.seen().await?, service.records.ends.all().await?);
     let strangers = service.records.strangers.all().await?;
     let alarms = all_alarms(&alive, &ends, &strangers, now);
     let mut alarms: Vec<String> = alarms.into_iter().map(|it| it.1).collect();
@@ -130,8 +130,8 @@ fn of_end(row: &Replaced, is_open: bool) -> Option<(Why, String)> {
 
 /// What a person has to do something about: the state, and the sentence with what ends it.
 fn alarms(record: &Record, now: Time) -> Vec<(Why, String)> {
-    let told = needs(record, now).into_iter().map(|why| (why, sentence(record, why, now)));
-    told.collect()
+    let alarms = needs(record, now).into_iter().map(|why| (why, sentence(record, why, now)));
+    alarms.collect()
 }
 
 /// Returns the row of a state: whose it is, what it means, the details, the command.
@@ -216,7 +216,7 @@ async fn reading(service: &Service) -> [f64; GAUGES.len()] {
         records.open_ones(),
         records.ends.all(),
         records.strangers.all(),
-        records.seen()
+        records.news.seen()
     );
     let is_up = all.is_ok() && ends.is_ok() && strangers.is_ok() && seen.is_ok();
     let (all, ends) = (all.unwrap_or_default(), ends.unwrap_or_default());
@@ -232,8 +232,8 @@ async fn reading(service: &Service) -> [f64; GAUGES.len()] {
     let of = |state| size(counts.get(&state).copied().unwrap_or_default());
     let alarms = all_alarms(&alive, &ends, &strangers, now);
     let alarms: Vec<Why> = alarms.into_iter().map(|it| it.0).collect();
-    let told = |why| size(alarms.iter().filter(|it| **it == why).count());
-    let certificates = of_certificates(service).await.map_or(0, |told| told.len());
+    let count = |why| size(alarms.iter().filter(|it| **it == why).count());
+    let certificates = of_certificates(service).await.map_or(0, |needs| needs.len());
     let age = seen.map_or(-1000, |seen| now.since(seen));
     [
         size(running),
@@ -242,15 +242,15 @@ async fn reading(service: &Service) -> [f64; GAUGES.len()] {
         of(RecordState::Scheduled),
         of(RecordState::Failed),
         of(RecordState::Successful),
-        told(Why::Stuck),
-        told(Why::Again),
-        told(Why::Late),
-        told(Why::Paused) + told(Why::Unsynced),
-        told(Why::Unfinalized) + told(Why::FinalizeFailed),
-        told(Why::Hidden),
-        told(Why::Returned),
-        told(Why::RunsReplaced),
-        told(Why::Older) + told(Why::Stranger),
+        count(Why::Stuck),
+        count(Why::Again),
+        count(Why::Late),
+        count(Why::Paused) + count(Why::Unsynced),
+        count(Why::Unfinalized) + count(Why::FinalizeFailed),
+        count(Why::Hidden),
+        count(Why::Returned),
+        count(Why::RunsReplaced),
+        count(Why::Older) + count(Why::Stranger),
         size(alarms.len() + certificates),
         size(certificates),
         f64::from(i32::try_from(age / 1000).unwrap_or(i32::MAX)),
@@ -308,9 +308,9 @@ mod tests {
                 vec![Why::BeginFailed, Why::Hidden],
             ),
         ] {
-            let told: Vec<Why> =
+            let found: Vec<Why> =
                 alarms(&record(fields.clone()), now).into_iter().map(|it| it.0).collect();
-            assert_eq!(told, want, "{fields}");
+            assert_eq!(found, want, "{fields}");
         }
     }
 

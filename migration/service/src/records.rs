@@ -17,8 +17,8 @@ use uuid::Uuid;
 
 use super::ends::Ends;
 use super::history::History;
+use super::news::News;
 use super::strangers::Strangers;
-use migration_core::progress::Latest;
 use migration_core::record::{Filter, Invalid, Record, State, is_of_vm, is_over};
 use migration_core::time::Time;
 
@@ -55,14 +55,6 @@ const MOST_IDS: usize = 64;
 
 /// The last record of each VM that went, by the operations of its history, whose ids are jobs for the callers.
 const PAST: Schema = Schema { bucket: "migration_past", version: 1, fields: &[], lists: &["jobs"] };
-
-/// The latest event of bytes of each VM, so that every service has it for its watchers.
-const EVENTS: Schema = Schema { bucket: "migration_events", version: 1, fields: &[], lists: &[] };
-
-/// The last heartbeat of the leader.
-const LEADER: Schema = Schema { bucket: "migration_leader", version: 1, fields: &[], lists: &[] };
-/// The one key of that bucket.
-const SEEN: &str = "seen";
 
 /// A record and the version that was read.
 #[derive(Clone, Debug)]
@@ -106,12 +98,12 @@ pub struct Records {
     pub strangers: Strangers,
     /// What has ended.
     pub history: History,
+    /// The leader's heartbeat and the latest events.
+    pub news: News,
     store: Store,
     records: Bucket<Value>,
     locks: Bucket<Value>,
     past: Bucket<Value>,
-    events: Bucket<Value>,
-    leader: Bucket<Value>,
 }
 
 impl Records {
@@ -121,12 +113,11 @@ impl Records {
             ends: Ends::open(store).await?,
             strangers: Strangers::open(store).await?,
             history: History::open(store).await?,
+            news: News::open(store).await?,
             store: store.clone(),
             records: Bucket::open(store, RECORDS).await?,
             locks: Bucket::open(store, LOCKS).await?,
             past: Bucket::open(store, PAST).await?,
-            events: Bucket::open(store, EVENTS).await?,
-            leader: Bucket::open(store, LEADER).await?,
         })
     }
 
@@ -340,46 +331,6 @@ impl Records {
             self.store.commit(batch).await?;
         }
         Ok(())
-    }
-
-    /// Returns the last heartbeat of the leader.
-    pub async fn seen(&self) -> Result<Option<Time>, Error> {
-        match self.leader.get(SEEN).await {
-            Ok(found) => Ok(serde_json::from_value(found.value["at"].clone()).ok()),
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Says that this service does the rounds.
-    pub async fn put_seen(&self, now: Time) -> Result<(), Error> {
-        self.leader.put(SEEN, Expect::Anything, &json!({ "at": now })).await.map(drop)
-    }
-
-    /// Returns the latest event of bytes of a VM.
-    pub async fn event(&self, vm: Uuid) -> Result<Option<Latest>, Error> {
-        match self.events.get(&vm.to_string()).await {
-            Ok(found) => {
-                let of = serde_json::from_value(found.value["of"].clone()).unwrap_or_default();
-                Ok(Some(Latest { of, event: found.value["event"].clone() }))
-            }
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Stores the latest event of bytes of a VM.
-    pub async fn put_event(&self, vm: Uuid, latest: &Latest) -> Result<(), Error> {
-        let row = json!({"of": latest.of, "event": latest.event});
-        self.events.put(&vm.to_string(), Expect::Anything, &row).await.map(drop)
-    }
-
-    /// Removes the latest event of bytes of a VM.
-    pub async fn forget_event(&self, vm: Uuid) -> Result<(), Error> {
-        match self.events.delete(&vm.to_string(), Expect::Anything).await {
-            Err(Error::NotFound { .. }) => Ok(()),
-            done => done,
-        }
     }
 
     /// Commits a batch that puts this record. A reply that was lost is read back: the step is not done twice.

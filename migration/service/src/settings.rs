@@ -86,13 +86,13 @@ impl SettingsStore {
                 .keys()
                 .map(|name| (name.clone(), before.get(name).cloned().unwrap_or_default()))
                 .collect();
-            let told = Map::from_iter([
+            let details = Map::from_iter([
                 ("values".to_owned(), Value::Object(values.clone())),
                 ("before".to_owned(), Value::Object(was)),
             ]);
             let mut batch = Batch::new();
             self.bucket.put_in(&mut batch, &key, expect, &row)?;
-            let ended = history::about("set", cn, through, told, now);
+            let ended = history::about("set", cn, through, details, now);
             self.history.put_in(&mut batch, &ended).await?;
             match self.store.commit(batch).await {
                 Ok(_) => return Ok(shown(&self.read().await?, cn)),

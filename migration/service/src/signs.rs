@@ -18,7 +18,7 @@ impl Service {
     /// Asks for the signs of a node: its agent and CNAPI now, the store for its last contact.
     /// `beside` is the other node of the migration.
     pub async fn signs(&self, cn: Uuid, beside: Option<Uuid>) -> Result<Signs, Refused> {
-        let (answers, (others, heartbeat), said) = join!(
+        let (answers, (others, heartbeat), last_contact) = join!(
             self.agents.is_alive(cn),
             async {
                 // In this order: a service that stops between the two finds this node's newer, and not older, than
@@ -35,7 +35,7 @@ impl Service {
             Some(Heartbeat::At(at)) => Some(at),
             _ => None,
         };
-        Ok(Signs { cn, answers, heartbeat, others, said: said? })
+        Ok(Signs { cn, answers, heartbeat, others, last_contact: last_contact? })
     }
 
     async fn heartbeat(&self, cn: Uuid) -> Heartbeat {
@@ -43,7 +43,7 @@ impl Service {
             Ok(server) => Heartbeat::read(server.last_heartbeat.as_deref()),
             Err(error) if error.is_not_found_resource() => Heartbeat::Stranger,
             Err(error) => {
-                tracing::warn!(%cn, reason = %error, "cannot read a node's heartbeat from CNAPI");
+                tracing::warn!(%cn, reason = %error, "cannot read a node's heartbeat from CNAPI; only --really declares the node dead");
                 Heartbeat::Silent
             }
         }
@@ -61,7 +61,7 @@ impl Service {
         let (dead_after, now) = (settings.dead_after, self.clock.now());
         let dead = signs.dead(dead_after, is_really, now);
         dead.map_err(|why| Refused::precondition(&why.to_string()))?;
-        tracing::warn!(%cn, is_really, signs = signs.told(now), "an operator declared a node dead");
+        tracing::warn!(%cn, is_really, signs = signs.sentence(now), "an operator declared a node dead");
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Service {
         let shown = async |cn: Uuid, beside: Option<Uuid>| {
             let signs = self.signs(cn, beside).await?;
             let alive = signs.dead(dead_after, false, now).err().map(|why| why.to_string());
-            let (answers, says) = (signs.answers, signs.told(now));
+            let (answers, says) = (signs.answers, signs.sentence(now));
             Ok::<_, Refused>(json!({"cn": cn, "answers": answers, "says": says, "alive": alive}))
         };
         let of_target = match target {

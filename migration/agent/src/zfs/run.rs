@@ -38,7 +38,7 @@ pub enum ZfsError {
     /// It could not be run to its end.
     #[error(transparent)]
     Run(#[from] CommandError),
-    /// It said no.
+    /// It refused.
     #[error("zfs {verb}: {message}")]
     Failed {
         verb: String,

@@ -91,7 +91,7 @@ async fn a_service_that_does_not_answer_is_named_until_it_does() {
     sleep(Duration::from_secs(120)).await;
     let status = world.source.status();
     let waits = status["waiting_for"].to_string();
-    assert!(waits.contains("migration-service does not say which copies"), "{status}");
+    assert!(waits.contains("migration-service does not answer which copies"), "{status}");
     assert!(status["last_error"].is_string() && status["errors"].as_u64() > Some(0), "{status}");
     service(&world, false);
     sleep(Duration::from_secs(120)).await;

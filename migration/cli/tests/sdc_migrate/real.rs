@@ -170,7 +170,7 @@ async fn a_watch_of_the_service_shows_what_its_rounds_report() {
         "total_progress": 100, "eta_ms": 9000, "transfer_bytes_second": 10,
     });
     let of = Time::parse("2026-02-01T10:01:00.000Z");
-    service.records.put_event(VM.parse().unwrap(), &Latest { of, event }).await.unwrap();
+    service.records.news.put_event(VM.parse().unwrap(), &Latest { of, event }).await.unwrap();
     assert_eq!(watch.line().await, "running: 10%  10.0B/s  (ETA 9s)  ");
     store(&service, "sync", "paused").await;
     assert_eq!(watch.line().await, "OK - ready for migration sync or migration switch");

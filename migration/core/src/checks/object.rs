@@ -21,7 +21,7 @@ pub enum Stays {
     #[error("The zone's name {0:?} is not the instance's uuid")]
     Zonename(String),
     /// vmadm refuses each update of the instance.
-    #[error("vmadm takes no route to {0:?} such as the instance has, and so no update of it")]
+    #[error("vmadm rejects the instance's route to {0:?}, and so every update of it")]
     Route(String),
     /// Only the root and the dataset `data` below it are sent.
     #[error("The delegated dataset {0} does not move")]

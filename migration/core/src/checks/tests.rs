@@ -258,9 +258,9 @@ fn what_does_not_move_is_told_by_its_name() {
                 "nics": [{"mac": "m", "nic_tag": "a", "ip": "dhcp"}],
             }),
             &[
-                "vmadm takes no route to \"10.2.2.0/24\" such as the instance has, and so no update of it",
-                "vmadm takes no route to \"default\" such as the instance has, and so no update of it",
-                "vmadm takes no route to \"10.2.4.0/24\" such as the instance has, and so no update of it",
+                "vmadm rejects the instance's route to \"10.2.2.0/24\", and so every update of it",
+                "vmadm rejects the instance's route to \"default\", and so every update of it",
+                "vmadm rejects the instance's route to \"10.2.4.0/24\", and so every update of it",
             ],
         ),
         (json!({"app_svc_dependent": true}), &["warning: app_svc_dependent is not carried"]),

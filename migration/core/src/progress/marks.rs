@@ -9,7 +9,7 @@ use crate::machine::Step;
 use crate::record::{Entry, Phase};
 
 /// Returns the percentage and the message that an order of a phase stands for, as the deployed service has
-/// them, if it is one that people are told of.
+/// them, if it is one that people see.
 pub fn mark(phase: Phase, step: &Step) -> Option<(u64, &'static str)> {
     let mark = match (phase, step) {
         (Phase::Switch, Step::Stop(End::Source)) => (3, "stopping the instance"),

@@ -26,7 +26,7 @@ pub struct Observed {
     /// The last order of this migration, which runs or has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doing: Option<Doing>,
-    /// The agent was told that the migration is over: it takes no order of it any more.
+    /// The agent knows that the migration is over: it takes no order of it any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
 }

@@ -127,8 +127,8 @@ impl Checker {
         self.frames += 1;
         self.bytes += data.len() as u64;
         if head.is_last && totals != receipt(self.frames, self.bytes) {
-            let said = totals[8..].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-            return Err(Refused::Total { said, came: self.bytes });
+            let stated = totals[8..].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            return Err(Refused::Total { stated, came: self.bytes });
         }
         Ok(Piece { data, is_last: head.is_last })
     }
@@ -160,7 +160,7 @@ mod tests {
             let read = checker.head(head.try_into().unwrap()).unwrap();
             let content = [totals, b"all"].concat();
             let checked = checker.check(&read, &content).map(|piece| piece.data.len());
-            assert_eq!(checked, want.map_err(|said| Refused::Total { said, came: 3 }));
+            assert_eq!(checked, want.map_err(|stated| Refused::Total { stated, came: 3 }));
         }
     }
 

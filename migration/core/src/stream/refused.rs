@@ -52,10 +52,10 @@ pub enum Refused {
         number: u64,
     },
     /// The last frame's numbers are not those of what came.
-    #[error("the last frame states {said} bytes, {came} arrived")]
+    #[error("the last frame states {stated} bytes, {came} arrived")]
     Total {
         /// The total that the last frame has.
-        said: u64,
+        stated: u64,
         /// The bytes that came.
         came: u64,
     },

@@ -23,7 +23,7 @@ const IDLE: Duration = Duration::from_secs(300);
 /// Sends all bytes of `source`, and returns how many the target has taken. `ended` resolves to whether the source
 /// ended well: it is awaited at the end of the bytes, before the target can learn that they are all.
 /// Fails with [`StreamError::Source`], [`StreamError::Connection`], [`StreamError::Idle`] where the target took or
-/// said nothing for 5 minutes, and [`Refused::Receipt`].
+/// sent nothing for 5 minutes, and [`Refused::Receipt`].
 pub async fn send(
     mut source: impl AsyncRead + Unpin,
     ended: impl Future<Output = io::Result<()>>,

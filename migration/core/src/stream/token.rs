@@ -50,10 +50,10 @@ impl Token {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoToken {
     /// Too many tokens wait for their streams.
-    #[error("{WAITING} streams are waited for already")]
+    #[error("{WAITING} streams are expected already")]
     TooMany,
     /// A text that is no token.
-    #[error("this is no token")]
+    #[error("not a token of a stream")]
     Text,
 }
 

@@ -74,7 +74,7 @@ pub enum Base {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A dataset of the VM is gone from the sender.
-    #[error("{0} is not there to be sent")]
+    #[error("{0} does not exist on the sending node")]
     Missing(String),
     /// The image is to be installed on the receiver first.
     #[error(

@@ -292,7 +292,7 @@ fn several_datasets_have_one_moment() {
     let gone = "zones/vm@1=11";
     assert_eq!(
         planned(&sent, gone, from, 1, ALL, true),
-        "refused: zones/vm-disk0 is not there to be sent"
+        "refused: zones/vm-disk0 does not exist on the sending node"
     );
 }
 

@@ -160,8 +160,8 @@ fn what_no_node_would_create_is_refused_with_all_its_reasons() {
             "joyent",
             json!({"uuid": "X", "cpu_cap": -1, "docker": "maybe", "autoboot": 7}),
             &[
-                "vmadm takes no such cpu_cap as the instance's",
-                "vmadm takes no such uuid as the instance's",
+                "vmadm rejects the instance's cpu_cap",
+                "vmadm rejects the instance's uuid",
                 "The instance has no uuid",
             ],
         ),
@@ -201,7 +201,7 @@ fn what_no_node_would_create_is_refused_with_all_its_reasons() {
             ]}),
             &[
                 "The NIC 90:b8:d0:00:00:01 has an address without netmask",
-                "The NIC 90:b8:d0:00:00:01 has a primary that vmadm does not take",
+                "The NIC 90:b8:d0:00:00:01 has a primary that vmadm rejects",
                 "The NIC 90:b8:d0:00:00:01 has no nic_tag",
                 "The NIC 90:b8:d0:00:00:01 has no model",
                 "The NIC 90:b8:d0:00:00:01 has the MAC of another one",

@@ -14,7 +14,7 @@ pub enum Unfit {
     #[error("vmadm creates no instance of the brand {0:?}")]
     Brand(String),
     /// A value of a kind that vmadm refuses.
-    #[error("vmadm takes no such {0} as the instance's")]
+    #[error("vmadm rejects the instance's {0}")]
     Value(&'static str),
     /// A disk.
     #[error("The disk {disk} {why}")]
@@ -55,13 +55,13 @@ pub enum DiskFault {
     #[error("is not the only boot disk")]
     Boot,
     /// Those without a slot get one of a device of their kind, which has eight.
-    #[error("is one too many of its kind")]
+    #[error("has no pci_slot left on a device of its kind")]
     Slots,
     /// Two disks have it, it is none, or the brand keeps it for itself.
     #[error("has a pci_slot that is taken")]
     Slot,
     /// A value of a kind that vmadm refuses.
-    #[error("has a {0} that vmadm does not take")]
+    #[error("has a {0} that vmadm rejects")]
     Value(&'static str),
 }
 
@@ -87,6 +87,6 @@ pub enum NicFault {
     #[error("is of VRRP, and lacks its MAC or the address of another NIC")]
     Vrrp,
     /// A value of a kind that vmadm refuses.
-    #[error("has a {0} that vmadm does not take")]
+    #[error("has a {0} that vmadm rejects")]
     Value(&'static str),
 }

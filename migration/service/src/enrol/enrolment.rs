@@ -116,10 +116,10 @@ impl Enrolment {
 
     /// Refreshes again and again, for ever. Dropping it at any await is safe.
     pub async fn run(&self) {
-        let mut told = None;
+        let mut last = None;
         loop {
             let wrong = self.refresh().await.err().map(|refused| refused.message().to_owned());
-            if wrong != told
+            if wrong != last
                 && let Some(wrong) = &wrong
             {
                 tracing::error!(
@@ -127,7 +127,7 @@ impl Enrolment {
                     "cannot read the certificate authorities; trying again"
                 );
             }
-            told = wrong;
+            last = wrong;
             tokio::time::sleep(PAUSE).await;
         }
     }

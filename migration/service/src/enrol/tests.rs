@@ -251,7 +251,7 @@ async fn a_rotation_needs_no_restart_and_ends_when_all_have_renewed() {
     let issuer = |held: &Held| held.about().unwrap().issuer;
     let old = issuer(&one);
     let own = |world: &World| world.enrolment.holder.live().unwrap().about.issuer.clone();
-    // What they know is heard in their first round.
+    // What they know is read in their first round.
     for held in [&mut one, &mut two] {
         world.round(held).await.unwrap();
     }
@@ -319,8 +319,8 @@ async fn what_is_not_renewed_is_told_14_days_before() {
     let one = world.agent(ONE).await;
     assert_eq!(world.enrolment.needs().await.unwrap(), Vec::<String>::new());
     world.later(77 * DAY);
-    let told = world.enrolment.needs().await.unwrap();
-    assert!(told[0].contains(&ONE.to_string()) && told[0].contains("ends on"), "{told:?}");
+    let needs = world.enrolment.needs().await.unwrap();
+    assert!(needs[0].contains(&ONE.to_string()) && needs[0].contains("ends on"), "{needs:?}");
     let renewed = world.state(&one, true).await.unwrap().certificate.unwrap();
     assert_eq!(About::of(&renewed).unwrap().until, NOW + (77 + 90) * DAY);
     assert_eq!(world.enrolment.needs().await.unwrap(), Vec::<String>::new());

@@ -30,15 +30,15 @@ impl Enrolment {
         let is_in = |name: &str| {
             members.iter().any(|it| it.name == name && it.standing == Standing::Enrolled)
         };
-        let mut told = BTreeMap::new();
+        let mut revoked = BTreeMap::new();
         for it in members.iter().filter(|it| !it.is_operator() && !is_in(&it.name)) {
             if let Some(at) = it.revoked {
                 let (who, at, whom) = (&it.name, trust::date(at), it.whom());
                 let text = format!("{who} on {at}; a new key: sdc-migrate trust token {whom}");
-                told.insert(who, text);
+                revoked.insert(who, text);
             }
         }
-        Ok(told.into_values().collect())
+        Ok(revoked.into_values().collect())
     }
 
     /// Returns how many handshakes were refused at the port of agents, by reason.
@@ -49,9 +49,9 @@ impl Enrolment {
     /// Returns what a person has to know.
     pub async fn needs(&self) -> Result<Vec<String>, Refused> {
         let (now, members) = (self.holder.now(), self.all().await?);
-        let mut told = Vec::new();
+        let mut needs = Vec::new();
         if self.signing().is_err() {
-            told.push(
+            needs.push(
                 "no agent can get a certificate: there is no authority: sdc-migrate trust init"
                     .into(),
             );
@@ -62,18 +62,18 @@ impl Enrolment {
             match (it.standing, last) {
                 (Standing::Waits, _) => {
                     let whom = it.whom();
-                    told.push(format!("{who} waits: sdc-migrate trust approve {whom}"));
+                    needs.push(format!("{who} waits: sdc-migrate trust approve {whom}"));
                 }
                 // A person's is renewed when he asks something.
                 (Standing::Enrolled, _) if it.is_operator() => {}
                 (Standing::Enrolled, Some(until)) if until - now < WARNS => {
                     let (at, ends) =
                         (trust::date(until), if until <= now { "has ended" } else { "ends" });
-                    told.push(format!("the certificate of {who} {ends} on {at}: look at its log"));
+                    needs.push(format!("the certificate of {who} {ends} on {at}: look at its log"));
                 }
                 _ => {}
             }
         }
-        Ok(told)
+        Ok(needs)
     }
 }

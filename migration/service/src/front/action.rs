@@ -249,12 +249,12 @@ impl Front {
         if !asked.is_forced {
             return ok(&estimate::deployed(bytes));
         }
-        let mut told = basis.estimate(&Rule::default()).rfd34();
+        let mut estimate_json = basis.estimate(&Rule::default()).rfd34();
         if asked.with_target {
             let target = self.service.destination(vm, asked, target).await?;
-            told["target_server_uuid"] = json!(target);
+            estimate_json["target_server_uuid"] = json!(target);
         }
-        ok(&told)
+        ok(&estimate_json)
     }
 }
 

@@ -73,7 +73,7 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
             .about("compares the source of a migrated VM with its target")
             .shapes(&[Shape::get(&[], "Verification")]),
         Endpoint::new("/migrations/{uuid}/signs", "GET", Route::Signs)
-            .about("the last signs of life of both nodes, before one is said to be dead")
+            .about("the last signs of life of both nodes, before one is declared dead")
             .shapes(&[Shape::get(&[], "Signs")]),
         Endpoint::new("/migrations/{uuid}/adopt", "POST", Route::Adopt)
             .about("403: an operator asks this at the service's unix socket, or with a certificate"),

@@ -3,8 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! `GET /agents/CN/replaced?open=ID.REVISION.OTHER.NONCE,…`: what the agent of a node that comes back asks before anything
-//! else, and what one asks that hears nothing. The store may be lost, or older than what the other copy's agent has
-//! heard: nothing is said of a copy before that agent was heard, too.
+//! else, and what one asks that receives no request. The store may be lost, or older than what the other copy's agent
+//! has received: there is no answer about a copy before that agent has answered, too.
 
 use axum::extract::{Path, Query, State};
 use axum::routing::get;
@@ -70,11 +70,11 @@ async fn replaced(
             if kept.row.returned.is_none() {
                 kept.row.returned = Some(service.clock.now());
                 // Where a check has changed it meanwhile, the agent asks again.
-                let told = async {
+                let recorded = async {
                     service.records.ends.write(&mut kept, None).await?;
                     found_returned(&service, &kept, None).await
                 };
-                if let Err(why) = told.await {
+                if let Err(why) = recorded.await {
                     tracing::warn!(reason = %why, "cannot record the alarm for a node that is back");
                 }
             }
@@ -117,8 +117,8 @@ fn open_migration(text: &str) -> Result<OpenMigration, Refused> {
 /// Compares the store with what the agent of the other copy received. One that was ordered to be used instead of the
 /// copy of the asking node has replaced it, whatever the store has lost; both nodes have to name each other.
 /// Returns false where it is unknown what it received.
-async fn compared(service: &Service, cn: Uuid, heard: &OpenMigration) -> Result<bool, Refused> {
-    let id = heard.migration;
+async fn compared(service: &Service, cn: Uuid, theirs: &OpenMigration) -> Result<bool, Refused> {
+    let id = theirs.migration;
     let record = service.records.get(id).await?.map(|kept| kept.record);
     if record.as_ref().is_some_and(|it| is_over(it) || !is_on(it, cn)) {
         return Ok(true);
@@ -129,7 +129,7 @@ async fn compared(service: &Service, cn: Uuid, heard: &OpenMigration) -> Result<
     });
     let is_dead = record.as_ref().zip(end).is_some_and(|(it, end)| it.journal.is_dead(end));
     let by_record = record.as_ref().zip(end).and_then(|(it, end)| node_of(it, end));
-    let Some(other) = by_record.or(heard.other).filter(|_| !is_dead) else { return Ok(true) };
+    let Some(other) = by_record.or(theirs.other).filter(|_| !is_dead) else { return Ok(true) };
     let Ok(open) = service.agents.open(other).await else {
         return Ok(record.is_none() || service.contacts.is_compared(other));
     };
@@ -147,7 +147,7 @@ async fn compared(service: &Service, cn: Uuid, heard: &OpenMigration) -> Result<
             "cannot record that the store is older than the agents: the alarm is missing"
         );
     }
-    if it.instead == Some(cn) && it.revision > heard.revision {
+    if it.instead == Some(cn) && it.revision > theirs.revision {
         let (vm, now) = (it.vm, service.clock.now());
         tracing::error!(%cn, %vm, %other, "the store has lost that this node was declared dead; the other node's agent remembers it; this copy stays down");
         let row = Row {
@@ -166,8 +166,8 @@ async fn compared(service: &Service, cn: Uuid, heard: &OpenMigration) -> Result<
     Ok(record.is_none())
 }
 
-/// Returns those that are over, but for copies that were replaced, which are watched. The end of the others was not
-/// heard, or nobody told it: a begin that chose no node is given up without a round.
+/// Returns those that are over, but for copies that were replaced, which are watched. The others' agents did not
+/// receive the end, or nobody sent it: a begin that chose no node is given up without a round.
 async fn over(service: &Service, known: &[Uuid], replaced: &[Uuid]) -> Result<Vec<Uuid>, Refused> {
     let mut over = Vec::new();
     for id in known.iter().filter(|id| !replaced.contains(id)) {

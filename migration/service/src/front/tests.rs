@@ -241,7 +241,7 @@ async fn what_a_path_of_its_own_ignores_is_named() {
     ] {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let answer = call(world.routes.clone(), request).await;
-        let told = answer.headers().get("migration-service-ignored");
-        assert_eq!(told.map(|it| it.to_str().unwrap()), named, "{path}");
+        let ignored = answer.headers().get("migration-service-ignored");
+        assert_eq!(ignored.map(|it| it.to_str().unwrap()), named, "{path}");
     }
 }

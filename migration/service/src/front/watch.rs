@@ -75,7 +75,7 @@ impl Watcher {
         store::Error,
     > {
         let kept = self.service.records.get(self.id).await?;
-        let latest = self.service.records.event(self.vm).await?;
+        let latest = self.service.records.news.event(self.vm).await?;
         Ok((kept.map(|kept| kept.record), latest))
     }
 }

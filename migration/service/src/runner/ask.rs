@@ -155,7 +155,7 @@ async fn again(service: &Service) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Writes into a record that an agent received a later revision, or was told of the end: from now on it is not acted
+/// Writes into a record that an agent received a later revision, or knows that it is over: from now on it is not acted
 /// on.
 pub async fn found_older(
     service: &Service,

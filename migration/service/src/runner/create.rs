@@ -127,7 +127,7 @@ async fn check(
 ) -> Result<Reported, Failed> {
     let (cnapi, age) =
         (&service.peers.cnapi, service.clock.now().millis() - creation.since.millis());
-    let told = match &creation.task {
+    let task = match &creation.task {
         Some(task) => match cnapi.wait_task(task, WAIT).await {
             Ok(task) => Some(task),
             Err(error) if error.is_not_found_resource() => None,
@@ -135,21 +135,21 @@ async fn check(
         },
         None => None,
     };
-    let why = match told {
+    let why = match task {
         Some(task) if task.is_complete() => None,
         Some(task) if task.is_failed() => {
             Some(task.error().unwrap_or("the task failed").to_owned())
         }
         // CNAPI that has died since reports a task as running for ever.
-        told => {
+        task => {
             let (target, vm) = (target.to_string(), kept.record.vm_uuid.to_string());
             let is_there = match cnapi.get_vm(&target, &vm, true).await {
                 Ok(_) => true,
                 Err(error) if error.is_not_found_resource() => false,
                 Err(error) => return Err(error.into()),
             };
-            if !is_there && (told.is_some() || age < LOST_MS) {
-                if told.is_none() {
+            if !is_there && (task.is_some() || age < LOST_MS) {
+                if task.is_none() {
                     tokio::time::sleep(WAIT).await;
                 }
                 return Ok(Reported::Running(None));

@@ -282,7 +282,7 @@ impl Drive<'_> {
         };
         if let Some(event) = meter.read(progress.current, now) {
             let latest = Latest { of, event: event.to_json() };
-            self.service.records.put_event(record.vm_uuid, &latest).await?;
+            self.service.records.news.put_event(record.vm_uuid, &latest).await?;
         }
         Ok(())
     }

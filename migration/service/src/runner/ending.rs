@@ -78,7 +78,7 @@ pub async fn end(
         }
     }
     if !matches!(ending, Ending::Begun) {
-        service.records.forget_event(kept.record.vm_uuid).await?;
+        service.records.news.forget_event(kept.record.vm_uuid).await?;
     }
     Ok(())
 }

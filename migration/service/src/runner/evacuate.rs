@@ -51,7 +51,9 @@ pub async fn evacuate(service: &Service) {
                     }
                 }
             }
-            Err(error) => tracing::warn!(reason = %error, "cannot list the evacuations"),
+            Err(error) => {
+                tracing::warn!(reason = %error, "cannot list the evacuations; trying again")
+            }
         }
         sleep(PAUSE).await;
     }
@@ -90,11 +92,11 @@ async fn round(service: &Service, row: &Evacuation, waits: &mut Waits) -> Result
     }
     let limit = service.settings.read().await?.running_on(cn);
     let limit = row.at_once.map_or(limit, |at_once| limit.min(at_once));
-    let mut told = BTreeMap::new();
+    let mut asked = BTreeMap::new();
     for (vm, next) in starts(&vms, &row.cn_uuid, &tried, limit as usize) {
         let action = if next == Next::Begin { Action::Begin } else { Action::Sync };
         match act(service, row, &vm, action).await {
-            Ok(()) => drop(told.insert(vm, String::new())),
+            Ok(()) => drop(asked.insert(vm, String::new())),
             // What is away comes back, if it does within a while.
             Err(refused) if refused.status() >= 500 && !has_waited(waits, row, &vm) => {
                 tracing::warn!(
@@ -103,10 +105,10 @@ async fn round(service: &Service, row: &Evacuation, waits: &mut Waits) -> Result
                     "cannot begin or resume a migration of an evacuation; trying again"
                 );
             }
-            Err(refused) => drop(told.insert(vm, refused.message().to_owned())),
+            Err(refused) => drop(asked.insert(vm, refused.message().to_owned())),
         }
     }
-    note(service, cn, now, told).await
+    note(service, cn, now, asked).await
 }
 
 /// Returns true if a VM was asked for in vain for long enough. The first time begins the wait.
@@ -187,12 +189,12 @@ async fn note(
     service: &Service,
     cn: Uuid,
     Count { moved, stay, left }: Count,
-    told: BTreeMap<String, String>,
+    asked: BTreeMap<String, String>,
 ) -> Result<(), Refused> {
     let now = service.clock.now();
     let change = |row: &mut Evacuation| {
         let before = row.clone();
-        row.tried.extend(told.clone());
+        row.tried.extend(asked.clone());
         (row.moved, row.stay, row.left) =
             (Some(moved as u64), Some(stay as u64), Some(left as u64));
         let is_old = Time::parse(&row.seen).is_none_or(|seen| now.since(seen) >= NOTED_MS);

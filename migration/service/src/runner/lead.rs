@@ -57,7 +57,7 @@ async fn led(service: &Service, fence: Fence, term: Duration) {
 /// Writes down again and again that a service runs the timers.
 async fn seen(service: &Service, pause: Duration) {
     loop {
-        if let Err(error) = service.records.put_seen(service.clock.now()).await {
+        if let Err(error) = service.records.news.put_seen(service.clock.now()).await {
             tracing::warn!(reason = %error, "cannot record the leader's heartbeat in the store");
         }
         sleep(pause).await;

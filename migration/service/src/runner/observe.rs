@@ -32,7 +32,7 @@ pub struct Round {
     pub target: Option<Observed>,
     /// An agent received a later round.
     pub is_old: bool,
-    /// The ends whose agents have heard that the migration is over.
+    /// The ends whose agents know that the migration is over.
     pub over: Vec<End>,
     /// The errors of the agents that live and did not report the state of their copies.
     pub errors: Vec<(End, String)>,
@@ -79,7 +79,7 @@ pub fn is_old(error: &Error) -> bool {
 /// What an operator has to know: a service's reason belongs to it, a body without a code does not.
 pub fn sentence(error: &Error) -> String {
     match error.told().filter(|_| error.code().is_some()) {
-        Some(told) => format!("{error}: {told}"),
+        Some(reason) => format!("{error}: {reason}"),
         None => error.to_string(),
     }
 }
@@ -102,7 +102,7 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
         Answer::Silence => (Seen::Silent, None),
         Answer::Failed { error, is_alive } => {
             is_older |= is_old(&error);
-            tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent did not report its node's state");
+            tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent did not report its node's state; the round goes on without it");
             if !is_alive {
                 return (Seen::Silent, None);
             }
@@ -110,9 +110,9 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
             (Seen::Unwell, None)
         }
     };
-    let ((source, source_said), (target, target_said)) =
+    let ((source, source_report), (target, target_report)) =
         (seen(End::Source, source), seen(End::Target, target));
-    let objects = (source_said.as_ref(), target_said.as_ref());
+    let objects = (source_report.as_ref(), target_report.as_ref());
     let objects = objects
         .0
         .and_then(|it| it.object.as_ref())
@@ -122,10 +122,10 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     let dated = objects.is_none_or(|(source, target)| is_dated(source, target));
     let reserved = is_reserved(record);
     let facts = Facts { source, target, vmapi, reserved, settings, dated };
-    let said = [(End::Source, &source_said), (End::Target, &target_said)].into_iter();
-    let over = said.filter(|(_, it)| it.as_ref().is_some_and(|it| it.over));
+    let reports = [(End::Source, &source_report), (End::Target, &target_report)].into_iter();
+    let over = reports.filter(|(_, it)| it.as_ref().is_some_and(|it| it.over));
     let over = over.map(|(end, _)| end).collect();
-    Round { facts, source: source_said, target: target_said, is_old: is_older, over, errors }
+    Round { facts, source: source_report, target: target_report, is_old: is_older, over, errors }
 }
 
 /// Returns true if the target was created when the source was, or that time is unknown.

@@ -21,7 +21,7 @@ use migration_core::record::Record;
 const WAIT: Duration = Duration::from_secs(30);
 const STREAM_WAIT: Duration = Duration::from_secs(1);
 /// So much of what was done without something is kept for people.
-const MOST_TOLD: usize = 4000;
+const MOST_DETAIL: usize = 4000;
 /// How a step went.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reported {
@@ -94,7 +94,7 @@ pub async fn order(
 }
 
 /// Gives an order to the agent of a copy, and keeps in the record what it is done without.
-pub async fn order_and_tell(
+pub async fn order_and_note(
     service: &Service,
     kept: &mut Stored,
     end: End,
@@ -104,16 +104,16 @@ pub async fn order_and_tell(
     let doing = ordered(service, &kept.record, end, what).await?;
     let vm = kept.record.vm_uuid;
     if let Some(entry) = kept.record.progress_history.last_mut() {
-        let mut told = entry.error_detail.clone().unwrap_or_default();
+        let mut detail = entry.error_detail.clone().unwrap_or_default();
         for text in &doing.warnings {
-            if told.len() < MOST_TOLD && !told.split("; ").any(|it| it == text) {
-                told += if told.is_empty() { "" } else { "; " };
-                told += text;
+            if detail.len() < MOST_DETAIL && !detail.split("; ").any(|it| it == text) {
+                detail += if detail.is_empty() { "" } else { "; " };
+                detail += text;
                 tracing::warn!(%vm, %end, text, "an order succeeded with a warning");
             }
         }
-        if !told.is_empty() && entry.error_detail.as_ref() != Some(&told) {
-            entry.error_detail = Some(told);
+        if !detail.is_empty() && entry.error_detail.as_ref() != Some(&detail) {
+            entry.error_detail = Some(detail);
             service.records.write(kept, Some(fence)).await?;
         }
     }

@@ -11,7 +11,7 @@ use store::Fence;
 use tokio::time::Instant;
 
 use super::observe::{Round, node_of};
-use super::order::{Failed, Reported, order, order_and_tell};
+use super::order::{Failed, Reported, order, order_and_note};
 use super::{addresses, create};
 use crate::records::Stored;
 use crate::state::Service;
@@ -78,7 +78,7 @@ pub async fn run_step(
         Step::Show(permission) => (permission.end(), What::Show),
         Step::Delete(permission) => (permission.end(), What::Delete),
     };
-    order_and_tell(service, kept, end, what, fence).await
+    order_and_note(service, kept, end, what, fence).await
 }
 
 /// The receiver gets its order first: an offer without it is refused.
@@ -93,7 +93,7 @@ async fn send(
     let sender = node_of(&kept.record, from).ok_or_else(create::unread)?;
     order(service, &kept.record, from.other(), What::Receive { from: sender, image: None }).await?;
     let mbps = kept.record.journal.bwlimit;
-    order_and_tell(service, kept, from, What::Send { number, to: cn, mbps }, fence).await
+    order_and_note(service, kept, from, What::Send { number, to: cn, mbps }, fence).await
 }
 
 /// Puts the object that the node's agent has just read into VMAPI, whole, and reads it back.

@@ -188,17 +188,17 @@ async fn limit(
     });
     let nodes: std::collections::BTreeSet<Uuid> = nodes.collect();
     rates.retain(|cn, _| nodes.contains(cn));
-    let told = nodes.into_iter().filter_map(|cn| {
+    let orders = nodes.into_iter().filter_map(|cn| {
         let own = settings.of_cn.get(&cn).and_then(|own| own.zfs_send_mbps_limit);
         let mbps = own.unwrap_or(settings.zfs_send_mbps_limit);
-        let is_told = rates.get(&cn) == Some(&mbps);
-        (!is_told).then_some(async move {
-            let telling = timeout(Duration::from_secs(2), service.agents.rate(cn, mbps));
-            matches!(telling.await, Ok(Ok(()))).then_some((cn, mbps))
+        let is_set = rates.get(&cn) == Some(&mbps);
+        (!is_set).then_some(async move {
+            let order = timeout(Duration::from_secs(2), service.agents.rate(cn, mbps));
+            matches!(order.await, Ok(Ok(()))).then_some((cn, mbps))
         })
     });
-    let told: Vec<Option<(Uuid, u32)>> = join_all(told.collect::<Vec<_>>()).await;
-    rates.extend(told.into_iter().flatten());
+    let set: Vec<Option<(Uuid, u32)>> = join_all(orders.collect::<Vec<_>>()).await;
+    rates.extend(set.into_iter().flatten());
 }
 
 #[cfg(test)]

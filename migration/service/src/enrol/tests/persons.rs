@@ -37,7 +37,7 @@ async fn an_operator_is_let_in_by_another_and_there_may_be_many() {
     assert_eq!(world.standing(&two).await, [Standing::Enrolled]);
     assert_eq!(world.state(&one, true).await.unwrap_err(), "Revoked");
     assert!(world.state(&two, false).await.is_ok());
-    // Nobody is told of a certificate that is renewed when its holder asks something.
+    // No warning names a certificate that is renewed when its holder asks something.
     world.later(80 * DAY);
     assert_eq!(world.enrolment.needs().await.unwrap(), Vec::<String>::new());
 }

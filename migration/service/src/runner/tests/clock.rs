@@ -192,10 +192,10 @@ async fn a_step_that_is_tried_again_is_told_until_it_goes_on() {
         );
         assert!(again.since < again.next, "{again:?}");
         let (_, shown) = world.ask("GET", &format!("/migrations/{VM}"), json!({})).await;
-        let said =
+        let reason =
             "migration-agent on the source's node does not answer (attempt 2 of 10 failed; since ";
-        assert!(shown["waits_for"].as_str().unwrap().starts_with(said), "{shown}");
-        assert!(page(&world, "/status").await.contains(said));
+        assert!(shown["waits_for"].as_str().unwrap().starts_with(reason), "{shown}");
+        assert!(page(&world, "/status").await.contains(reason));
         assert!(page(&world, "/metrics").await.contains("migration_service_migrations_again 0"));
         world.power(ONE, true);
         let record = world.settled().await.unwrap();

@@ -107,8 +107,8 @@ async fn an_evacuation_goes_on_without_its_command_and_under_another_service() {
     })
     .await;
     let found = history(&other, "").await;
-    let told: Vec<_> = found.iter().map(|it| (it.what.as_str(), it.by.as_deref())).collect();
-    assert_eq!(told, [("evacuate", Some("ops")), ("migrate", Some("ops"))]);
+    let listed: Vec<_> = found.iter().map(|it| (it.what.as_str(), it.by.as_deref())).collect();
+    assert_eq!(listed, [("evacuate", Some("ops")), ("migrate", Some("ops"))]);
     let counts = ["moved", "stay", "left"].map(|name| found[0].other[name].as_u64());
     assert_eq!(counts, [Some(1), Some(0), Some(0)]);
 }

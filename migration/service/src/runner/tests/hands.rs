@@ -123,8 +123,8 @@ async fn an_abort_whose_copy_is_not_deleted_says_so_lets_go_of_the_vm_and_is_end
             assert_eq!(world.act(how).await.0, 202);
             let record = world.settled().await.unwrap();
             assert_eq!(record.state, State::Aborted, "{:?}", record.error);
-            let told = record.error.as_ref().is_some_and(|why| why.ends_with("dataset is busy"));
-            assert_eq!(told, is_forced, "it names what is left");
+            let left = record.error.as_ref().is_some_and(|why| why.ends_with("dataset is busy"));
+            assert_eq!(left, is_forced, "it names what is left");
         })
         .await;
         let centre = world.centre();

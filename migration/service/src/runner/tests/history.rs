@@ -50,7 +50,7 @@ async fn a_vm_that_was_migrated_rolled_back_migrated_and_finalized_shows_four_en
         });
         let found = found.await;
         let (one, two) = (Some(ONE.to_string()), Some(TWO.to_string()));
-        let told: Vec<_> =
+        let listed: Vec<_> =
             found.iter().rev().map(|it| (it.what.as_str(), &it.from, &it.to)).collect();
         let want = [
             ("migrate", &one, &two),
@@ -58,7 +58,7 @@ async fn a_vm_that_was_migrated_rolled_back_migrated_and_finalized_shows_four_en
             ("migrate", &one, &two),
             ("finalize", &one, &two),
         ];
-        assert_eq!(told, want);
+        assert_eq!(listed, want);
         for entry in &found {
             let is_known = (entry.outcome.as_str(), &entry.vm_uuid, &entry.owner_uuid);
             assert_eq!(is_known, ("successful", &Some(VM.to_string()), &Some(owner().to_string())));
@@ -101,9 +101,9 @@ async fn the_downtime_is_from_the_order_to_stop_until_the_vm_is_seen_running() {
     .await;
     let seen = runs.unwrap().since(stopped.unwrap());
     let found = history(&world, "").await;
-    let told = i64::try_from(found[0].downtime_ms.unwrap()).unwrap();
+    let recorded = i64::try_from(found[0].downtime_ms.unwrap()).unwrap();
     // The orders to stop and to boot are waited for: 1 s each at most, and an observation each.
-    assert!((seen..=seen + 2_500).contains(&told), "seen {seen} ms, told {told} ms");
+    assert!((seen..=seen + 2_500).contains(&recorded), "seen {seen} ms, recorded {recorded} ms");
 }
 
 #[tokio::test(start_paused = true)] // M147
@@ -137,8 +137,8 @@ async fn what_fails_is_aborted_or_removed_is_told_with_the_reason_and_who_asked(
     })
     .await;
     let found = history(&world, &format!("&vm_uuid={VM}")).await;
-    let told: Vec<&str> = found.iter().map(|it| it.what.as_str()).collect();
-    assert_eq!(told, ["remove", "abort", "abort", "switch"]);
+    let listed: Vec<&str> = found.iter().map(|it| it.what.as_str()).collect();
+    assert_eq!(listed, ["remove", "abort", "abort", "switch"]);
     assert!(found.iter().all(|it| it.by.as_deref() == Some("ops")), "{found:?}");
 }
 
@@ -154,8 +154,8 @@ async fn a_setting_that_changes_is_told_with_what_it_was() {
     put(&format!("/settings/{ONE}"), json!({"zfs_send_mbps_limit": 7})).await;
     let found = history(&world, "").await;
     assert_eq!(found.len(), 2);
-    let told = |at: usize| (&found[at].other["values"], &found[at].other["before"]);
-    assert_eq!(told(1), (&json!({"max_attempts": 5}), &json!({"max_attempts": null})));
+    let changed = |at: usize| (&found[at].other["values"], &found[at].other["before"]);
+    assert_eq!(changed(1), (&json!({"max_attempts": 5}), &json!({"max_attempts": null})));
     assert_eq!(found[0].cn_uuids, [ONE.to_string()]);
     assert_eq!(history(&world, &format!("&cn_uuid={ONE}")).await, found[..1]);
     assert_eq!(history(&world, &format!("&since={}", found[0].ended)).await, found[..1]);
@@ -172,8 +172,8 @@ async fn the_history_is_kept_so_long_and_no_vm_has_more_than_so_many() {
     let history = &service.records.history;
     let at = |day: i64| Time::from_millis(day * 86_400_000);
     let entry = |day: i64| {
-        let told = json!({"day": day}).as_object().unwrap().clone();
-        crate::history::about("set", Some(ONE), &Through::default(), told, at(day))
+        let details = json!({"day": day}).as_object().unwrap().clone();
+        crate::history::about("set", Some(ONE), &Through::default(), details, at(day))
     };
     for day in 0..600 {
         history.put(&entry(day)).await.unwrap();

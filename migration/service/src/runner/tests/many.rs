@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::super::timers::{Sweeps, sweep};
 use super::node::{ONE, VM};
-use super::words::{page, told};
+use super::words::{answered, page};
 use super::world::World;
 use crate::history::of;
 use migration_core::time::Time;
@@ -87,7 +87,7 @@ async fn reads(over: u128) -> BTreeMap<&'static str, usize> {
     assert_eq!(world.ask("GET", &job(1 << 90), json!({})).await.0, 404);
     count("a job that is not there");
     let open = format!("{}.0,{}.0", Uuid::from_u128(7), Uuid::from_u128(1 << 90));
-    assert_eq!(told(&world, ONE, &open).await["known"].as_array().unwrap().len(), 1);
+    assert_eq!(answered(&world, ONE, &open).await["known"].as_array().unwrap().len(), 1);
     count("what an agent asks");
     let (status, listed) = world.ask("GET", "/migrations", json!({})).await;
     assert_eq!((status, listed.as_array().unwrap().len()), (200, 1));

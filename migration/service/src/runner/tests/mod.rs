@@ -10,7 +10,7 @@ mod words;
 
 mod many; // thousands of records that are over
 
-mod older; // a store that is empty, or older than what the agents heard
+mod older; // a store that is empty, or older than what the agents received
 
 mod replaced; // nodes that were declared dead, and were not
 

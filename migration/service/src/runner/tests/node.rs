@@ -47,8 +47,8 @@ pub struct Host {
     /// What each snapshot holds, and what the datasets hold now.
     pub kept: BTreeMap<u64, u64>,
     pub data: u64,
-    /// The highest revision that was heard of each migration, and whose copy it has.
-    pub heard: BTreeMap<Uuid, (u64, End)>,
+    /// The highest revision that it received of each migration, and whose copy it has.
+    pub received: BTreeMap<Uuid, (u64, End)>,
     /// The nonce of that revision.
     pub nonces: BTreeMap<Uuid, u32>,
     /// The node of the other copy, and whose copy is not to be used again, of each migration.
@@ -88,14 +88,14 @@ impl Host {
 
     /// Returns false for a revision before the highest, or for that one with another nonce.
     pub fn hears(&mut self, about: &About) -> bool {
-        let (heard, _) = self.heard.entry(about.migration).or_insert((0, about.end));
+        let (received, _) = self.received.entry(about.migration).or_insert((0, about.end));
         let known = self.nonces.get(&about.migration).copied();
-        let is_other = about.revision == *heard && differ(known, about.nonce);
-        if about.revision < *heard || is_other {
+        let is_other = about.revision == *received && differ(known, about.nonce);
+        if about.revision < *received || is_other {
             return false;
         }
-        let is_raised = about.revision > *heard;
-        *heard = about.revision;
+        let is_raised = about.revision > *received;
+        *received = about.revision;
         match about.nonce {
             Some(nonce) => drop(self.nonces.insert(about.migration, nonce)),
             None if is_raised => drop(self.nonces.remove(&about.migration)),
@@ -106,7 +106,7 @@ impl Host {
 
     /// What it has open.
     pub fn open(&self) -> Value {
-        let open = self.heard.iter().filter(|(id, _)| !self.over.contains(id));
+        let open = self.received.iter().filter(|(id, _)| !self.over.contains(id));
         let open = open.map(|(migration, (revision, end))| {
             let (other, instead) = self.others.get(migration).copied().unwrap_or_default();
             json!({

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::node::{ONE, TWO, VM};
 use super::story::{AUTOMATIC, beside};
-use super::words::{page, told};
+use super::words::{answered, page};
 use super::world::World;
 
 /// The service asks all agents, and sweeps what runs.
@@ -91,17 +91,17 @@ async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_a
     assert!(record.journal.revision <= revision + 1, "{} {revision}", record.journal.revision);
     assert!(copy(&old, TWO).running && copy(&old, ONE).is_off());
     assert_eq!(old.centre().broken, None);
-    // An agent that asks is not told that its copy is the one in use.
-    let heard = old.centre().hosts[&ONE].heard[&id].0;
-    assert_eq!(told(&old, ONE, &format!("{id}.{heard}")).await["known"], json!([]));
-    // Nor is one that has heard no more than the record: the other one has.
-    assert_eq!(told(&old, ONE, &format!("{id}.{revision}")).await["known"], json!([]));
+    // An agent that asks does not learn that its copy is the one in use.
+    let received = old.centre().hosts[&ONE].received[&id].0;
+    assert_eq!(answered(&old, ONE, &format!("{id}.{received}")).await["known"], json!([]));
+    // Nor is one that has received no more than the record: the other one has.
+    assert_eq!(answered(&old, ONE, &format!("{id}.{revision}")).await["known"], json!([]));
     beside(&old, async {
         let (status, body) = adopt(&old, "").await;
         assert_eq!(status, 200, "{body}");
         let record = old.record().await.unwrap();
         assert_eq!((record.id, record.phase, record.state), (id, Phase::Switch, State::Successful));
-        assert!(record.journal.revision > heard);
+        assert!(record.journal.revision > received);
         let (status, body) = old.act("finalize&force=true").await;
         assert_eq!(status, 200, "{body}");
         assert!(old.settled().await.is_none());
@@ -135,7 +135,7 @@ async fn a_store_that_lost_one_revision_orders_nothing_and_gives_back_what_the_v
         assert!(!copy(&world, stops).autoboot, "{action}: it was taken");
         let mut old = old.unwrap();
         assert!(old.journal.power.take().unwrap().autoboot, "{action}");
-        // The next round has the number that the agents have heard in the round that was lost.
+        // The next round has the number that the agents have received in the round that was lost.
         old.journal.revision -= 1;
         let old = restored(&world, Some(old)).await;
         old.centre().hosts.get_mut(&stops).unwrap().fails = None;
@@ -308,24 +308,25 @@ async fn a_store_that_lost_that_a_node_was_declared_dead_hears_it_from_the_other
             assert_eq!(world.settled().await.unwrap().state, State::Successful);
         })
         .await;
-        let (id, heard) = (old.as_ref().unwrap().id, world.centre().hosts[&ONE].heard.clone());
-        let open = format!("{id}.{}.{TWO}", heard[&id].0);
+        let (id, received) =
+            (old.as_ref().unwrap().id, world.centre().hosts[&ONE].received.clone());
+        let open = format!("{id}.{}.{TWO}", received[&id].0);
         let lost = restored(&world, old.filter(|_| is_older)).await;
         beside(&lost, async {
             lost.centre().hosts.get_mut(&TWO).unwrap().is_silent = true;
             lost.centre().hosts.get_mut(&ONE).unwrap().is_silent = false;
-            let said = told(&lost, ONE, &open).await;
-            assert_eq!((&said["known"], &said["replaced"]), (&json!([]), &json!([])), "{said}");
+            let got = answered(&lost, ONE, &open).await;
+            assert_eq!((&got["known"], &got["replaced"]), (&json!([]), &json!([])), "{got}");
             lost.centre().hosts.get_mut(&TWO).unwrap().is_silent = false;
-            let said = told(&lost, ONE, &open).await;
-            assert_eq!(said["replaced"], json!([id]), "{said}");
-            // Of the other node's copy nothing is said: it is the one in use, and its agent has heard more.
-            let said = told(&lost, TWO, &format!("{id}.99.{ONE}")).await;
-            assert_eq!((&said["known"], &said["replaced"]), (&json!([]), &json!([])), "{said}");
+            let got = answered(&lost, ONE, &open).await;
+            assert_eq!(got["replaced"], json!([id]), "{got}");
+            // Of the other node's copy the service says nothing: it is the one in use, and its agent has received more.
+            let got = answered(&lost, TWO, &format!("{id}.99.{ONE}")).await;
+            assert_eq!((&got["known"], &got["replaced"]), (&json!([]), &json!([])), "{got}");
             sleep(2 * SWEPT).await;
             let is_known_to_service = copy(&lost, ONE).is_off();
             assert!(is_older || is_known_to_service, "it is watched: {:?}", copy(&lost, ONE));
-            // The agent does what it was told.
+            // The agent does what the answer says.
             {
                 let mut centre = lost.centre();
                 let its = centre.hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap();
@@ -350,13 +351,13 @@ async fn a_node_does_not_say_of_another_one_s_migration_that_it_has_replaced_the
     let empty = restored(&world, None).await;
     beside(&empty, async {
         let liar = Uuid::from_u128(0xcccc);
-        let id = *empty.centre().hosts[&ONE].heard.keys().next().unwrap();
+        let id = *empty.centre().hosts[&ONE].received.keys().next().unwrap();
         let mut host = empty.centre().hosts[&TWO].clone();
-        host.heard.insert(id, (99, End::Target));
+        host.received.insert(id, (99, End::Target));
         host.others.insert(id, (Some(ONE), Some(ONE)));
         empty.centre().hosts.insert(liar, host);
-        let said = told(&empty, ONE, &format!("{id}.1.{TWO}")).await;
-        assert_eq!(said["replaced"], json!([]), "the source's agent knows another node: {said}");
+        let got = answered(&empty, ONE, &format!("{id}.1.{TWO}")).await;
+        assert_eq!(got["replaced"], json!([]), "the source's agent knows another node: {got}");
         sleep(2 * SWEPT).await;
     })
     .await;
@@ -379,7 +380,7 @@ async fn what_is_adopted_without_the_other_node_is_kept_down_when_that_is_back()
         sleep(SWEPT).await;
         let (status, body) = adopt(&empty, "").await;
         assert_eq!((status, &body["code"]), (412, &json!("PreconditionFailed")), "{body}");
-        // The store has never heard of that node.
+        // The store has never had that node.
         let (status, body) = adopt(&empty, &format!("?other={ONE}")).await;
         let why = body["message"].as_str().unwrap();
         assert!(status == 412 && why.contains("no last contact of its agent"), "{why}");
@@ -398,12 +399,12 @@ async fn a_node_that_claims_a_vm_of_another_node_is_shown_and_stops_nobody() {
     // VMAPI has the VM on the first node, whose agent has nothing open of it.
     let claims = 1..1500_u128;
     let of_liar = claims.map(|id| (Uuid::from_u128(id), (u64::MAX, End::Target)));
-    world.centre().hosts.get_mut(&TWO).unwrap().heard = of_liar.collect();
+    world.centre().hosts.get_mut(&TWO).unwrap().received = of_liar.collect();
     beside(&world, async {
         sleep(SWEPT).await;
         assert_eq!(world.plain().await.records.strangers.all().await.unwrap(), []);
         let liar = (1..1500_u128).map(|id| (Uuid::from_u128(id), (7, End::Target)));
-        world.centre().hosts.get_mut(&TWO).unwrap().heard = liar.collect();
+        world.centre().hosts.get_mut(&TWO).unwrap().received = liar.collect();
     })
     .await;
     let again = restored(&world, None).await;

@@ -50,16 +50,16 @@ async fn where_no_node_fits_all_that_stands_against_each_is_told() {
     stuck(&world, TWO, true);
     beside(&world, async {
         let (status, refused) = world.act(PLAN).await;
-        let told = refused["message"].as_str().unwrap().to_owned();
+        let message = refused["message"].as_str().unwrap().to_owned();
         assert_eq!((status, &refused["code"]), (412, &json!("PreconditionFailed")));
         let no_agent = "migration-agent does not answer on the target's node";
         for text in [NONE, &format!("{BARE}: {no_agent}"), &format!("{TWO}: {no_agent}")] {
-            assert!(told.contains(text), "{text} in {told}");
+            assert!(message.contains(text), "{text} in {message}");
         }
         assert_eq!(world.act("begin").await.0, 202);
         let record = world.settled().await.unwrap();
         assert_eq!((record.phase, record.state), (Phase::Begin, State::Failed));
-        assert_eq!((record.vm_uuid, record.error.as_deref()), (VM, Some(told.as_str())));
+        assert_eq!((record.vm_uuid, record.error.as_deref()), (VM, Some(message.as_str())));
         assert_eq!(record.target_server_uuid, None);
         // It was tried for minutes. Nothing was left behind: it may begin again.
         stuck(&world, TWO, false);
@@ -97,9 +97,9 @@ async fn estimates_share_a_report_of_a_node_and_an_agent_that_hangs_holds_up_non
         let began = tokio::time::Instant::now();
         for _ in 0..10 {
             let (status, refused) = world.act(PLAN).await;
-            let told = refused["message"].as_str().unwrap_or_default();
+            let message = refused["message"].as_str().unwrap_or_default();
             assert_eq!(status, wanted, "{refused}");
-            assert!(told.contains("migration-agent does not answer on the"), "{told}");
+            assert!(message.contains("migration-agent does not answer on the"), "{message}");
         }
         let took = began.elapsed();
         assert!(took < std::time::Duration::from_secs(8), "{took:?}");

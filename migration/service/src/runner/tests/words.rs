@@ -28,13 +28,13 @@ use crate::pages;
 use migration_core::protocol;
 use migration_core::record::{Phase, State};
 
-/// The copies that the agent of a node is told when it comes back.
+/// The copies that the service names to the agent of a node that comes back.
 async fn replaced(world: &Arc<World>, cn: Uuid) -> Value {
-    told(world, cn, "").await["replaced"].clone()
+    answered(world, cn, "").await["replaced"].clone()
 }
 
-/// What the agent of a node is told that has these migrations open.
-pub async fn told(world: &Arc<World>, cn: Uuid, open: &str) -> Value {
+/// What the service answers the agent of a node that has these migrations open.
+pub async fn answered(world: &Arc<World>, cn: Uuid, open: &str) -> Value {
     let routes = agent_routes(world.plain().await.clone());
     let path = format!("/agents/{cn}/replaced");
     let another = Identity::Agent(Uuid::from_u128(99));
@@ -167,7 +167,7 @@ async fn a_node_is_not_taken_for_dead_while_it_was_heard_of_late_or_nobody_knows
             }
             match what {
                 "a word" => {
-                    told(&world, ONE, "").await;
+                    answered(&world, ONE, "").await;
                     sleep(Duration::from_secs(290)).await;
                 }
                 "CNAPI forgot it" => fails(404, "ResourceNotFound"),
@@ -239,7 +239,7 @@ async fn an_agent_is_told_which_of_its_open_migrations_the_store_knows_or_knew()
         world.command(AUTOMATIC).await.unwrap();
         let record = world.settled().await.unwrap();
         let open = format!("{}.1,{never}.1", record.id);
-        assert_eq!(told(&world, ONE, &open).await["known"], json!([record.id]));
+        assert_eq!(answered(&world, ONE, &open).await["known"], json!([record.id]));
         assert_eq!(world.act("finalize").await.0, 200);
         assert!(world.settled().await.is_none());
         gone = Some(record.id);
@@ -247,7 +247,7 @@ async fn an_agent_is_told_which_of_its_open_migrations_the_store_knows_or_knew()
     .await;
     // The record has gone: the store has known it all the same.
     let open = format!("{}.1,{never}.1", gone.unwrap());
-    assert_eq!(told(&world, ONE, &open).await["known"], json!([gone.unwrap()]));
+    assert_eq!(answered(&world, ONE, &open).await["known"], json!([gone.unwrap()]));
 }
 
 #[tokio::test(start_paused = true)] // M106
@@ -260,12 +260,12 @@ async fn an_agent_is_told_of_the_end_of_a_begin_that_chose_no_node() {
         world.command("migration_action=begin").await.unwrap();
         let record = world.settled().await.unwrap();
         assert_eq!((record.phase, record.state), (Phase::Begin, State::Failed));
-        let heard = world.centre().hosts[&ONE].open();
-        assert_eq!(heard[0]["migration"], json!(record.id), "the source was observed");
-        let open = format!("{}.{}", record.id, heard[0]["revision"]);
-        assert_eq!(told(&world, ONE, &open).await["over"], json!([]));
+        let open_there = world.centre().hosts[&ONE].open();
+        assert_eq!(open_there[0]["migration"], json!(record.id), "the source was observed");
+        let open = format!("{}.{}", record.id, open_there[0]["revision"]);
+        assert_eq!(answered(&world, ONE, &open).await["over"], json!([]));
         assert_eq!(world.act("abort").await.0, 200);
-        let answer = told(&world, ONE, &open).await;
+        let answer = answered(&world, ONE, &open).await;
         assert_eq!((&answer["known"], &answer["over"]), (&json!([record.id]), &json!([record.id])));
     })
     .await;
@@ -274,7 +274,7 @@ async fn an_agent_is_told_of_the_end_of_a_begin_that_chose_no_node() {
 #[tokio::test(start_paused = true)] // M58
 async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
     let world = World::new(true);
-    let told = "no copy of the VM is shown (for ";
+    let sentence = "no copy of the VM is shown (for ";
     beside(&world, async {
         world.synced().await;
         let state = protocol::State::Failed { error: "vmadm is busy".into(), fatal: false };
@@ -282,8 +282,8 @@ async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
         world.centre().hosts.get_mut(&TWO).unwrap().fails = Some(fails);
         assert_eq!(world.act("switch").await.0, 202);
         let within = Instant::now() + Duration::from_secs(300);
-        while !page(&world, "/status").await.contains(told) {
-            assert!(Instant::now() < within, "it is not told");
+        while !page(&world, "/status").await.contains(sentence) {
+            assert!(Instant::now() < within, "it is not shown");
             sleep(Duration::from_secs(1)).await;
         }
         let since = world.record().await.unwrap().journal.hidden_since.unwrap();
@@ -293,7 +293,7 @@ async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
         assert_eq!(record.state, State::Successful, "{:?}", record.error);
     })
     .await;
-    assert!(!page(&world, "/status").await.contains(told));
+    assert!(!page(&world, "/status").await.contains(sentence));
     assert_eq!(world.record().await.unwrap().journal.hidden_since, None);
 }
 

@@ -374,7 +374,7 @@ impl Centre {
     }
 
     fn agent(&mut self, cn: Uuid, route: &[&str], body: &Value) -> (u16, Value) {
-        let old = || (409, json!({"code": "OldOrder", "message": "a later round was heard"}));
+        let old = || (409, json!({"code": "OldOrder", "message": "a later round was received"}));
         match route {
             ["ping"] => (200, json!({"ping": "pong"})),
             ["observe"] if self.hosts[&cn].is_unwell => (

@@ -81,7 +81,7 @@ pub(super) async fn store(service: &Service, record: &Value) -> anyhow::Result<(
     service.records.overwrite(&record).await?;
     let running = record.progress_history.last().filter(|entry| entry.state == State::Running);
     if running.is_none_or(|entry| entry.phase != Phase::Sync) {
-        service.records.forget_event(record.vm_uuid).await?;
+        service.records.news.forget_event(record.vm_uuid).await?;
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ async fn progress(service: &Service, vm: Uuid, event: &Value) -> anyhow::Result<
     let running = running.filter(|entry| entry.state == State::Running);
     if let Some(entry) = running.filter(|entry| event["phase"] == json!(entry.phase)) {
         let latest = Latest { of: entry.started_timestamp, event: event.clone() };
-        service.records.put_event(vm, &latest).await?;
+        service.records.news.put_event(vm, &latest).await?;
     }
     Ok(())
 }
