@@ -34,7 +34,15 @@ pub(super) async fn check(
         let count = counted(facts.volumes.len(), "volume", "volumes");
         return Ok((format!("{count}: everything fits together\n"), false));
     }
+    if is_for_people && screen.is_terminal {
+        return Ok((found.iter().map(said).collect(), true));
+    }
     Ok((table(&found).print(layout, screen)?, !found.is_empty()))
+}
+
+/// Returns a finding as people read it, however narrow their terminal: what is wrong, and below it what they type.
+fn said(Finding { kind, what: _, detail, repair }: &Finding) -> String {
+    format!("{kind}: {detail}\n  {repair}\n")
 }
 
 /// Storage VMs are read before volumes, whose records are older than they.
