@@ -74,3 +74,21 @@ fn table(found: &[Finding]) -> Table {
     }
     table
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // V84
+    fn people_read_the_command_below_what_is_wrong() {
+        let finding = Finding {
+            kind: "failed",
+            what: "v".to_owned(),
+            detail: "volume data cannot be used".to_owned(),
+            repair: "sdc-voladm restart-volume-zone --force v".to_owned(),
+        };
+        let want =
+            "failed: volume data cannot be used\n  sdc-voladm restart-volume-zone --force v\n";
+        assert_eq!(said(&finding), want);
+    }
+}
