@@ -31,6 +31,8 @@ fn fill(registry: &mut Registry, parts: &Parts, holds: &[Hold]) {
     let brake = flag(parts.brake.sentence().is_some());
     let fault = flag(parts.state_file.sentence().is_some());
     let unreadable = "Records of NAPI's last list that cannot be read and were left out";
+    let is_held = holds.iter().any(|hold| hold.vm.is_none());
+    let writes = flag(parts.gate.writable().is_ok() && !is_held);
     let next_end = timestamp(holds.iter().filter_map(|hold| hold.until).min());
     gauges(
         registry,
@@ -43,7 +45,7 @@ fn fill(registry: &mut Registry, parts: &Parts, holds: &[Hold]) {
                 parts.node.with(|i| size(i.view.vms.len())),
             ),
             ("brake_on", "1 while the brake blocks deletes", brake),
-            ("writing", "1 while the agent may write to NAPI", flag(parts.gate.writable().is_ok())),
+            ("writing", "1 while the agent may write to NAPI", writes),
             (
                 "candidates",
                 "Records that look leaked and are not decided",

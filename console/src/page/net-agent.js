@@ -30,7 +30,7 @@ const WRITES = ['backfilled', 'state_fixed', 'claimed', 'mirrored', 'reaped', 'a
 /** Its state in a word, and the colour of it. */
 export function state(status) {
   if (status.brake) return ['brake', 'bad'];
-  if (status.mute) return ['writes nothing', 'warn'];
+  if (status.mute || holds(status).some((hold) => !hold.vm)) return ['writes nothing', 'warn'];
   return ['writing', 'good'];
 }
 

@@ -170,7 +170,24 @@ async fn swept(fleet: &Fleet, shape: &Shape) {
 
 #[cfg(test)]
 mod tests {
+    use sdc_clients::fleet::CHANGES;
+
     use super::*;
+
+    #[test]
+    fn a_difference_is_told_until_a_comparison_finds_none() {
+        // N31
+        let mut differ = Differ::default();
+        differ.found(CHANGES, 3);
+        differ.found(VMS, 1);
+        let told = state(Duration::ZERO, differ.clone()).to_string();
+        assert!(told.contains("different messages (3 of CHANGES, 1 of VMS)"), "{told}");
+        assert_eq!(state(STEPS_DOWN, differ.clone()), State::Own(Own::Still));
+        differ.found(CHANGES, 0);
+        assert_eq!(differ.sum(), 1);
+        differ.found(VMS, 0);
+        assert_eq!(state(Duration::ZERO, differ), State::Resting);
+    }
 
     #[test]
     fn a_vms_that_stands_still_gets_another_leader_and_is_then_made_again() {

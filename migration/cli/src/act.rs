@@ -5,12 +5,14 @@
 //! Begin, sync, switch and the other actions: ask, order, watch.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use daemon::cli::screen::{self, visible};
 use daemon::exit;
 use sdc_clients::migrations::{Answer, Estimate, Migration, Migrations, Options};
 use sdc_clients::{Class, Error};
+use tokio::time::timeout;
 
 use super::args::{Consent, NAME, Placed, Rate};
 use super::ask::{Stake, called, confirm, is_asked, takes};
@@ -26,6 +28,8 @@ use migration_core::time::Time;
 
 /// Ctrl-C: 128 and SIGINT.
 const LEFT: u8 = 130;
+/// Whoever leaves does not wait longer for a name.
+const NAMED: Duration = Duration::from_secs(1);
 /// What was asked was not wanted.
 const REFUSED: u8 = exit::FAILED;
 
@@ -259,7 +263,11 @@ impl Act<'_> {
 
     /// Watches.
     pub(super) async fn watch(&self, vm: &str, action: Option<&str>) -> anyhow::Result<ExitCode> {
-        match follow(&self.services.migrations, vm, action, self.style).await? {
+        let watched = match follow(&self.services.migrations, vm, action, self.style).await {
+            Err(blind) => return Err(self.explained(vm, blind.into()).await),
+            Ok(watched) => watched,
+        };
+        match watched {
             Watched::Ended(ending) => {
                 if ending.is_failure {
                     eprintln!("{}", ending.text);
@@ -270,6 +278,11 @@ impl Act<'_> {
                 Ok(if ending.is_failure { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
             }
             Watched::Left => {
+                let alias = match self.is_for_people() {
+                    true => timeout(NAMED, self.alias(vm)).await.ok().flatten(),
+                    false => None,
+                };
+                let vm = alias.as_deref().unwrap_or(vm);
                 eprintln!(
                     "The migration goes on. Watch it with: {NAME} watch {vm}\nPause or abort it with: {NAME} \
                      pause {vm}, {NAME} abort {vm}"
@@ -382,7 +395,7 @@ impl Act<'_> {
     }
 
     /// Adds to a refusal what is known of the VM, for people: what comes next, or that it does not migrate.
-    async fn explained(&self, vm: &str, refusal: anyhow::Error) -> anyhow::Error {
+    pub(super) async fn explained(&self, vm: &str, refusal: anyhow::Error) -> anyhow::Error {
         if !self.is_for_people() {
             return refusal;
         }

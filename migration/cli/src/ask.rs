@@ -55,9 +55,12 @@ pub(super) fn called(vm: &str, alias: Option<&str>) -> String {
 /// Returns what a migration takes, as a sentence.
 pub(super) fn takes(what: &str, estimate: &Estimate) -> String {
     let total = span(Duration::from_secs(estimate.total_seconds));
-    let down = span(Duration::from_secs(estimate.downtime_seconds));
+    let down = match estimate.downtime_seconds {
+        0 => "no".to_owned(),
+        down => format!("{} of it", span(Duration::from_secs(down))),
+    };
     let size = units::bytes(estimate.size_bytes);
-    format!("{what} will take approximately {total}, {down} of it downtime, and move {size}.")
+    format!("{what} will take approximately {total}, {down} downtime, and move {size}.")
 }
 
 #[cfg(test)]
@@ -78,5 +81,7 @@ mod tests {
             takes("The migration", &estimate),
             "The migration will take approximately 1h45m, 20s of it downtime, and move 12.0GiB."
         );
+        let estimate = Estimate { downtime_seconds: 0, ..estimate };
+        assert!(takes("It", &estimate).contains(" 1h45m, no downtime, and "));
     }
 }

@@ -60,7 +60,7 @@ use daemon::exit;
 use sdc_clients::migrations::{MigrationQuery, Options};
 
 use self::act::{Act, now, say};
-use self::args::{Allowing, Cli, MigrationList, NAME, Reach, Verb, Which};
+use self::args::{Allowing, Cli, MigrationList, NAME, Reach, TrustVerb, Verb, Which};
 use self::evacuate::{Evacuation, Wanted};
 use self::names::Names;
 use self::services::Services;
@@ -118,13 +118,21 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
     }
     if let Verb::Trust { proof, mut verb } = verb {
         // A name is looked up where CNAPI is known; a uuid needs no request.
-        if let Some(node) = trust::node_of(&mut verb)
-            && let Ok(services) = Services::find(reach)
-            && services.cnapi().is_ok()
-        {
+        let services = Services::find(reach).ok().filter(|services| services.cnapi().is_ok());
+        if let (Some(node), Some(services)) = (trust::node_of(&mut verb), &services) {
             *node = services.node(node).await?;
         }
-        return trust::run(verb, &services::way(reach, &proof)?, style.screen).await;
+        // People read the list, which has a line for each node.
+        let hosts = match &services {
+            Some(services)
+                if style.screen.is_terminal && matches!(verb, TrustVerb::List { json: false }) =>
+            {
+                services.hosts().await
+            }
+            _ => Hosts::default(),
+        };
+        let way = services::way(reach, &proof)?;
+        return trust::run(verb, &way, &hosts, style.screen).await;
     }
     let services = Services::find(reach)?;
     let waits = match &verb {
@@ -180,7 +188,10 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         Verb::Unschedule { vm } => act.unschedule(&vm).await,
         Verb::Verify { vm, list } => {
             let vm = services.vm(&vm).await?;
-            let compared = services.migrations.verify(&vm).await?;
+            let compared = match services.migrations.verify(&vm).await {
+                Err(error) => return Err(act.explained(&vm, error.into()).await),
+                Ok(compared) => compared,
+            };
             screen::write(&verify::table(&compared, &list.layout(), style.screen)?)?;
             let sentence = verify::sentence(&compared);
             if compared.equal {
@@ -207,8 +218,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
                 None => None,
             };
             let wanted = Wanted { to, excluded, at_once };
-            let mut evacuation =
-                Evacuation::of(&services, services.node(&cn).await?, style, wanted);
+            let mut evacuation = Evacuation::of(&services, &cn, style, wanted).await?;
             match (dry_run, pause, release) {
                 (true, ..) => evacuation.dry_run(&list.layout()).await,
                 (_, true, _) => evacuation.pause().await,

@@ -8,6 +8,7 @@ use std::io::Read as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use daemon::cli::hosts::Hosts;
 use daemon::cli::{self, Screen, Usage};
 use http::Method;
 use sdc_clients::http::Call;
@@ -20,7 +21,12 @@ use super::operator::Way;
 const LONGEST: u64 = 4096;
 
 /// Asks the service.
-pub(super) async fn run(verb: TrustVerb, way: &Way, screen: Screen) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    verb: TrustVerb,
+    way: &Way,
+    hosts: &Hosts,
+    screen: Screen,
+) -> anyhow::Result<ExitCode> {
     let post = |route: &str, body: Value| Call::new(Method::POST, &["trust", route]).json(&body);
     let call = match &verb {
         TrustVerb::Init => post("init", json!({})),
@@ -59,7 +65,9 @@ pub(super) async fn run(verb: TrustVerb, way: &Way, screen: Screen) -> anyhow::R
         TrustVerb::Init
         | TrustVerb::List { json: false }
         | TrustVerb::Rotate { .. }
-        | TrustVerb::Require { .. } => cli::print(NAME, &screen.harmless(&listed(&answer))),
+        | TrustVerb::Require { .. } => {
+            cli::print(NAME, &screen.harmless(&hosts.in_text(&listed(&answer))))
+        }
         _ => cli::print(NAME, &format!("{answer:#}\n")),
     })
 }

@@ -21,6 +21,8 @@ pub struct Basis {
     pub write_rate: u64,
     /// How long stopping, hiding, moving and starting take, apart from the last sync.
     pub switch_seconds: u64,
+    /// The VM is stopped: the switch takes nothing from it.
+    pub is_stopped: bool,
 }
 
 /// An estimate.
@@ -28,7 +30,7 @@ pub struct Basis {
 pub struct Estimate {
     /// From now to the end of the switch.
     pub total_seconds: u64,
-    /// From the stop to the start.
+    /// From the stop to the start; 0 of a VM that does not run.
     pub downtime_seconds: u64,
     /// What all streams together carry from now on.
     pub size_bytes: u64,
@@ -54,10 +56,10 @@ impl Basis {
                 break;
             }
         }
-        let downtime_seconds = bytes.div_ceil(rate).saturating_add(self.switch_seconds);
+        let switch_seconds = bytes.div_ceil(rate).saturating_add(self.switch_seconds);
         Estimate {
-            total_seconds: seconds.saturating_add(downtime_seconds),
-            downtime_seconds,
+            total_seconds: seconds.saturating_add(switch_seconds),
+            downtime_seconds: if self.is_stopped { 0 } else { switch_seconds },
             size_bytes: size.saturating_add(bytes),
         }
     }
@@ -109,9 +111,11 @@ mod tests {
             send_rate: 100 * MB,
             write_rate: 0,
             switch_seconds: 20,
+            is_stopped: false,
         };
         for (what, basis, want) in [
             ("idle", idle, (120, 20, 10 * GB)),
+            ("stopped", Basis { is_stopped: true, ..idle }, (120, 0, 10 * GB)),
             // 100 s, then 1 GB in 10 s, then 100 MB in 1 s, then 10 MB with the VM stopped.
             ("writes", Basis { write_rate: 10 * MB, ..idle }, (132, 21, 11_110 * MB)),
             // Two of three are left; the last increment shows how fast it writes.

@@ -189,6 +189,7 @@ impl Service {
             send_rate: settings.bytes_per_second(source),
             write_rate: last.unwrap_or(0) / SYNC_SECONDS,
             switch_seconds: SWITCH_SECONDS,
+            is_stopped: vm.text("state") == Some("stopped"),
         };
         Ok((basis, used.bytes))
     }

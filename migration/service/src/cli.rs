@@ -223,7 +223,8 @@ fn status_lines(page: &Value, screen: Screen) -> String {
     }
     let counts = counts.iter().map(|(state, count)| format!("{count} {state}"));
     let counts = counts.collect::<Vec<_>>().join(", ");
-    lines.push(("migrations", if counts.is_empty() { "none".to_owned() } else { counts }));
+    let none = if page["migrations"].is_null() { "-" } else { "none" };
+    lines.push(("migrations", if counts.is_empty() { none.to_owned() } else { counts }));
     for one in list("revoked") {
         lines.push(("revoked", visible(one.as_str().unwrap_or_default())));
     }

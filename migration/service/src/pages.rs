@@ -5,6 +5,7 @@
 //! `/status` and `/metrics`, for the node that the service runs on.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -15,6 +16,7 @@ use daemon::text::counted;
 use http::Response;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::ends::{Replaced, Sight, StoredEnd};
 use super::enrol::Enrolment;
@@ -34,11 +36,22 @@ pub fn router(service: Service) -> Router {
         .with_state(service)
 }
 
+/// The longest that a page waits for the store, which tries for longer: whoever asks waits 5 s, a Prometheus 10 s.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 async fn status(State(service): State<Service>) -> Response<Body> {
-    match page(&service).await {
-        Ok(page) => ok(&page),
-        Err(refused) => daemon::http::reply_json(refused.status_code(), refused.body()),
-    }
+    let why = match timeout(PATIENCE, page(&service)).await {
+        Ok(Ok(page)) => return ok(&page),
+        Ok(Err(refused)) => refused.message().to_owned(),
+        Err(_) => format!("nothing came within {} s", PATIENCE.as_secs()),
+    };
+    let need = daemon::needs::find("migration-store-away");
+    let told = need.map(|need| format!("{}: {why}. {}", need.says, need.command));
+    // What is not known is null: it is not nothing.
+    ok(&json!({
+        "alarms": told.as_slice(), "migrations": null, "replaced": null, "revoked": null, "rounds_seen": null,
+        "url": *service.url, "version": env!("CARGO_PKG_VERSION"),
+    }))
 }
 
 async fn page(service: &Service) -> Result<Value, Refused> {
@@ -199,9 +212,17 @@ const GAUGES: [(&str, &str); 19] = [
     ("store_up", "1 if the store could be read for this page"),
 ];
 
+/// The gauges while the store cannot be read: nobody knows when the rounds were done, and it is not up.
+const UNREAD: [f64; GAUGES.len()] = {
+    let mut all = [0.0; GAUGES.len()];
+    all[GAUGES.len() - 2] = -1.0;
+    all
+};
+
 async fn metrics(State(service): State<Service>) -> Response<Body> {
     let mut registry = Registry::with_prefix(PREFIX);
-    let all = GAUGES.iter().zip(reading(&service).await);
+    let read = timeout(PATIENCE, reading(&service)).await.unwrap_or(UNREAD);
+    let all = GAUGES.iter().zip(read);
     gauges(&mut registry, all.map(|((name, help), value)| (*name, *help, value)));
     let none = || trust::Refusals::default().counts().collect();
     let refused = service.enrolment.as_ref().map_or_else(none, Enrolment::refused);

@@ -8,6 +8,7 @@
 use anyhow::anyhow;
 use daemon::agent::Verbs as _;
 use daemon::cli::names::{self, Names};
+use daemon::cli::screen::visible;
 use daemon::cli::{NamedListArgs, Screen, Table, Usage, author, left};
 use jiff::{SignedDuration, Timestamp};
 
@@ -27,9 +28,9 @@ pub(super) async fn hold(
             "--reason: must not be empty; it is shown with the hold".to_owned()
         )));
     }
-    let vm = uuid_of(config, vm).await?;
-    let held = holds_file(config).hold(vm, length, reason, author(), daemon::wall::now())?;
-    Ok(describe(&held) + "\n")
+    let uuid = uuid_of(config, vm.clone()).await?;
+    let held = holds_file(config).hold(uuid, length, reason, author(), daemon::wall::now())?;
+    Ok(describe(&held, vm.as_deref()) + "\n")
 }
 
 pub(super) async fn extend(
@@ -37,27 +38,37 @@ pub(super) async fn extend(
     vm: Option<String>,
     length: &str,
 ) -> anyhow::Result<String> {
-    let (length, vm) = (length_of(length)?, held_uuid(config, vm).await?);
-    match holds_file(config).extend(vm.as_deref(), length, daemon::wall::now())? {
-        Some(held) => Ok(describe(&held) + "\n"),
-        None => Err(none_on(vm)),
+    let (length, uuid) = (length_of(length)?, held_uuid(config, vm.clone()).await?);
+    match holds_file(config).extend(uuid.as_deref(), length, daemon::wall::now())? {
+        Some(held) => Ok(describe(&held, vm.as_deref()) + "\n"),
+        None => Err(none_on(called(uuid.as_deref(), vm.as_deref()))),
     }
 }
 
 pub(super) async fn release(config: &Config, vm: Option<String>) -> anyhow::Result<String> {
-    let vm = held_uuid(config, vm).await?;
-    if holds_file(config).release(vm.as_deref())? == 0 {
-        return Err(none_on(vm));
+    let uuid = held_uuid(config, vm.clone()).await?;
+    let called = called(uuid.as_deref(), vm.as_deref());
+    if holds_file(config).release(uuid.as_deref())? == 0 {
+        return Err(none_on(called));
     }
-    Ok(format!("released {}\n", vm.as_deref().unwrap_or("the node")))
+    Ok(format!("released {called}\n"))
+}
+
+/// Returns how a sentence calls what is held: by the alias that was typed, else by the whole uuid.
+fn called(uuid: Option<&str>, typed: Option<&str>) -> String {
+    match (uuid, typed) {
+        (Some(uuid), Some(typed)) if !uuid.starts_with(&typed.to_lowercase()) => visible(typed),
+        (Some(uuid), _) => uuid.to_owned(),
+        (None, _) => "the whole node".to_owned(),
+    }
 }
 
 fn holds_file(config: &Config) -> HoldsFile {
     HoldsFile::new(&config.basics.places.state_dir)
 }
 
-fn none_on(vm: Option<String>) -> anyhow::Error {
-    anyhow!("there is no hold on {}", vm.as_deref().unwrap_or("the node"))
+fn none_on(called: String) -> anyhow::Error {
+    anyhow!("there is no hold on {called}")
 }
 
 fn length_of(text: &str) -> anyhow::Result<SignedDuration> {
@@ -126,8 +137,8 @@ async fn held_uuid(config: &Config, typed: Option<String>) -> anyhow::Result<Opt
     }
 }
 
-fn describe(hold: &Hold) -> String {
-    let what = hold.vm.as_deref().unwrap_or("the whole node");
+fn describe(hold: &Hold, typed: Option<&str>) -> String {
+    let what = called(hold.vm.as_deref(), typed);
     let until = hold.until.map_or_else(
         || "until released".to_owned(),
         |at| format!("until {at:.0} (for {})", left(at, daemon::wall::now())),

@@ -34,7 +34,11 @@ fn ends(at: Timestamp) -> String {
 pub(super) fn status_lines(page: &Value, screen: Screen) -> String {
     let items = |key: &str| page[key].as_array().map_or(&[][..], Vec::as_slice);
     let number = |key: &str| page[key].as_u64().unwrap_or_default();
-    let mut lines = state_lines(page, screen);
+    let mut state = page.clone();
+    if page["mute"].is_null() && items("holds").iter().any(|hold| hold["vm"].is_null()) {
+        state["mute"] = "the whole node is held: net-agent release".into();
+    }
+    let mut lines = state_lines(&state, screen);
     for hold in items("holds") {
         let what = hold["vm"].as_str().map_or_else(|| "the whole node".to_owned(), visible);
         let until = hold["until"]
@@ -122,5 +126,10 @@ mod tests {
              undecided    2 look leaked, 1 left the node\n\
              so far       reaped 4\n"
         );
+        let of = |vm: Value| json!({"mute": null, "holds": [{"vm": vm, "reason": "r", "by": "b"}]});
+        let state = |page: &Value| status_lines(page, screen).lines().next().unwrap().to_owned();
+        let held = "state      writes nothing: the whole node is held: net-agent release";
+        assert_eq!(state(&of(Value::Null)), held, "a node that is held is not written for");
+        assert_eq!(state(&of("u".into())), "state      writing");
     }
 }

@@ -13,9 +13,10 @@ use axum::routing::get;
 use daemon::http::{Router, ok, with_ping};
 use daemon::metrics::{counters, flag, gauges, size, timestamp};
 use daemon::timing::Clock;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp, Unit};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::probes;
 use crate::service::{Count, Service};
@@ -24,6 +25,9 @@ use volumes_core::volume::{State as VolumeState, Volume};
 
 /// Volumes that failed and are named; `volumes` counts all.
 const SHOWN: usize = 100;
+
+/// The longest that a page waits for the storage, which tries for longer: whoever asks waits 5 s, a Prometheus 10 s.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What the pages are made from.
 pub struct Pages {
@@ -46,7 +50,8 @@ impl Pages {
             .route(
                 "/metrics",
                 get(async |Shared(pages): Shared<Arc<Pages>>| {
-                    let volumes = pages.by_state().await.unwrap_or_default();
+                    let read = timeout(PATIENCE, pages.by_state()).await;
+                    let volumes = read.ok().flatten().unwrap_or_default();
                     let registry = daemon::metrics::registry("volapi", |registry| {
                         pages.fill(registry, &volumes)
                     });
@@ -62,20 +67,25 @@ impl Pages {
         Router::new().route("/status", status).with_state(Arc::clone(self))
     }
 
-    /// Returns the ready volumes that cannot be used now: which, why, since when. Without the storage there
+    /// Returns the ready volumes that cannot be used now: which, why, since when. While the storage is away there
     /// are the storage VMs alone.
-    async fn degraded(&self) -> Vec<Value> {
+    async fn degraded(&self, is_healthy: bool) -> Vec<Value> {
         let now = daemon::wall::now();
         let since =
             |age: Duration| SignedDuration::try_from(age).map(|age| now - age).unwrap_or(now);
+        // An age that is counted gives another fraction of a second each time.
+        let shown = |at: Timestamp| at.round(Unit::Second).unwrap_or(at).to_string();
         let stopped = self.service.follower.stopped_for().into_iter();
         let stopped = stopped.map(|(vm, age)| (vm, since(age), "stopped", String::new()));
         let silent = self.probes.silent().into_iter();
         let silent = silent.map(|it| (it.vm, it.since, "does not serve", it.why));
         let mut all = Vec::new();
         for (vm, since, state, why) in stopped.chain(silent) {
-            let found = self.service.shared.records.volumes_with(&[("vm_uuid", &vm)]).await;
-            let volume = found.ok().and_then(|found| found.into_iter().next()).map(|it| it.value);
+            let found = match is_healthy {
+                true => self.service.shared.records.volumes_with(&[("vm_uuid", &vm)]).await.ok(),
+                false => None,
+            };
+            let volume = found.and_then(|found| found.into_iter().next()).map(|it| it.value);
             let of = |get: fn(&Volume) -> &str| volume.as_ref().map(get);
             let named = if state == "stopped" { "volume-stopped" } else { "volume-unserved" };
             let need = daemon::needs::find(named).zip(of(Volume::uuid));
@@ -86,7 +96,7 @@ impl Pages {
                 "owner_uuid": of(Volume::owner_uuid),
                 "vm_uuid": vm,
                 "storage_vm": state,
-                "since": since.to_string(),
+                "since": shown(since),
                 "why": why,
             }));
         }
@@ -140,20 +150,32 @@ impl Pages {
         waits
     }
 
-    /// Returns `/status`.
+    /// Returns true if the storage answers in time.
+    async fn is_healthy(&self) -> bool {
+        timeout(PATIENCE, self.service.shared.is_healthy()).await.unwrap_or(false)
+    }
+
+    /// Returns `/status`. What the storage has is null while it is away.
     pub async fn status(&self) -> Value {
-        let is_healthy = self.service.shared.is_healthy().await;
+        let is_healthy = self.is_healthy().await;
+        let (volumes, failed, changes) = match is_healthy {
+            true => {
+                let changes = self.service.networks.shown().await.ok();
+                (self.by_state().await, self.failed().await, changes)
+            }
+            false => (None, None, None),
+        };
         let mut page = json!({
             "waiting_for": self.waiting_for(is_healthy),
             "version": env!("CARGO_PKG_VERSION"),
             "instance": self.service.shared.settings.instance,
             "healthy": is_healthy,
-            "volumes": self.by_state().await,
-            "degraded": self.degraded().await,
-            "failed": self.failed().await,
+            "volumes": volumes,
+            "degraded": self.degraded(is_healthy).await,
+            "failed": failed,
             "out_of_reach": self.probes.out_of_reach(),
             "last_calls": self.probes.last_pass().map(|at| at.to_string()),
-            "network_changes": self.service.networks.shown().await.ok(),
+            "network_changes": changes,
             "runs_timers": self.updater.has_lease(),
             "follows_vms": self.updater.follows(),
             "last_listing": self.updater.last_listing().map(|at| at.to_string()),
@@ -225,6 +247,8 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use prometheus_client::encoding::text::encode;
     use sdc_clients::Http;
     use store::Store;
@@ -239,6 +263,10 @@ mod tests {
         "imgapi": {"url": "http://a"}, "workflow": {"url": "http://a"}}"#;
 
     async fn pages() -> Pages {
+        pages_on(Store::in_memory().unwrap()).await
+    }
+
+    async fn pages_on(store: Store) -> Pages {
         let http = || Http::new("http://127.0.0.1:1", "test").unwrap();
         let peers = Peers {
             vmapi: http(),
@@ -249,7 +277,7 @@ mod tests {
             workflow: http(),
             snapshots: None,
         };
-        let records = Records::open(Store::in_memory().unwrap()).await.unwrap();
+        let records = Records::open(store).await.unwrap();
         let settings = Config::from_json(FILE).unwrap().settings.clone();
         let service = Arc::new(Service::new(records, peers, settings));
         Pages { service, updater: Arc::default(), probes: Arc::default(), clock: Clock::start() }
@@ -298,6 +326,31 @@ mod tests {
         assert_eq!(page["status"], "OK");
         let other = http.execute(Call::get(&["metrics"])).await.unwrap_err();
         assert_eq!((other.status(), other.code()), (Some(404), Some("ResourceNotFound")));
+    }
+
+    /// A storage that gives no answer while this is set.
+    #[derive(Debug, Default)]
+    struct Away(AtomicBool);
+
+    impl store::Faults for Away {
+        fn next(&self, _: store::Call) -> store::Fault {
+            match self.0.load(Ordering::Relaxed) {
+                true => store::Fault::Never,
+                false => store::Fault::None,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_storage_that_is_away_is_told_before_whoever_asks_gives_up() {
+        let away = Arc::new(Away::default());
+        let pages = pages_on(Store::in_memory().unwrap().with_faults(away.clone())).await;
+        away.0.store(true, Ordering::Relaxed);
+        let page = timeout(Duration::from_secs(4), pages.status()).await.unwrap();
+        assert_eq!(
+            (&page["waiting_for"][0], &page["volumes"]),
+            (&json!("the storage"), &Value::Null)
+        );
     }
 
     #[tokio::test]

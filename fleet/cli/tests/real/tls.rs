@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{Access, Fleet, Shape, make};
+use sdc_clients::fleet::{Access, Fleet, FleetError, FleetEvent, Follower, Shape, VMS, Wire, make};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{access, made, servers};
+use super::{LONG, access, made, servers, until};
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/real/tls").join(name)
@@ -62,6 +62,27 @@ async fn a_certificate_that_is_not_trusted_is_named_with_its_server_and_the_reas
     let said = said(json!({"servers": plain.servers(), "tls": true})).await;
     let whose = format!("cannot connect to {}: it does not speak TLS", plain.address(0));
     assert!(said.contains(&whose), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_publishes_and_who_follows_is_told_of_a_certificate_too() {
+    // N34
+    let (cert, key) = (file("expired.pem"), file("server.key"));
+    let tls = format!("tls {{ cert_file: {cert:?}, key_file: {key:?} }}");
+    let Some(nats) = servers(1, Some(&tls)) else { return };
+    let access = Access { tls: true, ca: Some(file("ca.pem")), ..access(&nats) };
+    let is_named = |error: &FleetError| matches!(error, FleetError::Untrusted { .. });
+    let wire = Wire::new(access.connect("agent", Jitter::from_seed(1)).await.unwrap(), &access);
+    until("fleet-agent", async || {
+        wire.last(VMS, "vms.>").await.is_err_and(|error| is_named(&error))
+    })
+    .await;
+    let fleet = Fleet::connect(&access, "console", Jitter::from_seed(2)).await.unwrap();
+    let mut follower = Follower::new(&fleet, "vms.*.*", Jitter::from_seed(3));
+    let lost = async {
+        while !matches!(follower.next().await, FleetEvent::Lost(error) if is_named(&error)) {}
+    };
+    tokio::time::timeout(LONG, lost).await.expect("console");
 }
 
 #[tokio::test(flavor = "multi_thread")]

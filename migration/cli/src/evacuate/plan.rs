@@ -11,6 +11,7 @@ use daemon::cli::hosts::Hosts;
 use daemon::cli::screen::visible;
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, span};
 use migration_core::evacuation::{Count, Known, Next, count, next};
+use sdc_clients::migrations::Migration;
 use serde_json::Value;
 
 use crate::units;
@@ -47,9 +48,7 @@ pub(crate) fn title() -> String {
 
 /// Returns the row of a VM, which is printed before the others are known.
 pub(crate) fn row(vm: &str, known: &Known, cn: &str, was_tried: bool, hosts: &Hosts) -> String {
-    let migration = known.migration.as_ref().and_then(|it| it.target_server_uuid.as_deref());
-    let planned = known.estimate.as_ref().and_then(|it| it.target_server_uuid.as_deref());
-    let target = migration.or(planned).map_or("-".to_owned(), |uuid| visible(hosts.name(uuid)));
+    let target = target(known).map_or("-".to_owned(), |uuid| visible(hosts.name(uuid)));
     let [bytes, time, downtime] = match &known.estimate {
         Some(it) => {
             [units::bytes(it.size_bytes), seconds(it.total_seconds), seconds(it.downtime_seconds)]
@@ -59,7 +58,8 @@ pub(crate) fn row(vm: &str, known: &Known, cn: &str, was_tried: bool, hosts: &Ho
     let last = match next(known, cn, was_tried) {
         Next::Stays(obstacle) => hosts.in_text(&visible(&obstacle.to_string())),
         Next::Moved => "it has moved".to_owned(),
-        _ => String::new(),
+        Next::Runs | Next::Resume => under_way(known),
+        Next::Begin => String::new(),
     };
     let name = called(vm, known);
     let name = match name.char_indices().nth(WIDTH) {
@@ -67,6 +67,26 @@ pub(crate) fn row(vm: &str, known: &Known, cn: &str, was_tried: bool, hosts: &Ho
         None => name,
     };
     line([&name, &target, &bytes, &time, &downtime], &last).trim_end().to_owned() + "\n"
+}
+
+/// Returns where a VM goes. CNAPI may choose another node when the migration begins.
+fn target(known: &Known) -> Option<&str> {
+    let migration = known.migration.as_ref().filter(|it| !is_given_up(it));
+    let migration = migration.and_then(|it| it.target_server_uuid.as_deref());
+    migration.or(known.estimate.as_ref().and_then(|it| it.target_server_uuid.as_deref()))
+}
+
+/// Returns true of a migration that is being aborted: its copy goes, and the VM begins anew.
+fn is_given_up(migration: &Migration) -> bool {
+    migration.phase == "abort"
+}
+
+/// Returns what is said of a VM that migrates already.
+fn under_way(known: &Known) -> String {
+    match &known.migration {
+        Some(it) if is_given_up(it) => "its migration is being aborted; it begins anew".to_owned(),
+        _ => format!("it migrates already: {}", visible(&state(known))),
+    }
 }
 
 fn seconds(count: u64) -> String {
@@ -108,10 +128,6 @@ pub(crate) fn table(
     let columns = ["vm", "alias", "target", "bytes", "minutes", "downtime", "state", "obstacle"];
     let mut table = Table::new(&columns);
     for (vm, known) in vms {
-        let migration = known.migration.as_ref();
-        // CNAPI may choose another one when the migration begins.
-        let planned = known.estimate.as_ref().and_then(|it| it.target_server_uuid.as_deref());
-        let target = migration.and_then(|it| it.target_server_uuid.as_deref()).or(planned);
         let obstacle = match next(known, cn, tried.contains(vm)) {
             Next::Stays(obstacle) => Cell::toned(obstacle.to_string(), Tone::Bad),
             _ => Value::Null.into(),
@@ -127,7 +143,7 @@ pub(crate) fn table(
         table.row(vec![
             vm.as_str().into(),
             known.alias.as_str().into(),
-            target.into(),
+            target(known).into(),
             bytes,
             minutes,
             downtime,

@@ -22,6 +22,7 @@ use super::plan;
 use crate::act::say;
 use crate::args::{Consent, NAME};
 use crate::ask::{Stake, confirm};
+use crate::next::is_word;
 use crate::services::{Services, alias};
 use crate::show::Style;
 use migration_core::evacuation::{Count, Known, Next, count, next};
@@ -36,6 +37,8 @@ const LEFT: u8 = 130;
 pub(crate) struct Evacuation<'a> {
     services: &'a Services,
     cn: String,
+    /// How it was typed, and stands in sentences and commands.
+    typed: String,
     style: Style,
     vms: BTreeMap<String, Known>,
     /// The VMs that the service has begun or resumed.
@@ -57,15 +60,27 @@ pub(crate) struct Wanted {
 }
 
 impl<'a> Evacuation<'a> {
-    /// Prepares one; nothing is asked yet.
-    pub(crate) fn of(
+    /// Prepares one; of the node it is only asked which one is meant.
+    pub(crate) async fn of(
         services: &'a Services,
-        cn: String,
+        typed: &str,
         style: Style,
         wanted: Wanted,
-    ) -> Evacuation<'a> {
+    ) -> anyhow::Result<Evacuation<'a>> {
+        let cn = services.node(typed).await?;
+        let typed = if is_word(typed) { typed } else { &cn }.to_owned();
         let (vms, tried, hosts) = (BTreeMap::new(), BTreeSet::new(), Hosts::default());
-        Evacuation { services, cn, style, vms, tried, was_reserved: false, hosts, wanted }
+        Ok(Evacuation {
+            services,
+            cn,
+            typed,
+            style,
+            vms,
+            tried,
+            was_reserved: false,
+            hosts,
+            wanted,
+        })
     }
 
     /// Prints what would be done: rows as they come, then their sum; a table that is asked for is printed whole. Exit 1
@@ -99,7 +114,7 @@ impl<'a> Evacuation<'a> {
         let here = self.vms.values().filter(|known| known.is_here).count();
         let text = format!(
             "This will move {here} instances off node {}, which gets no new ones meanwhile.",
-            self.cn
+            self.typed
         );
         if !confirm(&text, Stake::Undoable, consent)? {
             return Ok(ExitCode::from(exit::FAILED));
@@ -123,7 +138,7 @@ impl<'a> Evacuation<'a> {
                     eprintln!(
                         "The evacuation goes on. Watch it with: {NAME} evacuate {0}\nPause it with: {NAME} evacuate {0} \
                          --pause. End it with: {NAME} evacuate {0} --release",
-                        self.cn
+                        self.typed
                     );
                     return Ok(ExitCode::from(LEFT));
                 }
@@ -134,7 +149,7 @@ impl<'a> Evacuation<'a> {
     /// Pauses what runs, and lets nothing begin.
     pub(crate) async fn pause(&mut self) -> anyhow::Result<ExitCode> {
         if self.services.migrations.evacuation(&self.cn).await?.is_none() {
-            anyhow::bail!("no evacuation of node {} is under way", self.cn);
+            anyhow::bail!("no evacuation of node {} is under way", self.typed);
         }
         self.tell(json!({ "paused": true })).await?;
         let shown = Progress::begin("pausing what syncs");
@@ -153,13 +168,13 @@ impl<'a> Evacuation<'a> {
             tokio::time::sleep(self.services.poll).await;
         }
         drop(shown);
-        say(&format!("The evacuation is paused. Go on with: {NAME} evacuate {}", self.cn))
+        say(&format!("The evacuation is paused. Go on with: {NAME} evacuate {}", self.typed))
     }
 
     /// Gives the node back to placement.
     pub(crate) async fn release(&self) -> anyhow::Result<ExitCode> {
         let Some(row) = self.services.migrations.evacuation(&self.cn).await? else {
-            return say(&format!("No evacuation of node {} is under way", self.cn));
+            return say(&format!("No evacuation of node {} is under way", self.typed));
         };
         self.services.migrations.end_evacuation(&self.cn).await?;
         say(over(row.was_reserved))
@@ -216,6 +231,7 @@ impl<'a> Evacuation<'a> {
         say(&format!("{moved} moved, {stay} stay"))?;
         if moved > 0 {
             say(&format!("Their old copies stay until: {NAME} finalize VM"))?;
+            say(&format!("All of them: {NAME} finalize --cn {}", self.typed))?;
         }
         say(over(self.was_reserved))?;
         Ok(if stay > 0 { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })

@@ -18,6 +18,7 @@ use super::program::{config, run_with, start};
 use super::service::{Answer, respond, serve};
 
 const CN: &str = "96c6fbfa-9615-4135-b135-0199b3500ce4";
+const HOST: &str = "cn-07";
 const OTHER: &str = "6cbd5b1a-34e3-4365-a31f-48bc755e87cf";
 const VMS: [&str; 4] = [
     "0aa41ab0-2046-4d53-a82c-b9876136d4f1",
@@ -184,6 +185,7 @@ impl Centre {
             ("GET", ["settings", _]) => {
                 Answer::Whole(200, json!({"max_running_migrations_per_cn": 2}))
             }
+            ("GET", ["servers"]) => Answer::Whole(200, json!([{"uuid": CN, "hostname": HOST}])),
             ("GET", ["servers", cn]) => {
                 Answer::Whole(200, json!({"uuid": cn, "reserved": self.reserved}))
             }
@@ -269,6 +271,26 @@ vm3  -  -    Cannot migrate a core instance
 }
 
 #[tokio::test]
+async fn a_dry_run_says_which_instances_migrate_already() {
+    let world = world(false).await;
+    world.centre().migrations = BTreeMap::from([
+        (VMS[0].to_owned(), ("abort", "running")),
+        (VMS[1].to_owned(), ("sync", "running")),
+    ]);
+    let done = run_with(&world.config, &["evacuate", HOST, "--dry-run"]).await;
+    let row = |vm: &str| done.stdout.lines().find(|line| line.starts_with(vm)).unwrap().to_owned();
+    let said = row("vm0");
+    assert!(said.ends_with("  its migration is being aborted; it begins anew"), "{said}");
+    assert!(!said.contains(&OTHER[..8]), "that copy goes: {said}");
+    let said = row("vm1");
+    assert!(
+        said.ends_with("  it migrates already: sync running") && said.contains(&OTHER[..8]),
+        "{said}"
+    );
+    assert!(row("vm2").ends_with("20s"), "{}", done.stdout);
+}
+
+#[tokio::test]
 async fn all_that_can_move_do_and_the_node_is_given_back() {
     let world = world(true).await;
     let done = run_with(&world.config, &["evacuate", CN]).await;
@@ -327,9 +349,10 @@ async fn it_is_left_paused_resumed_and_released() {
 
     // Those that have begun reach their sync, and are paused there.
     world.set_goes(true);
-    let done = run_with(&world.config, &["evacuate", CN, "--pause"]).await;
+    let done = run_with(&world.config, &["evacuate", HOST, "--pause"]).await;
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    assert!(done.stdout.contains("The evacuation is paused."), "{}", done.stdout);
+    let want = "The evacuation is paused. Go on with: sdc-migrate evacuate cn-07\n";
+    assert!(done.stdout.contains(want), "as it was typed: {}", done.stdout);
     let paused: Vec<_> = world.centre.lock().unwrap().migrations.values().copied().collect();
     assert!(paused.iter().all(|(_, state)| ["paused", "successful"].contains(state)), "{paused:?}");
     assert!(world.centre.lock().unwrap().reserved, "it gets no new VMs meanwhile");
@@ -339,9 +362,9 @@ async fn it_is_left_paused_resumed_and_released() {
     assert!(done.stdout.contains("3 moved, 1 stay\n"), "{}", done.stdout);
     assert_eq!(world.log().last().map(String::as_str), Some("reserved false"));
 
-    let done = run_with(&world.config, &["evacuate", CN, "--release"]).await;
-    let want = format!("No evacuation of node {CN} is under way\n");
-    assert_eq!((done.code, done.stdout), (Some(0), want));
+    let done = run_with(&world.config, &["evacuate", HOST, "--release"]).await;
+    let want = "No evacuation of node cn-07 is under way\n";
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), want));
     let done = run_with(&world.config, &["evacuate", CN, "--pause"]).await;
     assert_eq!(done.code, Some(1));
     assert!(done.stderr.contains("no evacuation of node"), "{}", done.stderr);
@@ -359,7 +382,7 @@ async fn a_pause_ends_the_evacuation_that_runs_elsewhere() {
     let dir = tempfile::tempdir().unwrap();
     let elsewhere = config(dir.path(), &world.url);
     let done = run_with(&elsewhere, &["evacuations", "-H", "-p", "-o", "node,state,by"]).await;
-    assert_eq!(done.stdout, format!("{CN}:waits:ops\n"), "{}", done.stderr);
+    assert_eq!(done.stdout, format!("{HOST}:waits:ops\n"), "{}", done.stderr);
     let done = run_with(&elsewhere, &["evacuate", CN, "--pause"]).await;
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     while running.line().await != "The evacuation was paused or ended by another command" {}

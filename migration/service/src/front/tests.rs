@@ -10,6 +10,7 @@ mod bypass;
 mod streamed;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -26,6 +27,7 @@ use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Http, HttpTransport, Transport};
 use sdc_clients::vmapi::{FeedEvent, Subscription, Vmapi};
 use serde_json::{Value, json};
+use store::{Fault, Faults};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -47,6 +49,10 @@ struct World {
 }
 
 async fn world() -> World {
+    world_on(store::Store::in_memory().unwrap()).await
+}
+
+async fn world_on(store: store::Store) -> World {
     let mock = vmapi::Store::default();
     mock.set(VM, "running", Some(SERVER));
     let vmapi = Arc::new(Recorded::new(Arc::new(InProcess::new(mock))));
@@ -60,7 +66,6 @@ async fn world() -> World {
         papi: at("papi"),
     };
     let peers = Peers::new(&addresses, &transport).unwrap();
-    let store = store::Store::in_memory().unwrap();
     let clock = Clock::simulated(Time::parse("2026-03-01T00:00:00Z").unwrap());
     let known = Known { port: 1, urls: Default::default() };
     let http = Http::with_transport("http://cnapi.sim", "test", transport.clone()).unwrap();
@@ -243,5 +248,39 @@ async fn what_a_path_of_its_own_ignores_is_named() {
         let answer = call(world.routes.clone(), request).await;
         let ignored = answer.headers().get("migration-service-ignored");
         assert_eq!(ignored.map(|it| it.to_str().unwrap()), named, "{path}");
+    }
+}
+
+/// A store that gives no answer while this is set.
+#[derive(Debug, Default)]
+struct Away(AtomicBool);
+
+impl Faults for Away {
+    fn next(&self, _: store::Call) -> Fault {
+        if self.0.load(Ordering::Relaxed) { Fault::Never } else { Fault::None }
+    }
+}
+
+#[tokio::test(start_paused = true)] // M58
+async fn a_store_that_is_away_is_told_before_whoever_asks_gives_up() {
+    let away = Arc::new(Away::default());
+    let world = world_on(store::Store::in_memory().unwrap().with_faults(away.clone())).await;
+    let pages = crate::pages::router(world.service);
+    let ask = async |path: &str| {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        tokio::time::timeout(Duration::from_secs(4), call(pages.clone(), request)).await.unwrap()
+    };
+    assert_eq!(read(ask("/status").await).await["migrations"], json!([]));
+    away.0.store(true, Ordering::Relaxed);
+    let page = read(ask("/status").await).await;
+    let told = page["alarms"][0].as_str().unwrap();
+    assert!(
+        told.contains("cannot read its records") && told.ends_with("svcs -L migration-service")
+    );
+    assert_eq!(page["migrations"], Value::Null, "what is not known is not nothing");
+    let metrics = to_bytes(ask("/metrics").await.into_body(), 1 << 20).await.unwrap();
+    let metrics = String::from_utf8(metrics.to_vec()).unwrap();
+    for line in ["migration_service_store_up 0.0", "migration_service_rounds_age_seconds -1.0"] {
+        assert!(metrics.contains(line), "{metrics}");
     }
 }

@@ -70,7 +70,7 @@ pub fn fill(world: &World, vms: &[VmObject]) -> Result<Wrongs, LabError> {
     rest.extend(macs(vms, "stopped"));
     wrongs.bare = rest.into_iter().take(BARE).collect();
     if wrongs.stuck.len() < STUCK || wrongs.bare.len() < BARE {
-        return Err(LabError::Cast("enough NICs to spoil"));
+        return Err(LabError::Cast("further NICs to spoil"));
     }
     for mac in &wrongs.stuck {
         let change = Map::from_iter([("state".to_owned(), json!("provisioning"))]);

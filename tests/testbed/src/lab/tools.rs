@@ -60,10 +60,14 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     let console = format!(
         "case $1 in serve|status|ping) set -- \"$@\" --config {config} ;; esac\nexec {testbed} @console \"$@\""
     );
-    // As on a real node: what reads is vminfod's own, what writes is the node's.
+    // As on a real node: what reads is vminfod's own, what writes is the node's. vmadm knows no aliases.
     let vmadm = format!(
         "{reach}verb=$1\ncase $verb in\n\
          list|lookup|get|json|events|help) exec {testbed} @vmadm \"$@\" ;;\n\
+         ''|-*|create|validate) ;;\n\
+         *) case \" ${{*:2}} \" in\n\
+         *' '????????-????-????-????-????????????' '*) ;;\n\
+         *) echo \"Invalid or missing UUID for $verb\" >&2; exit 2 ;;\nesac ;;\nesac\ncase $verb in\n\
          start) verb=boot ;;\nstop) verb=halt ;;\n\
          create-snapshot) verb=snapshot ;;\nrollback-snapshot) verb=rollback ;;\nesac\n\
          shift\n\

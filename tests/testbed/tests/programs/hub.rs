@@ -253,6 +253,9 @@ async fn vmadm_reads_payloads_from_standard_input() {
          echo '{{\"uuid\": \"{uuid}\", \"brand\": \"joyent-minimal\", \"ram\": 512, \"image_uuid\": \"{image}\"}}' | {vmadm} create\n\
          echo '{{\"alias\": \"by-pipe\", \"max_physical_memory\": 1024}}' | {vmadm} update {uuid}\n\
          {vmadm} update {uuid} quota=21 </dev/null\n\
+         for verb in update stop start reboot delete create-snapshot; do\n\
+         said=$({vmadm} $verb by-pipe quota=22 2>&1 </dev/null) && exit 3 || [ $? = 2 ]\n\
+         [ \"$said\" = \"Invalid or missing UUID for $verb\" ]\ndone\n\
          ! echo nonsense | {vmadm} update {uuid}\n\
          ! {vmadm} create </dev/null"
     );

@@ -34,7 +34,15 @@ pub(super) async fn check(
         let count = counted(facts.volumes.len(), "volume", "volumes");
         return Ok((format!("{count}: everything fits together\n"), false));
     }
+    if is_for_people && screen.is_terminal {
+        return Ok((found.iter().map(said).collect(), true));
+    }
     Ok((table(&found).print(layout, screen)?, !found.is_empty()))
+}
+
+/// Returns a finding as people read it, however narrow their terminal: what is wrong, and below it what they type.
+fn said(Finding { kind, what: _, detail, repair }: &Finding) -> String {
+    format!("{kind}: {detail}\n  {repair}\n")
 }
 
 /// Storage VMs are read before volumes, whose records are older than they.
@@ -65,4 +73,22 @@ fn table(found: &[Finding]) -> Table {
         table.row(cells.map(Into::into).into());
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // V84
+    fn people_read_the_command_below_what_is_wrong() {
+        let finding = Finding {
+            kind: "failed",
+            what: "v".to_owned(),
+            detail: "volume data cannot be used".to_owned(),
+            repair: "sdc-voladm restart-volume-zone --force v".to_owned(),
+        };
+        let want =
+            "failed: volume data cannot be used\n  sdc-voladm restart-volume-zone --force v\n";
+        assert_eq!(said(&finding), want);
+    }
 }

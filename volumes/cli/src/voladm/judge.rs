@@ -375,10 +375,7 @@ mod tests {
                     "failed",
                     "volume logs cannot be used: its storage VM was destroyed; its storage VM z-v2 is stopped"
                 ),
-                (
-                    "no storage VM",
-                    "volume data, failed: its storage VM was destroyed; its storage VM z-v1 is gone"
-                ),
+                ("no storage VM", "volume data, failed: its storage VM was destroyed"),
                 ("no storage VM", "volume x, failed: its storage VM z-v3 is gone"),
             ]
         );

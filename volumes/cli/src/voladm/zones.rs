@@ -54,11 +54,14 @@ pub(super) fn ails(volume: &Volume, vms: &Vms, troubles: &Troubles) -> Option<St
             (state == Some("stopped")).then(|| format!("{called} is stopped"))
         }
         ("failed", state) => {
-            let is = state.filter(|state| *state != "destroyed").map_or("gone".to_owned(), word);
+            let is = state.filter(|state| *state != "destroyed").map(word);
             let mut failed = troubles.failed.iter().flatten().filter(|it| it.volume == volume.uuid);
             let reason = failed.find_map(|it| it.why.as_ref()).or(volume.failure.as_ref());
-            let why = reason.map(|why| format!("{why}; ")).unwrap_or_default();
-            Some(format!("{why}{called} is {is}"))
+            Some(match (reason, is) {
+                (Some(why), Some(is)) => format!("{why}; {called} is {is}"),
+                (Some(why), None) => why.clone(),
+                (None, is) => format!("{called} is {}", is.as_deref().unwrap_or("gone")),
+            })
         }
         _ => None,
     }

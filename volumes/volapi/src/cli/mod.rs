@@ -49,25 +49,30 @@ impl Verbs for Verb {
     }
 }
 
+/// Returns the command about a volume that cannot be used, behind what is said of it.
+fn command(one: &Value) -> String {
+    one["command"].as_str().map(|command| format!(". {}", visible(command))).unwrap_or_default()
+}
+
 fn status_lines(page: &Value, screen: Screen) -> String {
     let mut lines = state_lines(page, screen);
     let states = page["volumes"].as_object().into_iter().flatten();
     let states: Vec<String> = states.map(|(state, count)| format!("{count} {state}")).collect();
-    lines.push(("volumes", states.join(", ")));
+    let states = if page["volumes"].is_null() { "-".to_owned() } else { states.join(", ") };
+    lines.push(("volumes", states));
     for one in page["degraded"].as_array().into_iter().flatten() {
         let text = |name: &str| plain(&one[name]);
         let why = one["why"].as_str().filter(|why| !why.is_empty());
         let why = why.map(|why| format!(": {}", visible(why))).unwrap_or_default();
         let (name, vm, since) = (text("name"), text("vm_uuid"), text("since"));
-        let state = text("storage_vm");
-        lines.push(("degraded", format!("{name}: storage VM {vm} {state} since {since}{why}")));
+        let (state, command) = (text("storage_vm"), command(one));
+        let what = format!("{name}: storage VM {vm} {state} since {since}{why}{command}");
+        lines.push(("degraded", what));
     }
     for one in page["failed"].as_array().into_iter().flatten() {
         let why = one["why"].as_str().map_or("the reason is not known".to_owned(), visible);
-        lines.push((
-            "failed",
-            format!("{} ({}): {why}", plain(&one["name"]), plain(&one["volume"])),
-        ));
+        let (name, volume, command) = (plain(&one["name"]), plain(&one["volume"]), command(one));
+        lines.push(("failed", format!("{name} ({volume}): {why}{command}")));
     }
     let far = page["out_of_reach"].as_u64().unwrap_or_default();
     if far > 0 {
@@ -91,14 +96,15 @@ mod tests {
     fn the_status_names_each_degraded_and_each_failed_volume_and_why() {
         let page = json!({
             "waiting_for": [], "volumes": {"ready": 2}, "out_of_reach": 3, "runs_timers": true,
-            "failed": [{"name": "old", "volume": "u", "why": "no\nroom"}, {"name": "x", "volume": "w", "why": null}],
+            "failed": [{"name": "old", "volume": "u", "why": "no\nroom", "command": "look"},
+                {"name": "x", "volume": "w", "why": null}],
             "degraded": [{"name": "da\u{1b}ta", "vm_uuid": "v", "storage_vm": "does not serve",
-                "since": "2026-01-01T00:00:00Z", "why": "no\nanswer"}],
+                "since": "2026-01-01T00:00:00Z", "why": "no\nanswer", "command": "restart u"}],
         });
         let shown = status_lines(&page, Screen { is_terminal: false, colour: false });
         for line in [
-            "da\\u001bta: storage VM v does not serve since 2026-01-01T00:00:00Z: no\\u000aanswer\n",
-            "failed        old (u): no\\u000aroom\n",
+            "da\\u001bta: storage VM v does not serve since 2026-01-01T00:00:00Z: no\\u000aanswer. restart u\n",
+            "failed        old (u): no\\u000aroom. look\n",
             "failed        x (w): the reason is not known\n",
             "3 storage VMs cannot be called from here\n",
         ] {

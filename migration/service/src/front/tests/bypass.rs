@@ -133,7 +133,7 @@ async fn play(fields: &Value, row: Row) -> Option<String> {
         }
     }
     let answer = call(world.routes.clone(), request.body(Body::from(body.clone())).unwrap()).await;
-    let (status, body) = (answer.status().as_u16(), read(answer).await);
+    let (status, reply) = (answer.status().as_u16(), read(answer).await);
     let sent = world.vmapi.requests().into_iter().find(|sent| sent.method == method);
     let outcome = match sent {
         None if status == want || (want == OURS && status >= 400) => return None,
@@ -145,7 +145,7 @@ async fn play(fields: &Value, row: Row) -> Option<String> {
         Some(sent) => format!("reached VMAPI as {} {}", sent.method, sent.target()),
         None => "did not reach VMAPI".to_owned(),
     };
-    Some(format!("{row:?} {outcome}: {status} {body}"))
+    Some(format!("{row:?} {outcome}: {status} {reply}"))
 }
 
 #[tokio::test] // M95 M96 M97 M98
