@@ -278,7 +278,7 @@ impl Service {
         let (at, is) = (phase.name(), state.name());
         tracing::warn!(%vm, %migration, phase = at, state = is, "an operator adopted a migration from what the agents have");
         for cn in [from, to] {
-            self.peers.release_left(cn, migration).await;
+            self.peers.release_left(cn, vm).await;
         }
         let record = match kept {
             Some(mut kept) => {

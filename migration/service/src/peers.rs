@@ -20,6 +20,8 @@ use super::refused::Refused;
 
 /// In a ticket's `extra`: the id of the migration that holds it.
 pub const MARK: &str = "migration";
+/// The scope of the tickets of a VM.
+pub const OF_VM: &str = "vm";
 
 /// Where the services are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,24 +151,27 @@ impl Peers {
         Ok(reserved)
     }
 
-    /// Releases the tickets of a node that this migration holds, whichever run took them. One that cannot be released
-    /// stays until it expires.
-    pub async fn release_left(&self, cn: Uuid, migration: Uuid) {
+    /// Releases the tickets of a node that migrations of this VM hold, whichever run took them. One that cannot be
+    /// released stays until it expires. Returns whether one was released.
+    pub async fn release_left(&self, cn: Uuid, vm: Uuid) -> bool {
         let is_left = |it: &&Ticket| {
             let whose = it.other.get("extra").and_then(|extra| extra[MARK].as_str());
             ["queued", "active"].contains(&it.status.as_str())
-                && whose == Some(migration.to_string().as_str())
+                && (it.scope.as_str(), it.id.as_str()) == (OF_VM, vm.to_string().as_str())
+                && whose.is_some()
         };
         let released = async {
             let all = self.cnapi.list_tickets(&cn.to_string()).await?;
-            for left in all.iter().filter(is_left) {
-                self.cnapi.release_ticket(&left.uuid).await?;
+            let left: Vec<_> = all.iter().filter(is_left).collect();
+            for ticket in &left {
+                self.cnapi.release_ticket(&ticket.uuid).await?;
             }
-            Ok::<(), Error>(())
+            Ok::<_, Error>(!left.is_empty())
         };
-        if let Err(error) = released.await {
+        released.await.unwrap_or_else(|error| {
             tracing::warn!(%cn, reason = %error, "cannot release a migration's CNAPI tickets; they stay until they expire");
-        }
+            false
+        })
     }
 }
 

@@ -35,7 +35,13 @@ pub async fn place(
     let server = Some(kept.record.source_server_uuid);
     let vm = Vm { uuid: kept.record.vm_uuid, object, server };
     tickets::take(service, kept, fence, For::Placement).await?;
-    let chosen = service.choose(&vm, &kept.record.journal.affinity, Asks::Now).await;
+    let affinity = kept.record.journal.affinity.clone();
+    let mut chosen = service.choose(&vm, &affinity, Asks::Now).await;
+    // A reservation that the store has lost may be what fills the node.
+    let is_full = matches!(chosen, Err(Unplaced::NoneFits { passes: false, .. }));
+    if is_full && tickets::give_back_lost(service, vm.uuid).await? {
+        chosen = service.choose(&vm, &affinity, Asks::Now).await;
+    }
     // The next placement sees what this one takes.
     let reserved = match &chosen {
         Ok(target) => tickets::reserve(service, kept, fence, *target, &vm.object).await,

@@ -7,17 +7,20 @@
 
 use std::time::Duration;
 
-use sdc_clients::cnapi::{DEFAULT_SERVER, Ticket, TicketOrder};
+use futures_util::stream::{self, StreamExt as _};
+use sdc_clients::cnapi::{DEFAULT_SERVER, ServerQuery, Ticket, TicketOrder};
 use serde_json::{Map, Value, json};
 use store::Fence;
 use uuid::Uuid;
 
 use super::order::Failed;
-use crate::peers::MARK;
+use crate::peers::{MARK, OF_VM};
 use crate::records::Stored;
 use crate::state::Service;
 use migration_core::record::Record;
 
+/// So many nodes' tickets are asked for at once.
+const AT_ONCE: usize = 16;
 /// How long a ticket is waited for in one round.
 const WITHIN: Duration = Duration::from_secs(60);
 /// How long a placement may take, a switch with its last sync, and a migration whose target CNAPI counts.
@@ -29,8 +32,6 @@ const PROVISION: &str = "provision";
 /// What it counts of them.
 const COUNTED: [&str; 7] =
     ["owner_uuid", "max_physical_memory", "ram", "cpu_cap", "quota", "brand", "disks"];
-/// The scope of a VM's tickets.
-const OF_VM: &str = "vm";
 
 /// What a ticket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +149,19 @@ pub async fn free(service: &Service, kept: &mut Stored) {
     if let Some(ticket) = kept.record.journal.reservation.take() {
         release(service, &ticket).await;
     }
+}
+
+/// Gives back what migrations of this VM hold on any node and no record names, since a store has lost it. Returns
+/// whether there was something.
+pub async fn give_back_lost(service: &Service, vm: Uuid) -> Result<bool, Failed> {
+    let query = ServerQuery { setup: Some(true), ..ServerQuery::default() };
+    let servers = service.peers.cnapi.list_servers(&query).await?;
+    let nodes: Vec<Uuid> = servers.into_iter().filter_map(|it| it.uuid.parse().ok()).collect();
+    let released = stream::iter(nodes)
+        .map(|cn| service.peers.release_left(cn, vm))
+        .buffer_unordered(AT_ONCE)
+        .fold(false, async |any, released| any || released);
+    Ok(released.await)
 }
 
 /// Gives back what a record holds that goes without an end of its operation.

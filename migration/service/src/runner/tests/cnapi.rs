@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use mocks::faults::{Action, Rule};
 use pretty_assertions::assert_eq;
+use sdc_clients::cnapi::TicketOrder;
 use serde_json::json;
 
-use super::node::{ONE, TWO, VM};
+use super::node::{ONE, OWNER, TWO, VM};
 use super::story::{AUTOMATIC, beside};
-use super::world::World;
+use super::world::{World, server};
+use crate::peers::MARK;
 use migration_core::record::{Phase, State};
 
 /// Does these actions one after the other.
@@ -110,6 +112,36 @@ async fn what_cnapi_refuses_is_told_and_not_repeated() {
         assert!(record.error.as_ref().unwrap().contains(reason), "{:?}", record.error);
         let asked = world.cnapi.log().all().iter().filter(|it| it.path == "/allocate").count();
         assert_eq!(asked, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)] // CN11
+async fn room_that_a_lost_store_has_reserved_is_given_back_where_no_node_fits() {
+    for is_ours in [true, false] {
+        let world = World::new(true);
+        world.cnapi.put_server(server(TWO, 2048));
+        let mut extra =
+            json!({"owner_uuid": OWNER, "max_physical_memory": 1024, "ram": 1024, "quota": 10});
+        if is_ours {
+            extra[MARK] = json!(ONE);
+        }
+        let lost = TicketOrder {
+            scope: "vm".to_owned(),
+            id: VM.to_string(),
+            expires_at: "2026-03-08T00:00:00Z".parse().unwrap(),
+            action: Some("provision".to_owned()),
+            extra: extra.as_object().cloned(),
+        };
+        let cnapi = &world.plain().await.peers.cnapi;
+        cnapi.queue_ticket(&TWO.to_string(), &lost).await.unwrap();
+        let record = beside(&world, async {
+            world.command("migration_action=begin").await.unwrap();
+            world.settled().await.unwrap()
+        });
+        let record = record.await;
+        let want = if is_ours { State::Paused } else { State::Failed };
+        assert_eq!((record.phase, record.state), (Phase::Begin, want), "{:?}", record.error);
+        assert_eq!(world.tickets().len(), 1, "{:?}", world.tickets());
     }
 }
 

@@ -493,7 +493,7 @@ impl Transport for World {
 pub type Find = Arc<dyn Fn(Uuid, &mut dyn FnMut(&mut Centre)) + Send + Sync>;
 
 /// A node with this much memory in MiB.
-fn server(cn: Uuid, ram: u32) -> Map<String, Value> {
+pub(super) fn server(cn: Uuid, ram: u32) -> Map<String, Value> {
     let nics = json!({"net0": {"NIC Names": ["admin", "external"]}});
     let sysinfo = json!({"MiB of Memory": ram.to_string(), "Network Interfaces": nics});
     json!({"uuid": cn, "sysinfo": sysinfo}).as_object().cloned().unwrap()
