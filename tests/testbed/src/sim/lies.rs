@@ -15,7 +15,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use sdc_clients::MacAddr;
 use sdc_clients::vminfod::{VmFields as _, VmObject};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use simnode::decorators::Trouble;
 use simnode::files;
 
@@ -126,7 +126,7 @@ pub(super) async fn unreadable(
 pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
     let all = cn.node.zones()?;
     let names: Vec<String> = all.iter().map(|zone| zone.zonename.clone()).collect();
-    if names.len() <= 4 || !is_known(cn).await {
+    if names.len() <= 4 || !is_known(centre, cn).await {
         return Ok(());
     }
     let kept = &names[..rng.random_range(1..=(names.len() - 1) / 2)];
@@ -166,8 +166,15 @@ pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
 }
 
 /// Returns true if vminfod has shown all VMs of the node, and which are hidden: no agent can miss a VM that it
-/// never heard of.
-async fn is_known(cn: &Cn) -> bool {
+/// never heard of. Nor can one whose memory lost its last write miss a VM that VMAPI is still provisioning (W14).
+async fn is_known(centre: &Centre, cn: &Cn) -> bool {
+    let is_born = |vm: Map<String, Value>| {
+        vm.get("server_uuid") != Some(&json!(cn.uuid))
+            || vm.get("state") != Some(&json!("provisioning"))
+    };
+    if !centre.vmapi.all().into_iter().all(is_born) {
+        return false;
+    }
     let known = |vms: Vec<VmObject>| -> HashMap<String, bool> {
         vms.iter().filter_map(|vm| Some((vm.zonename()?.to_owned(), vm.is_hidden()))).collect()
     };
