@@ -95,10 +95,9 @@ impl Op {
             );
         };
         let (phase, state) = (record.phase.as_str(), record.state.as_str());
-        let syncs = record.other.get("num_sync_phases").and_then(Value::as_u64).unwrap_or(0);
         match self {
             Op::Begin | Op::Pause => state == "paused",
-            Op::Sync => (phase, state) == ("sync", "paused") && syncs > 0,
+            Op::Sync => (phase, state) == ("sync", "paused") && syncs(record) > 0,
             Op::Switch | Op::Automatic | Op::SwitchDead | Op::SwitchCut => state == "successful",
             Op::SwitchUnwell | Op::SwitchHasty => matches!(state, "paused" | "failed"),
             Op::Abort => state == "aborted",
@@ -171,6 +170,11 @@ impl Story {
             Story::Rollback | Story::Abort | Story::Paused | Story::Discard => End::Source,
         }
     }
+}
+
+/// Returns how many syncs the record says there were.
+fn syncs(record: &Migration) -> u64 {
+    record.other.get("num_sync_phases").and_then(Value::as_u64).unwrap_or(0)
 }
 
 /// Returns true if the service knows that its record is older than what the agents have heard.
@@ -289,7 +293,8 @@ impl Operator<'_> {
             }
             Ok(_) => Ok(true),
             Err(error) => {
-                self.judge.note(format!(">> {op:?}: {error}"));
+                let why = error.told().unwrap_or_default();
+                self.judge.note(format!(">> {op:?}: {error}: {why}"));
                 Ok(error.status().is_none())
             }
         }
@@ -331,7 +336,7 @@ impl Operator<'_> {
             self.command(verb).await?;
             sleep(Duration::from_millis(10)).await;
             let mut record = self.rested().await?;
-            if weather.was_lost() {
+            if weather.was_lost() || record.as_ref().is_some_and(is_older) {
                 if matches!(op, Op::SwitchUnwell | Op::SwitchHasty) {
                     return Ok(()); // nothing is known of that node before it is well
                 }
@@ -353,6 +358,13 @@ impl Operator<'_> {
             {
                 // What a failed begin left is removed first.
                 self.command(Op::Abort).await?;
+                self.rested().await?;
+            }
+            if verb == Op::Switch
+                && record.as_ref().is_some_and(|it| it.phase == "sync" && syncs(it) == 0)
+            {
+                // The store has lost that there was a sync, and the refusal names it.
+                self.command(Op::Sync).await?;
                 self.rested().await?;
             }
             sleep(self.waits.again).await;
