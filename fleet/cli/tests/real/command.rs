@@ -10,6 +10,7 @@ use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{Access, Beats, FleetEvent, Follower, Heard};
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
@@ -60,7 +61,11 @@ async fn setup_waits_for_servers_that_are_just_starting() {
     (0..3).for_each(|nth| nats.kill(nth));
     #[allow(clippy::disallowed_methods)] // The program itself waits here.
     let mut typed = Command::new(env!("CARGO_BIN_EXE_sdc-fleet"));
-    typed.args(["setup", "--server", &access.servers[0]]).stdin(Stdio::null());
+    let config = tempfile::NamedTempFile::new().unwrap();
+    // The usual streams are larger than what is free on some disks.
+    let small = json!({"nats": {"servers": [access.servers[0]]}, "streams": {"bytes": 64 << 20}});
+    std::fs::write(config.path(), small.to_string()).unwrap();
+    typed.args(["setup", "--config"]).arg(config.path()).stdin(Stdio::null());
     let mut typed = typed.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(typed.stderr.take().unwrap()).lines();
     let said = tokio::time::timeout(LONG, lines.next_line()).await.unwrap().unwrap();
