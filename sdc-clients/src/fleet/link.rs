@@ -71,6 +71,10 @@ impl Why {
         servers: &[Server],
         options: impl Fn() -> Option<(ConnectOptions, String)>,
     ) {
+        // Where another server has not failed it is connected to first: an attempt may take seconds.
+        if servers.iter().any(|server| server.last_error.is_none()) {
+            return;
+        }
         for server in servers {
             let name = server.to_string();
             let Some(said) = &server.last_error else {
