@@ -96,7 +96,6 @@ impl Agent {
         tasks.spawn_dropped("worker", worker::work(parts()));
         tasks.spawn_dropped("start", start::run(parts()));
         tasks.spawn_dropped("identity", identified(parts()));
-        tasks.spawn_dropped("claims", keep_second(parts()));
         tasks.spawn_dropped("saver", saver::keep_saving(parts()));
         shutdown.wait().await;
         tasks.drain(Duration::from_secs(5)).await;
@@ -104,12 +103,11 @@ impl Agent {
     }
 }
 
-async fn keep_second(parts: Arc<Parts>) {
-    parts.claims.keep_second(&parts.gate).await;
-}
-
 async fn identified(parts: Arc<Parts>) {
-    let is = |state| parts.status.is(Task::Identity, state);
+    let is = |state| {
+        parts.claims.keep_second(&parts.gate);
+        parts.status.is(Task::Identity, state);
+    };
     let (vminfod, resync) = (&parts.clients.vminfod, parts.config.times.resync);
     let census = parts.clients.census.as_ref();
     identify(&parts.gate, vminfod, resync, parts.random.fork(), census, is).await;

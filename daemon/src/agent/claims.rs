@@ -107,18 +107,15 @@ impl Claims {
     }
 
     /// Keeps which second machine an operator has to decide about: a restart beside a CNAPI that does not answer must
-    /// not forget it. For ever.
-    pub async fn keep_second(&self, gate: &Gate) {
-        let keep = || {
-            let second = gate.undecided();
-            if self.kept().second != second
-                && let Err(error) = self.keep(|kept| kept.second = second)
-            {
-                let (path, reason) = (self.path.display(), chain(&error));
-                tracing::error!(%path, reason, "cannot save that there is a second machine: a restart may forget it");
-            }
-        };
-        gate.each_change(keep).await;
+    /// not forget it. Blocks for one small file where that has changed.
+    pub fn keep_second(&self, gate: &Gate) {
+        let second = gate.undecided();
+        if self.kept().second != second
+            && let Err(error) = self.keep(|kept| kept.second = second)
+        {
+            let (path, reason) = (self.path.display(), chain(&error));
+            tracing::error!(%path, reason, "cannot save that there is a second machine: a restart may forget it");
+        }
     }
 
     /// Returns true if this machine was that node.

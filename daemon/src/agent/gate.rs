@@ -200,17 +200,6 @@ impl Gate {
         standing.second.clone().filter(|_| standing.is_certain)
     }
 
-    /// Calls `then` now and whenever what is checked here has changed; for ever.
-    pub(super) async fn each_change(&self, then: impl Fn()) {
-        loop {
-            let mut news = std::pin::pin!(self.news.notified());
-            // Before the call, so that news right after it is not missed.
-            news.as_mut().enable();
-            then();
-            news.await;
-        }
-    }
-
     /// Returns true while the stream is connected and its snapshot is read.
     pub fn is_synced(&self) -> bool {
         self.standing().synced
