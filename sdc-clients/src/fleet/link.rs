@@ -71,17 +71,15 @@ impl Why {
         servers: &[Server],
         options: impl Fn() -> Option<(ConnectOptions, String)>,
     ) {
-        // Where another server has not failed it is connected to first: an attempt may take seconds.
+        // A server that has not failed is connected to first: an attempt may take seconds. What was known of an
+        // earlier outage is no reason of this one.
         if servers.iter().any(|server| server.last_error.is_none()) {
+            *self.lock() = Known::default();
             return;
         }
         for server in servers {
-            let name = server.to_string();
-            let Some(said) = &server.last_error else {
-                self.lock().said.remove(&name);
-                continue;
-            };
-            let before = self.lock().said.insert(name, said.clone());
+            let Some(said) = &server.last_error else { continue };
+            let before = self.lock().said.insert(server.to_string(), said.clone());
             if before.as_ref() == Some(said) {
                 continue;
             }

@@ -39,7 +39,7 @@ pub async fn place(
     let mut chosen = service.choose(&vm, &affinity, Asks::Now).await;
     // A reservation that the store has lost may be what fills the node.
     let is_full = matches!(chosen, Err(Unplaced::NoneFits { passes: false, .. }));
-    if is_full && tickets::give_back_lost(service, vm.uuid).await? {
+    if is_full && tickets::give_back_lost(service, vm.uuid).await.is_ok_and(|any| any) {
         chosen = service.choose(&vm, &affinity, Asks::Now).await;
     }
     // The next placement sees what this one takes.
