@@ -5,14 +5,16 @@
 //! The task that makes the streams, where the operator's key is configured: a stream that somebody deleted comes back
 //! empty, and every agent then fills it by comparison. A `VMS` that stands still though `CHANGES` has more gets another
 //! leader, and where that does not help it is made again. Servers that do not have the same messages get what the
-//! fullest one has; what that one lacks, the nodes find. It also removes old tombstones.
+//! fullest one has; what that one lacks, the nodes find. One that stays behind gets a new copy. It also removes old
+//! tombstones.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sdc_clients::fleet::{
-    COMPARED, Comparison, Fleet, FleetError, Made, Shape, Sourcing, Still, VMS, again, compare,
-    level, make, step_down, sweep as tombstones,
+    COMPARED, Comparison, Fleet, FleetError, Health, Made, Shape, Sourcing, Still, VMS, again,
+    compare, level, make, renew, step_down, sweep as tombstones,
 };
 use tokio::time::{Instant, sleep};
 
@@ -26,6 +28,8 @@ const EVERY: Duration = Duration::from_secs(15);
 /// again.
 const STEPS_DOWN: Duration = Duration::from_secs(40);
 const AGAIN: Duration = Duration::from_secs(100);
+/// How long a server may be behind, longer than it takes to get a whole stream, until it gets its copy anew.
+const RENEWS: Duration = Duration::from_secs(1800);
 /// Between two sweeps of tombstones.
 const SWEEPS: Duration = Duration::from_secs(6 * 3600);
 
@@ -33,16 +37,17 @@ const SWEEPS: Duration = Duration::from_secs(6 * 3600);
 pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
     let mut retry = parts.retry();
     let mut sweep = Instant::now() + parts.random.around(SWEEPS, 0.5);
-    let mut watch = Watch::default();
+    let (mut watch, mut behind) = (Watch::default(), Behind::default());
     let between = parts.config.times.audit / LOOKS;
     let mut comparison = Instant::now() + parts.random.around(between, 0.25);
     loop {
         let looked = async {
             let done = make(jetstream.jetstream(), &shape).await?;
-            Ok::<_, FleetError>((done, Sourcing::read(jetstream.jetstream()).await?))
+            let sourcing = Sourcing::read(jetstream.jetstream()).await?;
+            Ok::<_, FleetError>((done, sourcing, jetstream.health().await?))
         };
         let wait = match looked.await {
-            Ok((done, sourcing)) => {
+            Ok((done, sourcing, health)) => {
                 for (stream, made) in done.into_iter().filter(|(_, made)| *made != Made::Kept) {
                     tracing::warn!(stream, "{made}");
                 }
@@ -56,6 +61,9 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
                 parts.status.is(Task::Streams, state(still, parts.told().differ));
                 if let Some(cure) = cure {
                     cured(&jetstream, &shape, cure).await;
+                }
+                for (stream, server) in behind.look(&health, Instant::now()) {
+                    renewed(&jetstream, stream, &server).await;
                 }
                 if Instant::now() >= comparison {
                     compared(&parts, &jetstream).await;
@@ -119,6 +127,40 @@ async fn cured(fleet: &Fleet, shape: &Shape, cure: Cure) {
     match done {
         Ok(()) => tracing::warn!("VMS stood still though CHANGES has more; {word}"),
         Err(error) => tracing::warn!("cannot make VMS move; readers see old VMs: {error}"),
+    }
+}
+
+/// Since when which server of a stream is there and behind. Pure.
+#[derive(Debug, Default)]
+struct Behind(BTreeMap<(&'static str, String), Instant>);
+
+impl Behind {
+    /// Takes a look; returns those that have been for so long that they stay so.
+    fn look(&mut self, all: &[Health], now: Instant) -> Vec<(&'static str, String)> {
+        let of = |health: &Health| {
+            let stream = health.stream;
+            health.behind.clone().into_iter().map(move |server| (stream, server))
+        };
+        self.0 = all
+            .iter()
+            .flat_map(of)
+            .map(|it| (self.0.get(&it).copied().unwrap_or(now), it))
+            .map(|(since, it)| (it, since))
+            .collect();
+        let stay = self.0.iter().filter(|(_, since)| now.duration_since(**since) >= RENEWS);
+        stay.map(|(it, _)| it.clone()).collect()
+    }
+}
+
+/// What fails is tried again for as long as it is behind.
+async fn renewed(fleet: &Fleet, stream: &'static str, server: &str) {
+    match renew(fleet, stream, server).await {
+        Ok(()) => tracing::warn!(stream, server, "it stayed behind; it gets a new copy"),
+        Err(error) => tracing::warn!(
+            stream,
+            server,
+            "it stays behind, and no other server may be stopped; cannot give it a new copy: {error}"
+        ),
     }
 }
 
@@ -187,6 +229,33 @@ mod tests {
         assert_eq!(differ.sum(), 1);
         differ.found(VMS, 0);
         assert_eq!(state(Duration::ZERO, differ), State::Resting);
+    }
+
+    #[test]
+    fn a_server_that_stays_behind_gets_a_new_copy() {
+        // N35
+        let (mut watch, begin) = (Behind::default(), Instant::now());
+        let mut look = |behind: &[&str], away: &[&str], minute: u64| {
+            let names = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+            let health = Health {
+                stream: CHANGES,
+                messages: 1,
+                bytes: 1,
+                leader: Some("a".to_owned()),
+                behind: names(behind),
+                away: names(away),
+                too_few: 0,
+                lag: 0,
+            };
+            watch.look(&[health], begin + Duration::from_secs(60 * minute))
+        };
+        let is = |server: &str| vec![(CHANGES, server.to_owned())];
+        assert_eq!(look(&["b"], &["c"], 0), []);
+        assert_eq!(look(&["b"], &["c"], 29), []);
+        assert_eq!(look(&["b", "c"], &[], 30), is("b"), "c has just come back");
+        assert_eq!(look(&["c"], &[], 31), []);
+        assert_eq!(look(&["b", "c"], &[], 59), [], "b was not behind in between");
+        assert_eq!(look(&["b", "c"], &[], 60), is("c"));
     }
 
     #[test]

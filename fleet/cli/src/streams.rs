@@ -52,6 +52,7 @@ pub(crate) fn list(
 
 /// The servers that do not have all of it, by name, and how many more there should be.
 fn behind(health: &Health) -> String {
+    let away = health.away.iter().map(|server| format!("{server} (away)"));
     let few = (health.too_few > 0).then(|| format!("{} too few", health.too_few));
-    health.behind.iter().cloned().chain(few).collect::<Vec<_>>().join(", ")
+    health.behind.iter().cloned().chain(away).chain(few).collect::<Vec<_>>().join(", ")
 }

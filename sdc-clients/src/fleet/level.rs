@@ -4,7 +4,7 @@
 
 //! Gives the servers of a stream the same messages. Each that has others than the fullest one drops its copy and gets
 //! that one's anew, one server after another: the others keep theirs all the time, so that a server that dies
-//! meanwhile, even with its disk, takes no message with it. What is cut in the middle [`super::make`] ends.
+//! meanwhile takes no message with it. What is cut in the middle [`super::make`] ends.
 
 use std::time::Duration;
 
@@ -34,18 +34,28 @@ pub async fn level(
 ) -> Result<(), FleetError> {
     lead(fleet, stream, &found.fullest).await?;
     for server in &found.others {
-        until(fleet, stream, is_whole).await?;
+        until(fleet, stream, |info| is_whole(info, None)).await?;
         if leader(&info(fleet, stream).await?) != Some(found.fullest.as_str()) {
             return Err(FleetError::away(format!(
                 "{} does not lead {stream} any more",
                 found.fullest
             )));
         }
-        drop_from(fleet.jetstream(), stream, server).await?;
-        let left = until(fleet, stream, |info| !has(info, server)).await?;
-        if on(&left) < left.config.num_replicas {
-            raise(fleet.jetstream(), &left).await?;
-        }
+        renew(fleet, stream, server).await?;
+    }
+    Ok(())
+}
+
+/// Takes a server's copy of a stream away and gives it that of the others.
+///
+/// # Errors
+/// If this one leads, another one is away or behind, or JetStream refuses, or does not answer.
+pub async fn renew(fleet: &Fleet, stream: &'static str, server: &str) -> Result<(), FleetError> {
+    until(fleet, stream, |info| is_whole(info, Some(server))).await?;
+    drop_from(fleet.jetstream(), stream, server).await?;
+    let left = until(fleet, stream, |info| !has(info, server)).await?;
+    if on(&left) < left.config.num_replicas {
+        raise(fleet.jetstream(), &left).await?;
     }
     Ok(())
 }
@@ -53,7 +63,7 @@ pub async fn level(
 /// Lets this server lead the stream.
 async fn lead(fleet: &Fleet, stream: &'static str, server: &str) -> Result<(), FleetError> {
     for _ in 0..DRAWS {
-        let now = until(fleet, stream, is_whole).await?;
+        let now = until(fleet, stream, |info| is_whole(info, None)).await?;
         if leader(&now) == Some(server) {
             return Ok(());
         }
@@ -95,10 +105,13 @@ fn has(info: &Info, server: &str) -> bool {
     leader(info) == Some(server) || others.into_iter().any(|it| it.name == server)
 }
 
-/// Returns whether it is led, and on as many servers as it should be, each of which has all of it.
-fn is_whole(info: &Info) -> bool {
-    let others = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
-    let has_all =
-        others.into_iter().all(|it| !it.offline && it.current && it.lag.unwrap_or(0) == 0);
-    has_all && leader(info).is_some() && on(info) >= info.config.num_replicas
+/// Returns whether it is led, and on as many servers as it should be, each of which has all of it; `but` does not lead
+/// it, and need not have it.
+fn is_whole(info: &Info, but: Option<&str>) -> bool {
+    let mut others = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
+    let have_all = others.all(|it| {
+        but == Some(it.name.as_str()) || (!it.offline && it.current && it.lag.unwrap_or(0) == 0)
+    });
+    let is_led = leader(info).is_some_and(|leads| but != Some(leads));
+    have_all && is_led && on(info) >= info.config.num_replicas
 }

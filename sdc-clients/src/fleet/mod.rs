@@ -67,7 +67,7 @@ pub use error::FleetError;
 pub use event::{FleetEvent, Place};
 pub use follow::Follower;
 pub use forget::forget;
-pub use level::level;
+pub use level::{level, renew};
 pub use link::Link;
 pub use message::{Kind, Labels, MARKER, Message, Position, Target, subject, subjects_of};
 pub use mirror::{FleetVm, Mirror};

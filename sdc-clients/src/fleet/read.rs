@@ -83,9 +83,11 @@ pub struct Health {
     pub bytes: u64,
     /// The server that leads it; none where there is one server.
     pub leader: Option<String>,
-    /// The servers that do not have all of it now. While there is one, no other server may be stopped: the rest may be
-    /// too few to elect who leads.
+    /// The servers that are there and do not have all of it now. While there is one, no other server may be stopped: the
+    /// rest may be too few to elect who leads.
     pub behind: Vec<String>,
+    /// Those that are away.
+    pub away: Vec<String>,
     /// On how many servers fewer than it should be it is.
     pub too_few: usize,
     /// How many messages it lacks of the stream that it is sourced from.
@@ -95,7 +97,7 @@ pub struct Health {
 impl Health {
     /// Returns true if it is on as many servers as it should be, and each has all of it.
     pub fn is_whole(&self) -> bool {
-        self.behind.is_empty() && self.too_few == 0
+        self.behind.is_empty() && self.away.is_empty() && self.too_few == 0
     }
 }
 
@@ -187,14 +189,16 @@ impl Fleet {
             let stream = self.stream(name).await?;
             let info = stream.cached_info();
             let servers = info.cluster.as_ref();
-            let late = servers.iter().flat_map(|servers| &servers.replicas);
-            let late = late.filter(|it| it.offline || !it.current || it.lag.unwrap_or(0) > 0);
+            let (away, there): (Vec<_>, Vec<_>) =
+                servers.iter().flat_map(|it| &it.replicas).partition(|it| it.offline);
+            let behind = there.into_iter().filter(|it| !it.current || it.lag.unwrap_or(0) > 0);
             all.push(Health {
                 stream: name,
                 messages: info.state.messages,
                 bytes: info.state.bytes,
                 leader: servers.and_then(|servers| servers.leader.clone()),
-                behind: late.map(|server| server.name.clone()).collect(),
+                behind: behind.map(|it| it.name.clone()).collect(),
+                away: away.into_iter().map(|it| it.name.clone()).collect(),
                 too_few: info.config.num_replicas.saturating_sub(on(info)),
                 lag: 0,
             });

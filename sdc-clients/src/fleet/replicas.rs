@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::access::PATIENCE;
 use super::error::FleetError;
 use super::name::{CHANGES, VMS};
-use super::read::{Fleet, late};
+use super::read::{Fleet, late, on};
 use super::reading::{Part, Reading, Received};
 
 /// Of `CHANGES` the end is compared: a server that lost or gained one gives all that follow other numbers.
@@ -39,7 +39,7 @@ type Difference = (u64, Vec<Option<u64>>);
 /// What was found out about the servers of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Comparison {
-    /// Nothing: one is away or behind, which [`Fleet::health`] tells, and passes.
+    /// Nothing: one is away or behind, or it is on too few, which [`Fleet::health`] tells, and passes.
     Unknown,
     /// They have the same.
     Same,
@@ -94,9 +94,11 @@ struct Views {
 /// Returns what each server has; none where not each can be asked.
 async fn views(fleet: &Fleet, stream: &'static str) -> Result<Option<Views>, FleetError> {
     let info = fleet.stream(stream).await?.cached_info().clone();
+    // A leader that has just begun may not name each.
+    let is_short = on(&info) < info.config.num_replicas;
     let Some(cluster) = info.cluster else { return Ok(None) };
     let others = cluster.replicas;
-    if others.iter().any(|it| it.offline || !it.current) {
+    if is_short || others.iter().any(|it| it.offline || !it.current) {
         return Ok(None);
     }
     let last = info.state.last_sequence;

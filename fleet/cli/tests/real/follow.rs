@@ -34,7 +34,7 @@ pub(crate) fn truth(hub: &Hub) -> BTreeMap<String, String> {
 pub(crate) struct Seen {
     aliases: BTreeMap<String, String>,
     events: Vec<Position>,
-    holes: usize,
+    pub(crate) holes: usize,
     resyncs: usize,
 }
 

@@ -28,6 +28,7 @@ use std::time::Duration;
 use rig::nats::Nats;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{Access, Fleet, FleetError, Health, Shape, make};
+use tokio::time::{sleep, timeout};
 
 /// Starts servers, or says why there are none.
 fn servers(count: usize, config: Option<&str>) -> Option<Nats> {
@@ -55,8 +56,16 @@ async fn made(access: &Access, replicas: usize) -> Fleet {
 /// Waits until every server has all of every stream. Whoever kills one before has killed two: of three servers the one
 /// that has everything is then alone with one that is behind, and for a minute nobody may be elected.
 async fn whole(fleet: &Fleet) {
-    let is_whole = async || fleet.health().await.is_ok_and(|all| all.iter().all(Health::is_whole));
-    until("every server has all", is_whole).await;
+    let last = Mutex::new(None);
+    let is_whole = async || {
+        let health = fleet.health().await;
+        let is_whole = health.as_ref().is_ok_and(|all| all.iter().all(Health::is_whole));
+        *last.lock().unwrap() = Some(health);
+        is_whole
+    };
+    if timeout(LONG, wait(is_whole)).await.is_err() {
+        panic!("not every server has all: {:?}", last.lock().unwrap());
+    }
 }
 
 /// Asks until there is an answer: a server of a busy machine may be late.
@@ -77,10 +86,11 @@ const LONG: Duration = Duration::from_secs(600);
 
 /// Waits for a condition.
 async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
-    let waited = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(LONG, waited).await.unwrap_or_else(|_| panic!("{what}"));
+    timeout(LONG, wait(is_so)).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+async fn wait(is_so: impl AsyncFn() -> bool) {
+    while !is_so().await {
+        sleep(Duration::from_millis(100)).await;
+    }
 }
