@@ -22,7 +22,8 @@ let drawn = '';
 export function set(program, list) {
   const before = known.get(program) ?? [];
   known.set(program, list.map((alarm) => ({ ...alarm, since: steady(alarm, before) })));
-  const told = [...known.values()].flat();
+  // What vminfod lacks, the agents lack too: it is told first.
+  const told = [...known].sort(([a], [b]) => isHub(b) - isHub(a)).flatMap(([, some]) => some);
   const all = told.filter(({ title }, at) => told.findIndex((one) => one.title === title) === at)
     .sort((a, b) => (a.kind === 'bad' ? 0 : 1) - (b.kind === 'bad' ? 0 : 1));
   const state = JSON.stringify(all);
@@ -35,6 +36,8 @@ export function set(program, list) {
   const said = all.map((alarm) => alarm.title).join('. ');
   if (byId('alarms-said').textContent !== said) byId('alarms-said').textContent = said;
 }
+
+const isHub = (program) => Number(program === 'vminfod');
 
 /** A time that was computed from a span of time is not exact: the same one is kept. */
 function steady({ title, since }, before) {
