@@ -29,7 +29,9 @@ export function set(program, list) {
   const state = JSON.stringify(all);
   if (state === drawn) return;
   drawn = state;
-  byId('alarms').replaceChildren(...all.map(line));
+  // On a phone the bar shows two or three, and no scroll bar.
+  const count = el('p', { class: `alarm count ${all[0]?.kind}` }, `${all.length} things need a person`);
+  byId('alarms').replaceChildren(...(all.length > 2 ? [count] : []), ...all.map(line));
   byId('alarms').hidden = all.length === 0;
   const others = all.length > 1 ? ` and ${all.length - 1} more` : '';
   document.title = all.length > 0 ? `⚠ ${short(all[0].title, 60)}${others} – ${TITLE}` : TITLE;
