@@ -153,6 +153,9 @@ pub const NEEDS: &[Need] = needs! {
     "migration-copy-unfit" "" Ends:
         "the copy on the target is of no use: it is gone, shown, or no longer fits the VM"
         => "sdc-migrate abort VM && sdc-migrate begin VM";
+    "migration-copy-lost" "" Ends:
+        "the datasets of the copy on the target were destroyed; the VM runs where it was: a sync sends all of it again"
+        => "sdc-migrate sync VM";
     "migration-no-room" "" Ends:
         "the target has no room; the VM runs where it was: begin elsewhere (-n CN), or make room on the target and sync"
         => "sdc-migrate abort VM && sdc-migrate begin VM";

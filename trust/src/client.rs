@@ -69,9 +69,9 @@ impl Client {
         let late = |_| Error::timed_out(Phase::Connect, &method, target.as_str(), CONNECT_TIMEOUT);
         let stream = dialed.map_err(late)?.map_err(|error| failed(&error.to_string()))?;
         let _best_effort = stream.set_nodelay(true);
-        let stream = shake(config, stream, to).await.map_err(|error| {
-            failed(&format!("{to} at {address} did not authenticate: {error}")).with_source(error)
-        })?;
+        let stream = shake(config, stream, to)
+            .await
+            .map_err(|error| failed(&unshaken(to, &address, &error)).with_source(error))?;
         self.ask(stream, request, to).await
     }
 
@@ -117,6 +117,14 @@ impl Transport for Client {
             let late = |_| Error::timed_out(Phase::Answer, &method, target.as_str(), within);
             timeout(within, self.exchange(request)).await.unwrap_or_else(|after| Err(late(after)))
         })
+    }
+}
+
+/// A peer that says nothing has not failed to prove who it is: it hangs.
+fn unshaken(to: Identity, address: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::TimedOut => format!("{to} at {address} does not answer: {error}"),
+        _ => format!("{to} at {address} did not authenticate: {error}"),
     }
 }
 
@@ -168,4 +176,22 @@ fn is_answer(error: &rustls::Error) -> bool {
             | rustls::Error::PeerIncompatible(_)
             | rustls::Error::PeerMisbehaved(_)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_is_not_accused() {
+        let said =
+            |kind, text| unshaken(Identity::Volapi, "10.0.0.1:5314", &io::Error::new(kind, text));
+        let silent = said(io::ErrorKind::TimedOut, "no handshake within 10 s");
+        assert!(
+            silent.ends_with("at 10.0.0.1:5314 does not answer: no handshake within 10 s"),
+            "{silent}"
+        );
+        let other = said(io::ErrorKind::InvalidData, "another authority");
+        assert!(other.ends_with("did not authenticate: another authority"), "{other}");
+    }
 }

@@ -22,19 +22,24 @@ let drawn = '';
 export function set(program, list) {
   const before = known.get(program) ?? [];
   known.set(program, list.map((alarm) => ({ ...alarm, since: steady(alarm, before) })));
-  const told = [...known.values()].flat();
+  // What vminfod lacks, the agents lack too: it is told first.
+  const told = [...known].sort(([a], [b]) => isHub(b) - isHub(a)).flatMap(([, some]) => some);
   const all = told.filter(({ title }, at) => told.findIndex((one) => one.title === title) === at)
     .sort((a, b) => (a.kind === 'bad' ? 0 : 1) - (b.kind === 'bad' ? 0 : 1));
   const state = JSON.stringify(all);
   if (state === drawn) return;
   drawn = state;
-  byId('alarms').replaceChildren(...all.map(line));
+  // On a phone the bar shows two or three, and no scroll bar.
+  const count = el('p', { class: `alarm count ${all[0]?.kind}` }, `${all.length} things need a person`);
+  byId('alarms').replaceChildren(...(all.length > 2 ? [count] : []), ...all.map(line));
   byId('alarms').hidden = all.length === 0;
   const others = all.length > 1 ? ` and ${all.length - 1} more` : '';
   document.title = all.length > 0 ? `⚠ ${short(all[0].title, 60)}${others} – ${TITLE}` : TITLE;
   const said = all.map((alarm) => alarm.title).join('. ');
   if (byId('alarms-said').textContent !== said) byId('alarms-said').textContent = said;
 }
+
+const isHub = (program) => Number(program === 'vminfod');
 
 /** A time that was computed from a span of time is not exact: the same one is kept. */
 function steady({ title, since }, before) {

@@ -63,7 +63,8 @@ export function table(columns, rows) {
 
 /** A name that opens what is behind it; `key` keeps it open when it is drawn anew. */
 export const opens = (key, title, name, ...parts) =>
-  el('details', { 'data-key': key, class: 'opens' }, el('summary', { title }, name), el('div', { class: 'more' }, ...parts));
+  el('details', { 'data-key': key, class: 'opens' },
+    el('summary', { title }, name), el('div', { class: 'more' }, ...parts));
 
 /** A link to a VM. */
 export const link = (uuid, text) => el('a', { href: `?vm=${encodeURIComponent(uuid)}#vminfod`, title: uuid }, text);

@@ -34,6 +34,9 @@ export function needs(node, twice) {
   return all;
 }
 
+/** What asks the feed is typed anywhere, everything else on the node. */
+const where = (node, { command }) => (command.startsWith('sdc-fleet ') ? '' : ` On ${short(node.name, 40)}:`);
+
 /** The alarms of all nodes: of many alike it says how many. */
 export function alarms(nodes, needsOf) {
   const kinds = new Map();
@@ -45,7 +48,8 @@ export function alarms(nodes, needsOf) {
   }
   return [...kinds].flatMap(([kind, all]) => {
     const some = all.slice(0, NAMED).map(({ node, need }) => ({
-      kind: 'bad', title: `${short(node.name, 40)}: ${short(need.words, 60)}`, text: short(need.text, 200),
+      kind: 'bad', title: `${short(node.name, 40)}: ${short(need.words, 60)}`,
+      text: short(need.text, 200) + where(node, need),
       since: need.words === 'not heard' ? node.heard : null, command: need.command,
     }));
     const rest = all.length - NAMED;

@@ -30,7 +30,7 @@ export function alarms(source, stream) {
   const errors = Object.entries(status.errors ?? {});
   for (const [name, trouble] of errors.slice(0, TOLD)) {
     const [vm] = name.split(' ');
-    const title = `${short(name, 60)} cannot be read`;
+    const title = `${short(trouble.alias ?? name, 60)} cannot be read`;
     add('bad', title, `${trouble.message}.`, command('vminfod-unread-vm', { VM: vm }), at(source, trouble.since));
   }
   if (errors.length > TOLD) add('bad', `${errors.length - TOLD} more cannot be read`, '', command('vminfod-unread'));
@@ -71,7 +71,7 @@ export function draw(source) {
   if (!status) return;
   const parts = Object.entries(status.errors ?? {}).map(([vm, trouble]) => {
     const text = `keeps its last good object: ${short(trouble.message, 300)} (for `;
-    return note('bad', short(vm, 60), el('span', {}, text, ago(at(source, trouble.since)), ')'));
+    return note('bad', short(trouble.alias ?? vm, 60), el('span', {}, text, ago(at(source, trouble.since)), ')'));
   });
   const journal = status.journal;
   const kept = journal ? `${journal.oldest}–${journal.newest}, ${Math.ceil(journal.bytes / 1024)} KiB` : '';

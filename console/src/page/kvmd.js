@@ -12,6 +12,9 @@ import { command } from './needs.js';
 const SHOWN = 20;
 const SURE = { high: 'good', medium: 'warn', low: 'soft' };
 
+/** What tells who turned a VM off, by the name of the rule. */
+const RULES = { reason: 'the reason that QEMU gives', ganeti: 'the shipped daemon’s rule' };
+
 /** Its state in a word, and the colour of it. */
 export function state(status) {
   const count = queued(status);
@@ -45,7 +48,7 @@ export function parts(status, plan, name) {
     ['verdicts', `${verdicts}, ${counts.users ?? 0} of them users’ wishes`],
     ['monitors', `${all.length} connected now, ${connections} since its start`],
     ['up for', ago(Date.now() - (status.up_s ?? 0) * 1000)],
-    ['rule', status.rule],
+    ['judged by', RULES[status.rule] ?? status.rule],
   ])];
   if (counts.markers_failed > 0) {
     contents.unshift(note('bad', 'Markers', `${counts.markers_failed} could not be written or removed.`));

@@ -36,7 +36,7 @@ export function parts(list, plan, name) {
     el('span', {}, ago(since(one))),
   ]);
   return [
-    ...forgotten(list).map((one) => note('bad', short(name(one.vm_uuid), 40), words(one))),
+    ...forgotten(list).map((one) => note('warn', short(name(one.vm_uuid), 40), words(one))),
     tiles([
       ['running', count('running'), ''],
       ['wait', count('queued', 'scheduled'), ''],

@@ -28,7 +28,10 @@ export const COLUMNS = [
   { name: 'memory', number: true, key: ram, show: (vm) => mebibytes(ram(vm)) },
   { name: 'quota', number: true, key: (vm) => vm.quota, show: quota },
   { name: 'addresses', key: address, show: (vm) => short(address(vm), 60) },
-  { name: 'owner', key: (vm) => vm.owner_uuid ?? '', show: (vm) => el('code', { title: vm.owner_uuid }, (vm.owner_uuid ?? '–').slice(0, 8)) },
+  {
+    name: 'owner', key: (vm) => vm.owner_uuid ?? '',
+    show: (vm) => el('code', { title: vm.owner_uuid }, (vm.owner_uuid ?? '–').slice(0, 8)),
+  },
   { name: 'age', number: true, key: (vm) => -Date.parse(vm.create_timestamp), show: (vm) => time(vm.create_timestamp) },
   { name: 'changed', number: true, key: (vm) => -Date.parse(vm.last_modified), show: (vm) => time(vm.last_modified) },
 ];

@@ -115,7 +115,8 @@ export function vm(uuid, status, volumes) {
 /** How a storage VM is that keeps its volume from being used. */
 function words(one, name) {
   const why = one.why ? `: ${short(one.why, 200)}` : '';
-  return `its storage VM ${short(name(one.vm_uuid), 40)} ${one.storage_vm === 'stopped' ? 'is stopped' : 'runs and does not serve'}${why}.`;
+  const state = one.storage_vm === 'stopped' ? 'is stopped' : 'runs and does not serve';
+  return `its storage VM ${short(name(one.vm_uuid), 40)} ${state}${why}.`;
 }
 
 function zone(one, ill) {

@@ -76,6 +76,16 @@ pub fn instances(
     table.print(layout, screen)
 }
 
+/// By what it tells a user's wish, for people.
+fn rule(name: &str) -> String {
+    let meant = match name {
+        "reason" => "who turned a VM off is judged by the reason that QEMU gives",
+        "ganeti" => "as shipped: a shutdown without powerdown or stop is the user's wish",
+        other => return other.to_owned(),
+    };
+    format!("{name}: {meant}")
+}
+
 /// Returns `/status` for people: the daemon, the watched instances, the verdicts.
 pub fn status_lines(
     status: &Value,
@@ -84,7 +94,7 @@ pub fn status_lines(
 ) -> Result<String, UnknownColumn> {
     let count = |key: &str| status["counts"][key].as_u64().unwrap_or_default();
     let mut lines = vec![
-        ("rule", text(&status["rule"])),
+        ("rule", rule(&text(&status["rule"]))),
         ("up", span(Duration::from_secs(status["up_s"].as_u64().unwrap_or_default()))),
         ("verdicts", format!("{}, {} of them users' wishes", count("verdicts"), count("users"))),
         ("markers", format!("{} written", count("markers_written"))),
@@ -169,8 +179,9 @@ mod tests {
             "instances": {"db01": {"state": "queued", "qemu": null, "since": "x", "reachable": true}},
             "verdicts": [verdict]});
         let told = status_lines(&status, &none, PIPE).unwrap();
+        assert!(told.contains("\nup        7s\nverdicts  1, 1 of them"), "{told}");
         assert!(
-            told.starts_with("rule      reason\nup        7s\nverdicts  1, 1 of them"),
+            told.starts_with("rule      reason: who turned a VM off is judged by the reason that QEMU gives\nup  "),
             "{told}"
         );
         assert!(

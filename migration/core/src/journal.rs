@@ -194,6 +194,8 @@ pub struct Asker {
 pub enum Remedy {
     /// The copy on the target is unusable: abort, then begin.
     Anew,
+    /// The copy has lost its datasets: a sync sends them again.
+    Resend,
     /// The target has no room: the same elsewhere, or again once there is room.
     Room,
     /// One copy is left: rescue.

@@ -27,6 +27,7 @@ pub enum Why {
     SwitchFailed,
     AbortFailed,
     CopyUnfit,
+    CopyLost,
     NoRoom,
     OnlyCopy,
     NoWayBack,
@@ -57,6 +58,7 @@ impl Why {
             Why::SwitchFailed => "migration-switch-failed",
             Why::AbortFailed => "migration-abort-failed",
             Why::CopyUnfit => "migration-copy-unfit",
+            Why::CopyLost => "migration-copy-lost",
             Why::NoRoom => "migration-no-room",
             Why::OnlyCopy => "migration-only-copy",
             Why::NoWayBack => "migration-no-way-back",
@@ -91,7 +93,7 @@ impl Why {
             }
             Why::OnlyCopy => "you: rescue",
             Why::NoWayBack => "you: switch, or rollback --discard",
-            Why::SyncFailed | Why::Unsynced => "you: sync or abort",
+            Why::SyncFailed | Why::CopyLost | Why::Unsynced => "you: sync or abort",
             Why::SwitchUndone => "you: switch or abort",
             Why::SwitchFailed => "you: switch or rollback",
             Why::AbortFailed => "you: abort",
@@ -177,6 +179,7 @@ pub fn waits(record: &Record) -> Option<Why> {
 fn of(remedy: Remedy) -> Why {
     match remedy {
         Remedy::Anew => Why::CopyUnfit,
+        Remedy::Resend => Why::CopyLost,
         Remedy::Room => Why::NoRoom,
         Remedy::Rescue => Why::OnlyCopy,
         Remedy::Stay => Why::NoWayBack,

@@ -61,7 +61,7 @@ impl Access {
     pub async fn connect(&self, name: &str, jitter: Jitter) -> Result<Link, FleetError> {
         let turns = Arc::new(Mutex::new(Turns::new(jitter)));
         let (why, access, own) = (Why::default(), self.clone(), name.to_owned());
-        let told = why.clone();
+        let (told, hears) = (why.clone(), why.clone());
         let options = self
             .options(name)?
             .retry_on_initial_connect()
@@ -75,8 +75,9 @@ impl Access {
                     next(&turns, &servers)
                 })
             })
-            .event_callback(|event| async move {
-                tracing::info!("the connection to the feed: {event}")
+            .event_callback(move |event| {
+                hears.hear(&event);
+                std::future::ready(())
             });
         let client = options.connect(self.servers.clone()).await.map_err(FleetError::away)?;
         Ok(Link::new(client, why))

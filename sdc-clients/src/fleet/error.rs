@@ -58,6 +58,16 @@ pub enum FleetError {
         /// Why.
         reason: String,
     },
+    /// The server let this key in, and does not allow what was asked.
+    #[error(
+        "the key may not do this: {0} (nats.api and nats.inbox, or the servers' accounts, are of another kind of key)"
+    )]
+    Forbidden(String),
+    /// The server is in no cluster.
+    #[error(
+        "the server is alone, in no cluster: no stream can be on several servers (streams.replicas is more than 1)"
+    )]
+    Alone,
     /// A file of keys or certificates cannot be used.
     #[error("{path}: {reason}")]
     File {
@@ -73,6 +83,7 @@ impl FleetError {
     pub fn may_pass(&self) -> bool {
         match self {
             FleetError::Away(_) | FleetError::NoStream(_) | FleetError::Unreachable { .. } => true,
+            FleetError::Forbidden(_) => false,
             // The cluster has no leader, or too few servers.
             FleetError::Refused { code, .. } => matches!(code, 10004..=10006 | 10009),
             _ => false,
@@ -88,6 +99,7 @@ impl FleetError {
     pub(super) fn of_code(code: u64, text: &str, about: &str) -> FleetError {
         match code {
             10059 => FleetError::NoStream(about.to_owned()),
+            10074 => FleetError::Alone,
             10071 | 10164 => FleetError::WrongLast(about.to_owned()),
             // Resources of server or account, the stream's own limits.
             10023 | 10028 | 10047 | 10077 => FleetError::Full(text.to_owned()),

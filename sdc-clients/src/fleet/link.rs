@@ -11,12 +11,18 @@ use std::future::poll_fn;
 use std::io;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::rustls::{self, CertificateError};
-use async_nats::{Client, ConnectError, ConnectOptions, Server};
+use async_nats::{Client, ConnectError, ConnectOptions, Event, Server, ServerError};
+use tokio::time::Instant;
 
 use super::error::FleetError;
+
+/// A request without an answer that was sent so long ago, at most, may be the one that the server forbade: a second
+/// more than is waited for an answer.
+const RECENT: Duration = Duration::from_secs(6);
 
 /// A connection that is made anew for ever. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -38,13 +44,18 @@ impl Link {
         Link { client, why }
     }
 
-    /// Says instead of "no answer" why there is no connection, where there is none.
+    /// Says instead of "no answer" why there is none: no connection, or the server's word that the key may not ask.
     pub(super) fn explain(&self, error: FleetError) -> FleetError {
-        match error {
-            FleetError::Away(_) if self.client.connection_state() != State::Connected => {
-                self.why.lock().reason.clone().unwrap_or(error)
+        if !matches!(error, FleetError::Away(_)) {
+            return error;
+        }
+        let why = self.why.lock();
+        match &why.forbidden {
+            _ if self.client.connection_state() != State::Connected => {
+                why.reason.clone().unwrap_or(error)
             }
-            error => error,
+            Some((at, what)) if at.elapsed() <= RECENT => FleetError::Forbidden(what.clone()),
+            _ => error,
         }
     }
 }
@@ -56,6 +67,8 @@ pub(super) struct Why(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     reason: Option<FleetError>,
+    /// What the server forbade last.
+    forbidden: Option<(Instant, String)>,
     /// What the client said of each server: what is new is looked into.
     said: BTreeMap<String, String>,
 }
@@ -63,6 +76,16 @@ struct Known {
 impl Why {
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hears what the client tells of a connection. A request that is not allowed gets no answer.
+    pub(super) fn hear(&self, event: &Event) {
+        tracing::info!("the connection to the feed: {event}");
+        if let Event::ServerError(ServerError::Other(text)) = event
+            && text.contains("ermissions Violation")
+        {
+            self.lock().forbidden = Some((Instant::now(), text.clone()));
+        }
     }
 
     /// Looks into what is new about the servers that could not be connected to; `options` are those of one attempt.

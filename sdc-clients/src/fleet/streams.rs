@@ -262,6 +262,10 @@ async fn one(jetstream: &Context, config: Config) -> Result<(Info, Made), FleetE
             let (have, want) = (&info.config, &config);
             let is_same = (have.max_age, have.max_bytes, have.num_replicas)
                 == (want.max_age, want.max_bytes, want.num_replicas);
+            // nats-server refuses that of a new stream, and takes it of one that is there; nothing follows then.
+            if want.num_replicas > 1 && info.cluster.is_none() {
+                return Err(FleetError::Alone);
+            }
             if !is_same {
                 let is_more = have.num_replicas < want.num_replicas;
                 let made = if is_more { Made::Raised } else { Made::Changed };

@@ -58,10 +58,16 @@ pub(super) async fn plan(
         return Ok(screen.harmless(&format!("{plan:#}\n")));
     }
     let decisions = plan["decisions"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut table = Table::new(&["vm", "action", "reason", "at"]).usually(3);
+    // What was written stays here until something else is decided: the time tells it from what is decided now.
+    let mut table = Table::new(&["vm", "action", "at", "reason"]);
     for line in decisions.iter().filter(|line| all || line["action"] != "nothing") {
-        let cells = ["vm", "action", "reason", "at"].map(|key| text(line, key).into());
-        table.row(cells.into());
+        let [vm, action, reason] = ["vm", "action", "reason"].map(|key| text(line, key));
+        table.row(vec![
+            vm.into(),
+            action.into(),
+            to_the_second(&text(line, "at")).into(),
+            reason.into(),
+        ]);
     }
     let mut out = table.print(layout, screen)?;
     if !layout.asks_for_table() && out.lines().count() == 1 {

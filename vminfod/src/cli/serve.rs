@@ -38,7 +38,9 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<Exi
     };
     let (mut config, unknown) = Config::read(client_config::fields(args.config.as_deref())?)?;
     config.root = args.root.unwrap_or(config.root);
-    config.listen = args.listen.unwrap_or(config.listen);
+    if let Some(alone) = args.listen {
+        config = Config { listen: alone, socket: None, metrics: None, ..config };
+    }
     if args.check_config {
         return Ok(valid_config(NAME, &unknown));
     }

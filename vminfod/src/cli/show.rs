@@ -139,6 +139,11 @@ fn status_lines(status: &Value, screen: Screen) -> String {
     let count = |path: &str| items(at(path)).len();
     let members = |path: &str| at(path).and_then(Value::as_object).into_iter().flatten();
     let text = |value: &Value| visible(value.as_str().unwrap_or("-"));
+    // A VM that cannot be read by its alias too, so that it can be found with either.
+    let named = |zone: &str| match status["errors"][zone]["alias"].as_str() {
+        Some(alias) => format!("{} {}", visible(alias), visible(zone)),
+        None => visible(zone),
+    };
     let bad = |text: &str| screen.paint(Tone::Bad, text);
     let painted = |good: bool, other: Tone, text: &str| {
         screen.paint(if good { Tone::Good } else { other }, text)
@@ -171,10 +176,14 @@ fn status_lines(status: &Value, screen: Screen) -> String {
     }
     for (zone, trouble) in members("errors") {
         let (source, message) = (text(&trouble["source"]), text(&trouble["message"]));
-        lines.push(("unreadable", bad(&format!("{} {source}: {message}", visible(zone)))));
+        // Most messages begin with their source.
+        let why =
+            if message.starts_with(&source) { message } else { format!("{source}: {message}") };
+        lines.push(("unreadable", bad(&format!("{}: {why}", named(zone)))));
     }
     if count("incomplete") > 0 {
-        let zones: Vec<String> = items(at("incomplete")).into_iter().map(text).collect();
+        let zones = items(at("incomplete")).into_iter();
+        let zones: Vec<String> = zones.map(|zone| named(zone.as_str().unwrap_or("-"))).collect();
         lines.push(("incomplete", bad(&zones.join(" "))));
     }
     if at("zfs").is_some() {
@@ -221,6 +230,10 @@ mod tests {
             "queue": {"vasync_queue": {"npending": 1, "nqueued": 0}},
             "refreshErrors": [{"err": "zfs\u{1b}[2J", "ago": "1.0s (1s)"}],
             "eventsListeners": {"u": {"userAgent": "x\u{7}", "createdAgo": "2.0s (2s)"}},
+            "errors": {
+                "z0": {"alias": "web\u{7}", "source": "zone_xml", "message": "zone_xml /etc/zones/z0.xml: line 6"},
+                "z1": {"alias": null, "source": "datasets", "message": "no answer"},
+            },
             "incomplete": ["z0", "z\u{7}"],
             "zfs": {"announced": false, "listedAgo": "61.0s (1m)", "changes": "the zfs event source is down: filesystems …"},
         });
@@ -232,7 +245,9 @@ mod tests {
             "last refresh   none yet\n",
             "refresh error  zfs\\u001b[2J (1s ago)\n",
             "listener       x\\u0007 for 2s\n",
-            "incomplete     z0 z\\u0007\n",
+            "unreadable     web\\u0007 z0: zone_xml /etc/zones/z0.xml: line 6\n",
+            "unreadable     z1: datasets: no answer\n",
+            "incomplete     web\\u0007 z0 z\\u0007\n",
             "zfs            the zfs event source is down: filesystems … (listed: 1m1s ago)\n",
         ] {
             assert!(text.contains(line), "{line:?} in {text}");

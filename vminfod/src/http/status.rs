@@ -88,7 +88,11 @@ pub(super) fn body(
         });
     }
     out["errors"] = by_name(view.errors.iter().map(|(name, trouble)| {
+        // By the last good object; null: it has none.
+        let alias =
+            snapshot.vms.get(name.as_ref() as &str).and_then(|vm| vm.object().remove("alias"));
         let trouble = json!({
+            "alias": alias,
             "source": trouble.source,
             "message": trouble.message,
             "attempts": trouble.attempts,

@@ -47,6 +47,7 @@ impl Scene {
         assert!(body.contains(source), "{name}: {body}");
         let trouble = &self.served.json("/status").await["errors"][A];
         assert_eq!(trouble["source"], source, "{name}: {trouble}");
+        assert_eq!(trouble["alias"], "good", "{name}: {trouble}");
         assert_eq!(shown(&self.served).await, self.good, "{name}");
         self.turn += 1;
         let tags = json!({ "turn": self.turn });

@@ -138,6 +138,19 @@ async fn streams_that_are_well_are_kept_however_much_is_published() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_alone_is_not_said_to_give_streams_to_others() {
+    let Some(nats) = servers(1, None) else { return };
+    let access = access(&nats);
+    let fleet = made(&access, 1).await;
+    let refused = make(fleet.jetstream(), &Shape::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("alone") && !refused.may_pass(), "{refused}");
+    assert!(ends_well(&access, "streams").await, "they are as they were");
+    until("deleted", async || fleet.jetstream().delete_stream(VMS).await.is_ok()).await;
+    let refused = make(fleet.jetstream(), &Shape::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("alone"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reading_ends_though_more_is_published_than_it_reads() {
     // N13
     let Some(nats) = servers(1, None) else { return };

@@ -40,6 +40,23 @@ fn keys(dir: &TempDir) -> Keys {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_asks_as_a_reader_is_told_what_it_may_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(nats) = servers(1, Some(&accounts(&keys(&dir)))) else { return };
+    let with = |name: &str| Access { nkey: Some(dir.path().join(name)), ..access(&nats) };
+    let fleet = made(&with("operator"), 1).await;
+    let node = with(CN);
+    let wire = Wire::new(node.connect("node", Jitter::from_seed(1)).await.unwrap(), &node);
+    let refused = wire.last(VMS, &subject(CN, None)).await.unwrap_err();
+    assert!(refused.to_string().contains("nats.api and nats.inbox"), "{refused}");
+    // Who is allowed and gets no answer is told that.
+    nats.signal(0, Signal::STOP);
+    let away = fleet.nodes().await.unwrap_err();
+    assert!(matches!(away, FleetError::Away(_)), "{away}");
+    nats.signal(0, Signal::CONT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_nodes_key_reads_and_writes_no_other_nodes_subjects() {
     // N15
     let dir = tempfile::tempdir().unwrap();

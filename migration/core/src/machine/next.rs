@@ -214,6 +214,7 @@ impl Reason {
             Reason::Absent(End::Source) if record.num_sync_phases > 0 => Some(Remedy::Rescue),
             Reason::Absent(_) | Reason::Remade => Some(Remedy::Anew),
             Reason::Shown(End::Target) if !is_switched => Some(Remedy::Anew),
+            Reason::Bare(End::Target) if !is_switched => Some(Remedy::Resend),
             Reason::Bare(_) | Reason::LastCopy(_) => Some(Remedy::Rescue),
             Reason::NoCommonSnapshot | Reason::TargetLost => Some(Remedy::Stay),
             _ => None,

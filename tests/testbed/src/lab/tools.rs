@@ -48,17 +48,15 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     let config = quoted(&places.node.join("vminfod.json").to_string_lossy());
     let url = quoted(&places.vminfod);
     let reach = format!("export VMINFOD_CONFIG={config} VMINFOD_URL={url}\n");
-    let vminfod = format!(
-        "{reach}case $1 in\nserve) exec {testbed} @vminfod \"$@\" --config {config} ;;\n\
-         *) exec {testbed} @vminfod \"$@\" ;;\nesac"
-    );
+    let vminfod = format!("{reach}exec {testbed} @vminfod \"$@\"");
     let vminfo = format!("{reach}exec {testbed} @vminfo \"$@\"");
     let config = quoted(&places.node.join("kvmd.json").to_string_lossy());
     let url = quoted(&places.kvmd);
     let kvmd = format!("export KVMD_CONFIG={config} KVMD_URL={url}\nexec {testbed} @kvmd \"$@\"");
     let config = quoted(&places.node.join("console.json").to_string_lossy());
     let console = format!(
-        "case $1 in serve|status|ping) set -- \"$@\" --config {config} ;; esac\nexec {testbed} @console \"$@\""
+        "case \"$1 $* \" in\n*' --config'*) ;;\nserve*|status*|ping*) set -- \"$@\" --config {config} ;;\nesac\n\
+         exec {testbed} @console \"$@\""
     );
     // As on a real node: what reads is vminfod's own, what writes is the node's. vmadm knows no aliases.
     let vmadm = format!(
@@ -88,8 +86,16 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
          exit 0\nfi\n\
          echo 'svcs: in the lab, only -L or -xv, and the name of a daemon' >&2\nexit 1"
     );
+    // Of what is not in this lab, it says that no configuration names it.
+    let preflight = format!(
+        "set -- \"$@\" --config {config}\nfor name in net-agent vm-agent migration-agent migration-service volapi; do\n\
+         [ -f {node}/$name.json ] && set -- \"$@\" --config {node}/$name.json\ndone\n\
+         exec {testbed} @hub-preflight \"$@\"",
+        config = quoted(&places.node.join("vminfod.json").to_string_lossy()),
+    );
     let scripts = [
         ("svcs", svcs),
+        ("hub-preflight", preflight),
         ("bunyan", "exec cat".to_owned()),
         ("vmadm", vmadm),
         ("vminfod", vminfod),
@@ -154,7 +160,9 @@ pub fn write_volumes(places: &Places<'_>, vmapi: &str) -> io::Result<()> {
 pub fn write_fleet(places: &Places<'_>, servers: &[String]) -> io::Result<()> {
     let testbed = quoted(&places.program.to_string_lossy());
     let file = |name: &str| places.node.join(format!("{name}.json"));
-    let asked = json!({ "nats": { "servers": servers } });
+    // The lab has one server.
+    let asked =
+        json!({ "nats": { "servers": servers }, "streams": { "replicas": 1, "bytes": 1 << 30 } });
     std::fs::write(file("sdc-fleet"), format!("{asked:#}\n"))?;
     let command = |name: &'static str| {
         let config = quoted(&file(name).to_string_lossy());

@@ -9,7 +9,7 @@ use std::path::Path;
 use testbed::lab::seed::Wrongs;
 use testbed::process::{self, Child};
 
-use super::common::{LATE, Lab, line_with, text, until};
+use super::common::{LATE, Lab, line_with, said, text, until};
 
 /// A lab with everything running, as `testbed lab` makes it.
 async fn lab() -> (Lab, Wrongs) {
@@ -297,6 +297,32 @@ async fn the_http_reference_asks_as_written() {
     for part in ["\"read_ms_ago\"", "\"fields\"", "\"sysinfo\"", "\"zoneadm\"", "\"zfs\""] {
         assert!(printed.contains(part), "{part}");
     }
+    lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_vminfod_runs_beside_the_one_in_place_as_written() {
+    let (lab, _) = lab().await;
+    let guide = commands(&document("deploy/UPGRADE.md"), "Side by side first");
+    let [serve, shadow] = &guide.lines().collect::<Vec<_>>()[..] else { panic!("{guide}") };
+    let config = lab.config();
+    // Its configuration is that of the one in place: the socket, and an address for metrics.
+    let read: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&config).unwrap()).unwrap();
+    assert!(read["metrics"]["listen"].is_string() && read.get("socket").is_none(), "{read}");
+    let serve = serve.replace("/etc/vminfod.json", &config).replace(":9091", ":0");
+    assert!(serve.contains(&config) && serve.ends_with(":0"), "{serve}");
+    let script = typed(&lab, &format!("exec {serve}"));
+    let mut beside = Child::spawn("beside", Path::new("/bin/bash"), &["-c", &script]).unwrap();
+    let address = said(&mut beside, "listening").await["address"].as_str().unwrap().to_owned();
+    let shadow = shadow.replace("127.0.0.1:9091", &address);
+    let shadow = shadow.replace("http://127.0.0.1:9090", &lab.vminfod_url());
+    let shadow = shadow.replace("testbed ", &format!("{} ", env!("CARGO_BIN_EXE_testbed")));
+    let printed = type_in(&lab, &format!("{shadow} --every 200ms --times 3")).await;
+    assert_eq!(printed, "compared: 0 differences last\n");
+    let socket = format!("unix:{}", lab.node().root().join("var/run/vminfod/hub.sock").display());
+    beside.stop(LATE).await.unwrap();
+    type_in(&lab, &format!("vminfod ping --url {socket}\nhub-preflight --watch 300ms")).await;
     lab.stop().await;
 }
 

@@ -125,6 +125,12 @@ async fn each_state_ends_by_the_command_that_the_table_has_for_it() {
     centre.ends("migration-copy-unfit", &mut ended).await;
     centre.ends("migration-unsynced", &mut ended).await;
 
+    // Somebody destroys its datasets: a switch finds nothing, and the VM is not stopped for that.
+    centre.there(&format!("zfs destroy -r zones/{VM}")).await;
+    let refused = centre.bad(&format!("sdc-migrate switch -y {VM}")).await;
+    assert!(refused.contains("has lost its datasets"), "{refused}");
+    centre.ends("migration-copy-lost", &mut ended).await;
+
     // The same sync would find no room again.
     centre.other.node().fail_stream(End::Receive, 0, Effect::NoSpace).unwrap();
     centre.bad(&format!("sdc-migrate sync {VM}")).await;

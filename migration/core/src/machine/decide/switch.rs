@@ -54,6 +54,10 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
     }
     alike(facts)?;
     if journal.power.is_none() && !is_dead {
+        // Everything would be sent while the VM is down, and nothing can be set on what is not there.
+        if target.bare {
+            return Err(Next::GiveUp(Reason::Bare(End::Target)));
+        }
         // An update that fails costs nothing as long as the VM is on. What changes later is brought over below.
         unless(facts.settings == SettingsMatch::Same, Step::BringOver)?;
         unless(facts.dated, Step::Date)?; // the target of an older service

@@ -279,6 +279,25 @@ fn the_last_copy_goes_by_a_persons_word_alone_and_a_rescue_takes_nothing_from_a_
 }
 
 #[test] // M111
+fn nobody_switches_to_a_copy_without_datasets_and_a_sync_sends_them_again() {
+    let mut world = stands(&[Action::Begin, Action::Sync], None);
+    does(&mut world, "target destroyed");
+    world.orders.clear();
+    assert!(world.command(Action::Switch));
+    runs(&mut world);
+    assert!(!world.orders.iter().any(|order| order == "stop source"), "{:?}", world.orders);
+    let (record, why) = (world.record.as_ref().unwrap(), Reason::Bare(End::Target));
+    assert_eq!(record.error.as_deref(), Some(why.to_string().as_str()));
+    assert_eq!(why.remedy(record), Some(Remedy::Resend));
+    let source = &world.source.copy.as_ref().unwrap().seen;
+    assert!(source.running && !source.hidden);
+    assert!(world.command(Action::Sync));
+    runs(&mut world);
+    assert_eq!(world.record.as_ref().unwrap().state, State::Paused);
+    assert!(ends(&world, "nothing", "switch"));
+}
+
+#[test] // M111
 fn nobody_goes_back_to_a_copy_without_datasets() {
     for is_discarded in [false, true] {
         let mut world = stands(&[Action::Begin, Action::Sync, Action::Switch], None);

@@ -216,6 +216,8 @@ impl World {
             Step::Show(may) => may.end(),
             Step::Delete(may) => may.end(),
             Step::Create => End::Target,
+            // On datasets that are not there nothing can be set.
+            Step::BringOver if self.disk(End::Target).is_some_and(|disk| disk.seen.bare) => return,
             Step::BringOver => return self.settings = SettingsMatch::Same,
             Step::Date => return self.dated = true,
             Step::Protect(end, _) => end,
@@ -304,7 +306,8 @@ impl World {
             return;
         }
         if !has_base {
-            receiver.seen.snapshots.clear(); // a full stream replaces all
+            receiver.seen.snapshots.clear(); // a full stream replaces all, and makes what is not there
+            receiver.seen.bare = false;
             receiver.seen.protection = Protection::default();
         }
         receiver.seen.snapshots.retain(|it| sent.seen.snapshots.contains(it));
