@@ -57,6 +57,8 @@ pub async fn renew(fleet: &Fleet, stream: &'static str, server: &str) -> Result<
     if on(&left) < left.config.num_replicas {
         raise(fleet.jetstream(), &left).await?;
     }
+    // The servers may say that it is done and find nobody.
+    until(fleet, stream, is_on_all).await?;
     Ok(())
 }
 
@@ -88,7 +90,8 @@ async fn until(
         match info(fleet, stream).await {
             Ok(info) if is_so(&info) => return Ok(info),
             Ok(_) if Instant::now() >= end => {
-                return Err(FleetError::away(format!("a server of {stream} is away or behind")));
+                let why = "is away or behind, or it is on too few";
+                return Err(FleetError::away(format!("a server of {stream} {why}")));
             }
             Err(error) if Instant::now() >= end => return Err(error),
             _ => sleep(LOOK).await,
@@ -113,5 +116,9 @@ fn is_whole(info: &Info, but: Option<&str>) -> bool {
         but == Some(it.name.as_str()) || (!it.offline && it.current && it.lag.unwrap_or(0) == 0)
     });
     let is_led = leader(info).is_some_and(|leads| but != Some(leads));
-    have_all && is_led && on(info) >= info.config.num_replicas
+    have_all && is_led && is_on_all(info)
+}
+
+fn is_on_all(info: &Info) -> bool {
+    on(info) >= info.config.num_replicas
 }

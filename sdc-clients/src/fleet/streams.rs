@@ -205,12 +205,18 @@ pub(super) async fn raise(jetstream: &Context, info: &Info) -> Result<Info, Flee
     if let Some(late) = others.into_iter().find(|it| it.offline || !it.current) {
         return Err(FleetError::away(format!("{} is away or behind", late.name)));
     }
-    let (config, mut info) = (&info.config, info.clone());
-    // Servers are looked for only where the number changes.
-    for num_replicas in [on(&info), config.num_replicas] {
-        info = update(jetstream, &Config { num_replicas, ..config.clone() }).await?;
+    // Servers are looked for only where the number changes, and who is asked for the second change before the first one
+    // is made sees none.
+    let (config, fewer) = (&info.config, on(info));
+    update(jetstream, &Config { num_replicas: fewer, ..config.clone() }).await?;
+    for _ in 0..SHORT {
+        let now = jetstream.get_stream(&config.name).await;
+        if now.is_ok_and(|stream| stream.cached_info().config.num_replicas == fewer) {
+            return update(jetstream, config).await;
+        }
+        sleep(PAUSE).await;
     }
-    Ok(info)
+    Err(FleetError::away(format!("{} does not change", config.name)))
 }
 
 async fn update(jetstream: &Context, config: &Config) -> Result<Info, FleetError> {

@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use rig::nats::Nats;
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{Access, Fleet, FleetError, Health, Shape, make};
-use tokio::time::{sleep, timeout};
+use sdc_clients::fleet::{Access, Fleet, FleetError, Health, Shape, make, renew};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Starts servers, or says why there are none.
 fn servers(count: usize, config: Option<&str>) -> Option<Nats> {
@@ -56,10 +56,16 @@ async fn made(access: &Access, replicas: usize) -> Fleet {
 /// Waits until every server has all of every stream. Whoever kills one before has killed two: of three servers the one
 /// that has everything is then alone with one that is behind, and for a minute nobody may be elected.
 async fn whole(fleet: &Fleet) {
-    let last = Mutex::new(None);
+    let (last, began) = (Mutex::new(None), Instant::now());
     let is_whole = async || {
         let health = fleet.health().await;
         let is_whole = health.as_ref().is_ok_and(|all| all.iter().all(Health::is_whole));
+        // As an agent does where one has been behind for half an hour.
+        for it in health.iter().flatten().filter(|_| began.elapsed() > STAYS) {
+            for server in &it.behind {
+                let _late = renew(fleet, it.stream, server).await;
+            }
+        }
         *last.lock().unwrap() = Some(health);
         is_whole
     };
@@ -67,6 +73,9 @@ async fn whole(fleet: &Fleet) {
         panic!("not every server has all: {:?}", last.lock().unwrap());
     }
 }
+
+/// A server that has been behind for so long stays so.
+const STAYS: Duration = Duration::from_secs(60);
 
 /// Asks until there is an answer: a server of a busy machine may be late.
 async fn answered<T>(what: &str, ask: impl AsyncFn() -> Result<T, FleetError>) -> T {

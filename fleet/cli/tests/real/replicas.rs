@@ -11,8 +11,8 @@ use mocks::hub::Hub;
 use rig::nats::Nats;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
-    Access, CHANGES, Comparison, Differences, Fleet, FleetError, FleetEvent, Follower, Health,
-    Position, VMS, Wire, compare, level, renew, step_down, subject,
+    Access, CHANGES, Comparison, Differences, Fleet, FleetError, FleetEvent, Follower, Position,
+    VMS, Wire, compare, level, step_down, subject,
 };
 use serde_json::{Value, json};
 
@@ -241,17 +241,8 @@ async fn where_two_of_three_have_lost_the_history_the_nodes_fill_the_feed_and_th
     std::fs::remove_dir_all(site.nats.store(dies)).unwrap();
     site.nats.run(dies).unwrap();
     let agent = Running::maker(&site.hub, &site.access, &site.machine, &site.fleet).await;
-    until("every server has all, and it is shown", async || {
-        let all = site.fleet.health().await.unwrap_or_default();
-        // As the agent does where one has been behind for half an hour.
-        for health in &all {
-            for server in &health.behind {
-                let _late = renew(&site.fleet, health.stream, server).await;
-            }
-        }
-        !all.is_empty() && all.iter().all(Health::is_whole) && site.is_shown().await
-    })
-    .await;
+    whole(&site.fleet).await;
+    until("it is shown", async || site.is_shown().await).await;
     until("the history, or a word that it went", async || {
         site.changes().await.starts_with(&had) || site.seen.lock().unwrap().holes > 0
     })
