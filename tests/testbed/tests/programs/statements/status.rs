@@ -180,8 +180,7 @@ async fn each_field_of_the_status_is_what_it_names() {
         ),
         ("fswatcher.running", at("fswatcher.running") == true),
         ("errors.*.source", failing_zone == uuid_of(&broken) && trouble["source"] == "zone_xml"),
-        // It cannot be read since the start: there is no object with a name.
-        ("errors.*.alias", trouble["alias"].is_null()),
+        ("errors.*.alias", trouble["alias"].is_string() && trouble["alias"] == broken["alias"]),
         ("errors.*.message", trouble["message"].as_str().unwrap().contains(uuid_of(&broken))),
         ("errors.*.attempts", trouble["attempts"].as_u64() > Some(0)),
         ("errors.*.since", start.last.elapsed().as_secs_f64() > seconds(&trouble["since"])),
