@@ -104,8 +104,11 @@ fn ended<S>(holder: &Holder, ours: &About, theirs: Option<&About>, stream: S) ->
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let until = theirs.map_or(ours.until, |theirs| theirs.until.min(ours.until));
-    let left = u64::try_from(until - holder.now()).unwrap_or_default();
+    let now = holder.now();
+    // One of ours that is over is the other end's to refuse, in words that say so: a deadline here would race with them.
+    let ours = Some(ours.until).filter(|until| *until > now);
+    let until = ours.into_iter().chain(theirs.map(|it| it.until)).min().unwrap_or(now);
+    let left = u64::try_from(until - now).unwrap_or_default();
     Box::new(Ending::new(stream, Duration::from_secs(left)))
 }
 
