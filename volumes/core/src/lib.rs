@@ -5,8 +5,9 @@
 //! What is known of volumes without any request: records, rules, the state machine, the reducer. No I/O, no
 //! clock; time and chance are handed in.
 //!
-//! A request becomes parameters (`requests`) and a record (`volume`); what VMAPI says of its storage VM becomes a fact
-//! (`facts`); `reduce` makes of records and a fact what the records should be, by the table of states in `machine`.
+//! A request becomes parameters (`requests`), a record (`volume`) and the payload of its storage VM (`storage_vm`);
+//! what VMAPI says of that VM becomes a fact (`facts`); `reduce` makes of records and a fact what the records should
+//! be, by the table of states in `machine`.
 //!
 //! The modules below are in layer order: each uses only modules listed below it.
 
