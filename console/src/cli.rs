@@ -102,7 +102,8 @@ struct ServeArgs {
     /// Address to serve on, in place of the configured one.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// The page of the data centre, from its feed, in place of the page of this node; so does a configuration with `nats`.
+    /// The page of the data centre, from its feed, in place of the page of this node; so does a configuration with
+    /// `nats`.
     #[cfg(feature = "fleet")]
     #[arg(long)]
     fleet: bool,

@@ -40,7 +40,8 @@ impl<T: Serialize + DeserializeOwned> JsonLines<T> {
         &self.path
     }
 
-    /// Appends an entry, and flushes it to the disk if it is to be `durable`. One that could not be written is not there.
+    /// Appends an entry, and flushes it to the disk if it is to be `durable`. One that could not be written is not
+    /// there.
     pub fn append(&self, entry: &T, durable: bool) -> io::Result<()> {
         let _one_at_a_time = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let mut line = serde_json::to_vec(entry)?;

@@ -105,7 +105,8 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let now = holder.now();
-    // One of ours that is over is the other end's to refuse, in words that say so: a deadline here would race with them.
+    // One of ours that is over is the other end's to refuse, in words that say so: a deadline here would race with
+    // them.
     let ours = Some(ours.until).filter(|until| *until > now);
     let until = ours.into_iter().chain(theirs.map(|it| it.until)).min().unwrap_or(now);
     let left = u64::try_from(until - now).unwrap_or_default();

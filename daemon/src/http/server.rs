@@ -69,8 +69,8 @@ pub trait Secure: std::fmt::Debug + Send + Sync {
     fn secure(&self, stream: TcpStream, from: IpAddr) -> BoxFuture<'static, io::Result<Secured>>;
 }
 
-/// A connection whose client is known. The routes find him as the extension `Option<Identity>`, and what he has shown as
-/// `Option<Shown>`.
+/// A connection whose client is known. The routes find him as the extension `Option<Identity>`, and what he has shown
+/// as `Option<Shown>`.
 pub struct Secured {
     /// The connection. What it does not carry to its end is an error to the other end.
     pub stream: Box<dyn Duplex>,

@@ -110,8 +110,8 @@ pub async fn mount(parts: &Parts, root: &str, delegated: &[String]) -> Result<()
     Ok(())
 }
 
-/// Checks that the way to a file system's place, below that of the tree's root, goes over directories: a stream may have
-/// put a link there, over which the node would mount it anywhere, and at each boot.
+/// Checks that the way to a file system's place, below that of the tree's root, goes over directories: a stream may
+/// have put a link there, over which the node would mount it anywhere, and at each boot.
 /// Fails with [`Failed::Linked`]; then the node does not mount it any more.
 async fn is_reached(parts: &Parts, root: &str, name: &str) -> Result<(), Failed> {
     let below = name.strip_prefix(root).unwrap_or_default().to_owned();

@@ -328,7 +328,8 @@ async fn delegated(parts: &Parts, vm: Uuid) -> Result<Vec<String>, Failed> {
 }
 
 /// What is delegated to the VM by its own zone is the zone's with all below it, whatever came: a stream without
-/// properties says nothing, the sender is not asked, and the node would mount at its next boot what says that it is not.
+/// properties says nothing, the sender is not asked, and the node would mount at its next boot what says that it is
+/// not.
 async fn give_to_zone(parts: &Parts, delegated: &[String]) -> Result<(), Failed> {
     for top in delegated {
         // What is below has it from above, unless it says otherwise: that is looked at afterwards.

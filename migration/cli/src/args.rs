@@ -308,6 +308,7 @@ Examples:
 Examples:
   sdc-migrate evacuate CN --dry-run          per VM: target, bytes, minutes, downtime, obstacle
   sdc-migrate evacuate CN
+  sdc-migrate evacuate CN -y --no-wait       ends at once; the service moves them
   sdc-migrate evacuate CN --pause            no more begin; what syncs is paused
   sdc-migrate evacuate CN                    goes on
   sdc-migrate evacuate CN --release          end it as it is: the node may get new instances again
@@ -337,6 +338,9 @@ Examples:
         /// At most so many at once, and never more than the node's limit.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
         at_once: Option<u32>,
+        /// Do not watch it: ask the service for it and end.
+        #[arg(long, conflicts_with_all = ["dry_run", "pause", "release", "back"])]
+        no_wait: bool,
         #[command(flatten)]
         list: ListArgs,
         #[command(flatten)]

@@ -207,7 +207,17 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
             bulk::each(&act, &which, (Action::Rollback, Options::default()), consent).await
         }
         Verb::Evacuate {
-            cn, dry_run, pause, release, list, consent, to, exclude, at_once, ..
+            cn,
+            dry_run,
+            pause,
+            release,
+            list,
+            consent,
+            to,
+            exclude,
+            at_once,
+            no_wait,
+            ..
         } => {
             let mut excluded = BTreeSet::new();
             for vm in &exclude {
@@ -223,6 +233,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
                 (true, ..) => evacuation.dry_run(&list.layout()).await,
                 (_, true, _) => evacuation.pause().await,
                 (_, _, true) => evacuation.release().await,
+                _ if no_wait => evacuation.ask_for(consent).await,
                 _ => evacuation.run(&list.layout(), consent).await,
             }
         }

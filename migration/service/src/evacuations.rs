@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Evacuations of nodes: a row of each that is under way, so that it is seen and paused from any headnode. When it ends,
-//! the history has it.
+//! Evacuations of nodes: a row of each that is under way, so that it is seen and paused from any headnode. When it
+//! ends, the history has it.
 
 use sdc_clients::migrations::Evacuation;
 use serde_json::{Map, Value, json};

@@ -20,8 +20,8 @@ impl World {
         self.nic_at(&mac(n), vm, over);
     }
 
-    /// Puts a record in place of an older one. `over` has fields: null takes one out, `age_s` is the time since its last
-    /// change, and what the API refuses is stored as older code did.
+    /// Puts a record in place of an older one. `over` has fields: null takes one out, `age_s` is the time since its
+    /// last change, and what the API refuses is stored as older code did.
     pub fn nic_at(&self, mac: &str, vm: &str, over: Value) {
         let vm = id(vm);
         let mut nic = NewNic::zone(mac, &vm.to_lowercase(), CN)

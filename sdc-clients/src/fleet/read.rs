@@ -83,8 +83,8 @@ pub struct Health {
     pub bytes: u64,
     /// The server that leads it; none where there is one server.
     pub leader: Option<String>,
-    /// The servers that are there and do not have all of it now. While there is one, no other server may be stopped: the
-    /// rest may be too few to elect who leads.
+    /// The servers that are there and do not have all of it now. While there is one, no other server may be stopped:
+    /// the rest may be too few to elect who leads.
     pub behind: Vec<String>,
     /// Those that are away.
     pub away: Vec<String>,

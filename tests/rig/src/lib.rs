@@ -2,8 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Real servers for tests on Linux: [`postgres`], [`port`]s that are held for them, and ZFS. Each [`Cn`] is a zfs-fuse daemon in a mount namespace
-//! of its own, with a pool `zones` on a file. What is odd about zfs-fuse is dealt with here:
+//! Real servers for tests on Linux: [`postgres`], [`port`]s that are held for them, and ZFS. Each [`Cn`] is a zfs-fuse
+//! daemon in a mount namespace of its own, with a pool `zones` on a file. What is odd about zfs-fuse is dealt with
+//! here:
 //!
 //! * an unmount ends later than its command, so a command that is told "busy" is repeated;
 //! * a forced receive unmounts what it destroys, meets the same and leaves `recv-PID-N`: what it is

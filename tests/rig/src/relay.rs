@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 pub enum Way {
     /// It arrives.
     Open,
-    /// It waits, in both directions, and neither side is told: a partition. What waits arrives when the way is open again.
+    /// It waits, in both directions, and neither side is told: a partition. What waits arrives when the way is open
+    /// again.
     Parted,
     /// What the server sends is lost.
     Lossy,

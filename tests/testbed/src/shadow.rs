@@ -94,7 +94,7 @@ impl Ledger {
         news
     }
 
-    /// How many differences last now.
+    /// Returns the number of differences that were seen in two comparisons running and are still there.
     pub fn lasting(&self) -> usize {
         self.reported.len()
     }
@@ -110,7 +110,7 @@ struct Options {
     /// Between two comparisons
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = daemon::config::parse_span)]
     every: Duration,
-    /// End after so many comparisons: exit 1 if differences last
+    /// End after so many comparisons: exit 1 if the last two of them differ in the same field
     #[arg(long)]
     times: Option<u64>,
 }
@@ -129,7 +129,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
                     compared += 1;
                     print(&ledger.look(now));
                     if before != Some(ledger.lasting()) {
-                        println!("compared: {} differences last", ledger.lasting());
+                        println!("compared: {} differences", ledger.lasting());
                     }
                 }
                 Err(error) => println!("cannot compare: {error}"),

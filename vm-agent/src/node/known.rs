@@ -103,8 +103,9 @@ impl Known {
         self.gone.keys().any(|vm| self.hidden.contains_key(vm))
     }
 
-    /// VMAPI lists these VMs here, destroyed ones among them. Those that left hidden and that two lists running lack live elsewhere: they count no
-    /// more. A list that lacks a VM of which it was told, and which is here, is not whole.
+    /// VMAPI lists these VMs here, destroyed ones among them. Those that left hidden and that two lists running lack
+    /// live elsewhere: they count no more. A list that lacks a VM of which it was told, and which is here, is not
+    /// whole.
     pub(super) fn list(&mut self, names: &BTreeSet<String>) {
         let shown = self.told.iter().filter(|vm| self.shows(vm));
         if shown.into_iter().any(|vm| !names.contains(vm)) {

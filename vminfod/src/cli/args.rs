@@ -150,8 +150,8 @@ pub struct ServeArgs {
     /// Directory to use as the node's root.
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Serve on this address alone, in place of all that the configuration names (no socket, no metrics for other nodes):
-    /// so it runs beside the daemon in place.
+    /// Serve on this address alone, in place of all that the configuration names (no socket, no metrics for other
+    /// nodes): so it runs beside the daemon in place.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
     /// Also serve the web page from this process (see console(8)), at ADDRESS (127.0.0.1:5310).

@@ -281,8 +281,8 @@ impl World {
         seen.node
     }
 
-    /// Gives an order until it has ended, each time with the same revision: with a new one, an order that failed between
-    /// two requests would begin again. Returns how it went, with what the agent says it did without.
+    /// Gives an order until it has ended, each time with the same revision: with a new one, an order that failed
+    /// between two requests would begin again. Returns how it went, with what the agent says it did without.
     pub async fn doing(&self, end: End, order: What) -> Result<Doing, Error> {
         let given =
             Order { about: self.about(end, self.next()), wait_ms: 10_000, order, instead: None };

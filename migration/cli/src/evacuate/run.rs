@@ -110,16 +110,9 @@ impl<'a> Evacuation<'a> {
         layout: &Layout,
         consent: Consent,
     ) -> anyhow::Result<ExitCode> {
-        self.look().await?;
-        let here = self.vms.values().filter(|known| known.is_here).count();
-        let text = format!(
-            "This will move {here} instances off node {}, which gets no new ones meanwhile.",
-            self.typed
-        );
-        if !confirm(&text, Stake::Undoable, consent)? {
+        if !self.is_begun(consent).await? {
             return Ok(ExitCode::from(exit::FAILED));
         }
-        self.begin().await?;
         let mut interrupted = pin!(tokio::signal::ctrl_c());
         loop {
             match self.follow().await {
@@ -135,15 +128,43 @@ impl<'a> Evacuation<'a> {
             tokio::select! {
                 () = tokio::time::sleep(self.services.poll) => {}
                 _ = &mut interrupted => {
-                    eprintln!(
-                        "The evacuation goes on. Watch it with: {NAME} evacuate {0}\nPause it with: {NAME} evacuate {0} \
-                         --pause. End it with: {NAME} evacuate {0} --release",
-                        self.typed
-                    );
+                    eprintln!("The evacuation goes on. {}", self.commands());
                     return Ok(ExitCode::from(LEFT));
                 }
             }
         }
+    }
+
+    /// Asks the service to move all VMs, or to go on with that, and does not watch it.
+    pub(crate) async fn ask_for(&mut self, consent: Consent) -> anyhow::Result<ExitCode> {
+        if !self.is_begun(consent).await? {
+            return Ok(ExitCode::from(exit::FAILED));
+        }
+        say(&format!("The service evacuates the node. {}", self.commands()))
+    }
+
+    /// Asks the operator, then the service; returns false if the operator declines.
+    async fn is_begun(&mut self, consent: Consent) -> anyhow::Result<bool> {
+        self.look().await?;
+        let here = self.vms.values().filter(|known| known.is_here).count();
+        let text = format!(
+            "This will move {here} instances off node {}, which gets no new ones meanwhile.",
+            self.typed
+        );
+        let is_wanted = confirm(&text, Stake::Undoable, consent)?;
+        if is_wanted {
+            self.begin().await?;
+        }
+        Ok(is_wanted)
+    }
+
+    /// Returns the commands for an evacuation that is under way.
+    fn commands(&self) -> String {
+        format!(
+            "Watch it with: {NAME} evacuate {0}\nPause it with: {NAME} evacuate {0} --pause. End it with: {NAME} \
+             evacuate {0} --release",
+            self.typed
+        )
     }
 
     /// Pauses what runs, and lets nothing begin.

@@ -370,6 +370,21 @@ async fn it_is_left_paused_resumed_and_released() {
     assert!(done.stderr.contains("no evacuation of node"), "{}", done.stderr);
 }
 
+#[tokio::test]
+async fn without_a_wait_the_service_is_asked_and_the_command_ends() {
+    let world = world(false).await;
+    let done = run_with(&world.config, &["evacuate", HOST, "--at-once", "1", "--no-wait"]).await;
+    let want = "The service evacuates the node. Watch it with: sdc-migrate evacuate cn-07\n";
+    assert_eq!((done.code, done.stdout.starts_with(want)), (Some(0), true), "{}", done.stdout);
+    {
+        let centre = world.centre();
+        let row = centre.evacuation.as_ref().expect("the service has it");
+        assert_eq!((&row["paused"], &row["at_once"]), (&json!(false), &json!(1)), "{row}");
+    }
+    let done = run_with(&world.config, &["evacuate", HOST, "--pause", "--no-wait"]).await;
+    assert_eq!(done.code, Some(2), "{}", done.stderr);
+}
+
 #[tokio::test] // M149
 async fn a_pause_ends_the_evacuation_that_runs_elsewhere() {
     let world = world(false).await;

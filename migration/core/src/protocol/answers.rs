@@ -103,8 +103,8 @@ pub struct Open {
 }
 
 /// What the service answers to an agent whose node comes back, or was cut off
-/// (`GET /agents/CN/replaced?open=ID.REVISION.OTHER.NONCE,…`, where `OTHER` is the node of the other copy and `NONCE` that
-/// of the revision; each is empty where it is not known).
+/// (`GET /agents/CN/replaced?open=ID.REVISION.OTHER.NONCE,…`, where `OTHER` is the node of the other copy and `NONCE`
+/// that of the revision; each is empty where it is not known).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
     /// The migrations in which copies on that node were replaced.

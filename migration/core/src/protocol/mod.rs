@@ -23,9 +23,10 @@
 //! All of it goes over mutual TLS (the crate `trust`): an agent executes orders of
 //! migration-service alone, by volapi as to snapshots, and takes offers only from the node that its order names; an
 //! answer is a node's own. An order, an observation and an offer carry the
-//! record's id and revision; an agent that received a higher revision of that record, or the same one with another nonce,
-//! answers 409 `OldOrder`, also after its restart; to anything but an observation and `Over` of a migration that is over, it answers 409
-//! `MigrationOver`; for a copy that waits for the service's answer whether it was replaced, 409 `CopyWaits`.
+//! record's id and revision; an agent that received a higher revision of that record, or the same one with another
+//! nonce, answers 409 `OldOrder`, also after its restart; to anything but an observation and `Over` of a migration that
+//! is over, it answers 409 `MigrationOver`; for a copy that waits for the service's answer whether it was replaced, 409
+//! `CopyWaits`.
 //!
 //! An agent asks the service for [`Replaced`] by `GET /agents/CN/replaced`, for its own node alone, before the zones of
 //! a node boot that has open migrations.

@@ -44,8 +44,8 @@ pub fn document() -> Value {
     ENDPOINTS.openapi("migration-service", env!("CARGO_PKG_VERSION"), schemas)
 }
 
-/// By what a list is filtered; `format=raw` has all fields of a record, `format=history` lists what has ended ([`Ended`])
-/// by VM, node, owner and time.
+/// By what a list is filtered; `format=raw` has all fields of a record, `format=history` lists what has ended
+/// ([`Ended`]) by VM, node, owner and time.
 const LIST: &[&str] = &[
     "state",
     "vm_uuid",

@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `GET /agents/CN/replaced?open=ID.REVISION.OTHER.NONCE,…`: what the agent of a node that comes back asks before anything
-//! else, and what one asks that receives no request. The store may be lost, or older than what the other copy's agent
-//! has received: there is no answer about a copy before that agent has answered, too.
+//! `GET /agents/CN/replaced?open=ID.REVISION.OTHER.NONCE,…`: what the agent of a node that comes back asks before
+//! anything else, and what one asks that receives no request. The store may be lost, or older than what the other
+//! copy's agent has received: there is no answer about a copy before that agent has answered, too.
 
 use axum::extract::{Path, Query, State};
 use axum::routing::get;

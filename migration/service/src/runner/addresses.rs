@@ -117,9 +117,9 @@ pub async fn unreserve(service: &Service, kept: &mut Stored, fence: &Fence) -> R
     Ok(())
 }
 
-/// Gives NAPI the NICs of the VM that it lacks, on its node: a node that was installed anew has reported the VM to VMAPI
-/// as destroyed, and has deleted its NICs. An address that is somebody else's by now, of either kind, is refused, and
-/// the VM stays down.
+/// Gives NAPI the NICs of the VM that it lacks, on its node: a node that was installed anew has reported the VM to
+/// VMAPI as destroyed, and has deleted its NICs. An address that is somebody else's by now, of either kind, is refused,
+/// and the VM stays down.
 pub async fn register(
     service: &Service,
     object: &Map<String, Value>,

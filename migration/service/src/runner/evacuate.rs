@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The evacuations: begins and resumes the migrations of a node, as many at once as it may have, and gives the node back at
-//! the end. Whoever asked for one, and whatever became of him: what is to be done is in its row.
+//! The evacuations: begins and resumes the migrations of a node, as many at once as it may have, and gives the node
+//! back at the end. Whoever asked for one, and whatever became of him: what is to be done is in its row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

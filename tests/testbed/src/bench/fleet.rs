@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The feed on three real nats-servers: from an event at a node to a follower, changes a second, what an agent costs, and
-//! when a mirror of 10,000 VMs is complete. Agents are processes.
+//! The feed on three real nats-servers: from an event at a node to a follower, changes a second, what an agent costs,
+//! and when a mirror of 10,000 VMs is complete. Agents are processes.
 
 use std::path::PathBuf;
 use std::time::Duration;

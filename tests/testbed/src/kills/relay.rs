@@ -60,8 +60,8 @@ pub async fn relay(name: &'static str, base: &str, points: &Arc<Points>) -> Resu
     Ok(listen((Ipv4Addr::LOCALHOST, 0).into(), Arc::new(relay)).await?)
 }
 
-/// A relay in front of an agent, which has certificates of the agent and of the service: with nothing less could anybody
-/// stand between them.
+/// A relay in front of an agent, which has certificates of the agent and of the service: with nothing less could
+/// anybody stand between them.
 pub struct Between {
     /// Where it listens.
     pub at: SocketAddr,

@@ -75,8 +75,8 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
          set -- \"$@\" -f - ;;\nesac\n\
          exec {testbed} vm --cn {node} \"$verb\" \"$@\""
     );
-    // SMF runs nothing here: the lab's log of a daemon is beside its node, in lines that are not coloured. What a daemon
-    // that is silent is looked at with works all the same.
+    // SMF runs nothing here: the lab's log of a daemon is beside its node, in lines that are not coloured. What a
+    // daemon that is silent is looked at with works all the same.
     let svcs = format!(
         "[ \"$1\" = -L ] && [ -f {node}/\"$2\".log ] && exec echo {node}/\"$2\".log\n\
          if [ \"$1\" = -xv ] && [ -x {node}/bin/\"$2\" ]; then\n\

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the agents of a node are told that is not so, or not any more: a record from the future, a write that is carried
-//! out when its answer was given up, a list of who is not vminfod.
+//! What the agents of a node are told that is not so, or not any more: a record from the future, a write that is
+//! carried out when its answer was given up, a list of who is not vminfod.
 
 use std::time::Duration;
 

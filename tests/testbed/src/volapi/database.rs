@@ -20,7 +20,8 @@ use super::crash::{
 use super::fuse::Fuse;
 use super::running::start;
 
-/// An absence that a caller must not see. The store waits 15 s for its server; a busy machine may need more to start one.
+/// An absence that a caller must not see. The store waits 15 s for its server; a busy machine may need more to start
+/// one.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Kills the server before one call; it is started again meanwhile.

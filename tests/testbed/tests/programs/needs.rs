@@ -213,7 +213,8 @@ async fn holds(centre: &Centre, ended: &mut BTreeSet<&'static str>) {
     centre.good(&format!("net-agent release --vm {VM}")).await;
 }
 
-/// What somebody did on the nodes, where no repeat of the operation helps. The VM is on the first node before and after.
+/// What somebody did on the nodes, where no repeat of the operation helps. The VM is on the first node before and
+/// after.
 async fn by_hand(centre: &Centre, ended: &mut BTreeSet<&'static str>) {
     let typed = async |commands: &[&str]| {
         for command in commands {

@@ -49,7 +49,7 @@ async fn a_shadow_tells_what_lasts_and_when_it_is_over() {
             }
         }
     };
-    assert_eq!(printed("compared").await, "compared: 0 differences last");
+    assert_eq!(printed("compared").await, "compared: 0 differences");
 
     let vms = Vminfod::new(&there, "test/1").unwrap().vms(false).await.unwrap().vms;
     let vm = vms.iter().find(|vm| vm["brand"] != "bhyve" && vm.contains_key("quota")).unwrap();

@@ -117,7 +117,8 @@ Examples:
     UpdateVolumeZone {
         #[command(flatten)]
         chosen: Chosen,
-        /// The image: its uuid, NAME@VERSION, or the newest of a NAME; of the owner of the old one, whose name is the default.
+        /// The image: its uuid, NAME@VERSION, or the newest of a NAME; of the owner of the old one, whose name is the
+        /// default.
         #[arg(long)]
         image: Option<String>,
     },

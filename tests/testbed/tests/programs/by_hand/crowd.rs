@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Thirty migrations at once, while both agents and the service are killed: no VM runs twice, none is lost, and one verb
-//! ends each.
+//! Thirty migrations at once, while both agents and the service are killed: no VM runs twice, none is lost, and one
+//! verb ends each.
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};

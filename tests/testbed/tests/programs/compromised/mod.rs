@@ -3,8 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! A compromised node: whoever has its root has its agent's key, which is valid, and speaks the programs' own protocol.
-//! Each row is one forged order, stream or answer, and what the real programs make of it over real sockets: the node can
-//! lie about itself, and about nothing else.
+//! Each row is one forged order, stream or answer, and what the real programs make of it over real sockets: the node
+//! can lie about itself, and about nothing else.
 
 mod answers; // what it answers
 mod node; // the node

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What `docs/trust.md` has an operator type, typed as it stands there: the first day, a node that was installed again, a
-//! compromised node, another authority, an operator on another machine.
+//! What `docs/trust.md` has an operator type, typed as it stands there: the first day, a node that was installed again,
+//! a compromised node, another authority, an operator on another machine.
 
 use super::*;
 use crate::docs::{commands, document};
