@@ -124,6 +124,11 @@ impl Day {
         self.newer.retain(is_here);
     }
 
+    /// Returns true if one of the views shows this VM.
+    pub fn has(&self, vm: &str) -> bool {
+        self.older.contains(vm) || self.newer.contains(vm)
+    }
+
     /// Returns the VMs that left.
     pub fn left<'a>(
         &'a self,

@@ -93,9 +93,11 @@ impl Known {
         (now >= self.hidden_unknown).then_some(false)
     }
 
-    /// Returns a VM that VMAPI has here and the node does not show.
+    /// Returns a VM that VMAPI has here and the node does not show. One of which VMAPI said that it does not know it is
+    /// not told any more, and was here all the same.
     pub fn missed(&self, vm: &str, since: Duration) -> Gone {
-        Gone { seen: self.told.contains(vm), ..Gone::new(since, None) }
+        let seen = self.told.contains(vm) || self.day.has(vm);
+        Gone { seen, ..Gone::new(since, None) }
     }
 
     /// Returns true if VMs that left hidden count for the brake.

@@ -4,6 +4,7 @@
 
 //! What is reported destroyed, and what never.
 
+use mocks::faults::{Action, Rule};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -430,6 +431,20 @@ fn vms_that_this_agent_never_saw_have_a_limit_of_two_a_day() {
     world.quietly(9, None);
     world.live_and_crash(5 * MIN, |_| {});
     assert_eq!((gone(&world), &world.stored(9)["state"]), (vec![20, 21], &json!("destroyed")));
+}
+
+#[test] // W28, F142
+fn vms_that_vmapi_did_not_know_for_a_while_are_still_those_that_this_agent_saw() {
+    let world = World::of(0..10);
+    world.live_and_crash(5 * MIN, |_| {});
+    let body = Some(json!({"code": "ResourceNotFound", "message": "VM not found"}));
+    let missing = Action::Status { status: 404, body, retry_after: None };
+    world.vmapi.faults().add(Rule::new("GET", "/vms/*", missing));
+    world.live_and_crash(2 * HOUR, |world| (6..10).for_each(|n| world.delete(n)));
+    world.vmapi.faults().clear();
+    world.live_and_crash(2 * HOUR, |_| {});
+    let left: Vec<u32> = (6..10).filter(|n| world.stored(*n)["state"] != "destroyed").collect();
+    assert_eq!(left, [0; 0]);
 }
 
 #[tokio::test(start_paused = true)] // W15, W28
