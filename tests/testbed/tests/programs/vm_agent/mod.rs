@@ -7,4 +7,5 @@
 
 mod kills;
 mod stories;
+mod storm; // everybody is killed while the node changes
 mod told;

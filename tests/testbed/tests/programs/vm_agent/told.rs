@@ -17,7 +17,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// A lab whose VMAPI knows its VMs.
 pub async fn lab() -> Lab {
-    let mut lab = Lab::start(|options| options.speed = 120).await;
+    lab_of(12).await
+}
+
+/// The same with so many VMs.
+pub async fn lab_of(vms: u32) -> Lab {
+    let mut lab = Lab::start(|options| (options.speed, options.vms) = (120, vms)).await;
     let vms = lab.vms().await;
     lab.vmapi.store().seed_from_vms(&vms, lab.node().cn_uuid());
     lab.start_vm_agent().await.unwrap();
