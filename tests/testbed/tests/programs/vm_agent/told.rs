@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::common::{Lab, text, until};
 
 /// How long after a daemon's return VMAPI may differ.
-const MINUTE: Duration = Duration::from_secs(60);
+pub const MINUTE: Duration = Duration::from_secs(60);
 
 /// A lab whose VMAPI knows its VMs.
 pub async fn lab() -> Lab {
