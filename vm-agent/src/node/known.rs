@@ -93,8 +93,8 @@ impl Known {
         (now >= self.hidden_unknown).then_some(false)
     }
 
-    /// Returns a VM that VMAPI has here and the node does not show. One of which VMAPI said that it does not know it is
-    /// not told any more, and was here all the same.
+    /// Returns a VM that VMAPI has here and the node does not show. One that left is not `told` any more, and a 404 of
+    /// VMAPI settles it; the day's views still say that it was here.
     pub fn missed(&self, vm: &str, since: Duration) -> Gone {
         let seen = self.told.contains(vm) || self.day.has(vm);
         Gone { seen, ..Gone::new(since, None) }
