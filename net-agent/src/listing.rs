@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
-use sdc_clients::napi::{BelongsToType, FilterSupport, Napi, Nic, NicList, NicQuery, Unreadable};
+use sdc_clients::Unreadable;
+use sdc_clients::napi::{BelongsToType, FilterSupport, Napi, Nic, NicList, NicQuery};
 use sdc_clients::{Error, MacAddr};
 
 use crate::config::Fallback;

@@ -29,6 +29,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::http::{Call, Http, LIST_TIMEOUT};
+use crate::records::{Unreadable, records};
 
 /// An image: the fields this project reads, and all others as they came.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,10 +70,10 @@ impl Imgapi {
         Ok(image)
     }
 
-    /// The active images of this name.
-    pub async fn list_images(&self, name: &str) -> Result<Vec<Image>, Error> {
+    /// The active images of this name, and those that cannot be read.
+    pub async fn list_images(&self, name: &str) -> Result<(Vec<Image>, Unreadable), Error> {
         let call = Call::get(&["images"]).query("name", name).query("state", "active");
-        self.http.execute(call.timeout(LIST_TIMEOUT)).await?.json("an array of images")
+        records(&self.http.execute(call.timeout(LIST_TIMEOUT)).await?, "an array of images")
     }
 
     /// Tells IMGAPI to fetch an image from the image server at `source`. It may take long after the answer. The

@@ -75,10 +75,13 @@ mod mac; // MAC addresses
 
 mod uuids; // uuids as values
 
+mod records; // lists in which some records cannot be read
+
 mod error; // one error type: what went wrong, and whether to try again
 
 pub use error::{Class, Error, Phase};
 pub use http::{Http, Precondition, Versioned};
 pub use jitter::Jitter;
 pub use mac::{MacAddr, ParseMacError};
+pub use records::Unreadable;
 pub use uuids::uuid_value;

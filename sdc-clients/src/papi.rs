@@ -21,7 +21,7 @@
 //!     name: Some("sdc_volume_nfs*".into()),
 //!     sort: Some("quota".into()),
 //! };
-//! assert_eq!(papi.list_packages(&query).await?[0].quota, Some(10240));
+//! assert_eq!(papi.list_packages(&query).await?.0[0].quota, Some(10240));
 //! # Ok(()) }
 //! ```
 
@@ -30,6 +30,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::http::{Call, Http, LIST_TIMEOUT};
+use crate::records::{Unreadable, records};
 
 /// A package: the fields this project reads, and all others as they came.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -75,14 +76,17 @@ impl Papi {
         Papi { http }
     }
 
-    /// The packages that match, in the order that was asked for.
-    pub async fn list_packages(&self, query: &PackageQuery) -> Result<Vec<Package>, Error> {
+    /// The packages that match, in the order that was asked for, and those that cannot be read.
+    pub async fn list_packages(
+        &self,
+        query: &PackageQuery,
+    ) -> Result<(Vec<Package>, Unreadable), Error> {
         let call = Call::get(&["packages"]).timeout(LIST_TIMEOUT);
         let call = call
             .query_opt("active", query.active)
             .query_opt("name", query.name.as_ref())
             .query_opt("sort", query.sort.as_ref());
-        self.http.execute(call).await?.json("an array of packages")
+        records(&self.http.execute(call).await?, "an array of packages")
     }
 
     /// One package, active or not.

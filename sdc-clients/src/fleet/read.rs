@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::stream::{Info, Stream};
+use async_nats::jetstream::stream::{ClusterInfo, Info, Stream};
 use async_nats::jetstream::{self, Context};
 use jiff::Timestamp;
 
@@ -216,11 +216,13 @@ impl Fleet {
             }
             _ => FleetError::away(error),
         });
-        match found {
-            Ok(stream) if is_alone(stream.cached_info()) => {
-                let why = FleetError::away("the server that leads hears no other");
-                self.server.answered(Err(why)).await
+        let found = found.and_then(|stream| {
+            match stream.cached_info().cluster.as_ref().and_then(is_apart) {
+                Some(why) => Err(FleetError::Away(format!("{name}: {why}"))),
+                None => Ok(stream),
             }
+        });
+        match found {
             Ok(stream) => Ok(stream),
             Err(error) => self.server.answered(Err(error)).await,
         }
@@ -315,12 +317,17 @@ pub(super) fn on(info: &Info) -> usize {
     info.cluster.as_ref().map_or(1, |it| usize::from(it.leader.is_some()) + it.replicas.len())
 }
 
-/// Returns true if the leader of a stream has heard none of the others for longer than an election takes: they have
-/// another leader, and it goes on to lead what it has.
-fn is_alone(info: &Info) -> bool {
-    let servers = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
-    let heard: Vec<bool> = servers.map(|server| server.active < UNHEARD).collect();
-    !heard.is_empty() && !heard.contains(&true)
+/// Says why a server that answers cannot be used: nobody leads, as one that is cut off sees it, or it leads and has
+/// heard none of the others for longer than an election takes, so that they have another leader.
+fn is_apart(cluster: &ClusterInfo) -> Option<&'static str> {
+    // The age of what was never heard is 0.
+    let is_heard = |age: Duration| !age.is_zero() && age < UNHEARD;
+    let mut others = cluster.replicas.iter();
+    match cluster.leader {
+        None => Some("nobody leads"),
+        Some(_) if cluster.replicas.is_empty() || others.any(|it| is_heard(it.active)) => None,
+        Some(_) => Some("the server that leads hears no other"),
+    }
 }
 
 /// Returns the last message of each subject, in the order of the stream. One that is replaced while the stream is read
@@ -342,6 +349,27 @@ fn jetstream_time(at: Timestamp) -> Option<async_nats::datetime::DateTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_is_cut_off_is_known_by_its_answer_whether_it_led_or_not() {
+        // N24
+        let is_usable = |leader: Option<&str>, ages: &[u64]| {
+            let replicas = ages.iter().map(|seconds| {
+                let age = seconds * 1_000_000_000;
+                serde_json::json!({ "name": "n1", "current": false, "active": age })
+            });
+            let replicas: Vec<_> = replicas.collect();
+            let cluster =
+                serde_json::json!({ "name": "t", "leader": leader, "replicas": replicas });
+            is_apart(&serde_json::from_value(cluster).unwrap()).is_none()
+        };
+        assert!(is_usable(Some("n0"), &[]), "one server");
+        assert!(is_usable(Some("n0"), &[1, 40]));
+        assert!(!is_usable(Some("n0"), &[11, 40]));
+        assert!(!is_usable(Some("n0"), &[0, 40]), "one that it never heard");
+        // As one of three answered of a stream that it had never led.
+        assert!(!is_usable(None, &[153, 0, 150]));
+    }
 
     #[test]
     fn a_message_that_is_replaced_while_the_stream_is_read_counts_once() {

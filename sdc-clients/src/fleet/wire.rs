@@ -4,11 +4,16 @@
 
 //! The requests of who publishes: each one message and its answer, so that a key may be allowed exactly them.
 
+use std::time::Duration;
+
 use async_nats::client::{Request, RequestErrorKind};
-use async_nats::{HeaderMap, RequestError};
+use async_nats::{HeaderMap, Message, RequestError};
 use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::access::Access;
 use super::error::FleetError;
@@ -24,6 +29,11 @@ const STREAM: &str = "Nats-Expected-Stream";
 /// What a direct get says of the message.
 const SEQUENCE: &str = "Nats-Sequence";
 const NOT_FOUND: u16 = 404;
+/// While a question for a message has no answer it is asked once more after each such time, up to so often: the server
+/// that is asked is drawn among those of the stream, for minutes also one that is cut off in silence. Of three that one
+/// was drawn two times in three.
+const DRAW: Duration = Duration::from_millis(400);
+const DRAWS: usize = 12;
 
 /// A message as a stream has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +109,7 @@ impl Wire {
     /// If there is no answer.
     pub async fn last(&self, stream: &str, subject: &str) -> Result<Option<Stored>, FleetError> {
         let target = format!("{}.DIRECT.GET.{stream}.{subject}", self.api);
-        let answer = self.ask(target, HeaderMap::new(), Bytes::new()).await?;
+        let answer = self.drawn(&target).await.map_err(|error| self.failure(&error, &target, 0))?;
         if let Some(status) = answer.status {
             return match status.as_u16() {
                 NOT_FOUND => Ok(None),
@@ -201,27 +211,41 @@ impl Wire {
         }
     }
 
+    /// Asks again and again until one of the questions is answered, or the first one waited for too long.
+    async fn drawn(&self, target: &str) -> Result<Message, RequestError> {
+        let mut asked = FuturesUnordered::new();
+        loop {
+            asked.push(self.client.send_request(target.to_owned(), Request::new()));
+            tokio::select! {
+                Some(answer) = asked.next() => return answer,
+                () = sleep(DRAW), if asked.len() < DRAWS => {}
+            }
+        }
+    }
+
     async fn ask(
         &self,
         subject: String,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<async_nats::Message, FleetError> {
+    ) -> Result<Message, FleetError> {
         let bytes = body.len();
         let mut request = Request::new().payload(body);
         if !headers.is_empty() {
             request = request.headers(headers);
         }
         let asked = self.client.send_request(subject.clone(), request).await;
-        asked.map_err(|error| self.server.explain(failure(&error, &subject, bytes, self.largest())))
+        asked.map_err(|error| self.failure(&error, &subject, bytes))
     }
-}
 
-fn failure(error: &RequestError, subject: &str, bytes: usize, most: usize) -> FleetError {
-    match error.kind() {
-        // Nothing takes what is published there: its stream is not there.
-        RequestErrorKind::NoResponders => FleetError::NoStream(subject.to_owned()),
-        RequestErrorKind::MaxPayloadExceeded => FleetError::TooLarge { bytes, most },
-        _ => FleetError::away(error),
+    fn failure(&self, error: &RequestError, subject: &str, bytes: usize) -> FleetError {
+        self.server.explain(match error.kind() {
+            // Nothing takes what is published there: its stream is not there.
+            RequestErrorKind::NoResponders => FleetError::NoStream(subject.to_owned()),
+            RequestErrorKind::MaxPayloadExceeded => {
+                FleetError::TooLarge { bytes, most: self.largest() }
+            }
+            _ => FleetError::away(error),
+        })
     }
 }

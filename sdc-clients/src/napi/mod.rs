@@ -50,7 +50,7 @@ use crate::http::{Call, Http, LIST_TIMEOUT, Precondition, Reply, Versioned};
 use crate::mac::MacAddr;
 
 pub use ips::{Ip, IpUpdate};
-pub use pages::{NicList, NicPage, NicPages, Unreadable};
+pub use pages::{NicList, NicPage, NicPages};
 pub use probe::FilterSupport;
 pub use types::{BelongsToType, Nic, NicQuery, NicState, NicUpdate, PingResponse};
 

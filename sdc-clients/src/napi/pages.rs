@@ -8,16 +8,15 @@
 
 use std::collections::HashSet;
 
-use ::http::StatusCode;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use jiff::Timestamp;
-use serde_json::value::RawValue;
 
 use super::types::{Nic, NicQuery};
 use crate::error::{Class, Error, Phase};
 use crate::http::{Call, Http, LIST_TIMEOUT, Reply};
 use crate::mac::MacAddr;
+use crate::records::{Unreadable, records};
 
 /// The server's own maximum.
 const LARGEST_PAGE: u32 = 1000;
@@ -27,11 +26,6 @@ const SMALLEST_PAGE: u32 = 100;
 const MOST_NICS: u32 = 1_000_000;
 /// With more records that the server cannot serve it is the server that is broken.
 const MOST_BROKEN: u32 = 64;
-/// The longest record in bytes.
-const LONGEST_RECORD: usize = 64 << 10;
-/// Texts kept about records that are left out, and characters of each.
-const TEXTS: usize = 10;
-const TEXT: usize = 200;
 
 /// Which route a listing goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,32 +42,6 @@ impl NicList {
             NicList::Search => &["search", "nics"],
             NicList::Nics => &["nics"],
         }
-    }
-}
-
-/// The records that were left out of a listing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Unreadable {
-    /// How many.
-    pub count: u32,
-    /// What is wrong with the first of them.
-    pub first: Vec<String>,
-}
-
-impl Unreadable {
-    /// Counts a record, and keeps the beginning of `why` if it is one of the first.
-    pub fn add(&mut self, why: &str) {
-        self.count = self.count.saturating_add(1);
-        if self.first.len() < TEXTS {
-            self.first.push(why.chars().take(TEXT).collect());
-        }
-    }
-
-    /// Adds those of another page.
-    pub fn extend(&mut self, more: Unreadable) {
-        self.count = self.count.saturating_add(more.count);
-        let room = TEXTS.saturating_sub(self.first.len());
-        self.first.extend(more.first.into_iter().take(room));
     }
 }
 
@@ -161,7 +129,7 @@ impl Pager {
                 return Ok(Some(page));
             }
         };
-        let (mut nics, unreadable) = read_page(&reply)?;
+        let (mut nics, unreadable): (Vec<Nic>, _) = records(&reply, "an array of NICs")?;
         let count = u32::try_from(nics.len()).unwrap_or(u32::MAX).saturating_add(unreadable.count);
         if count > self.limit {
             return Err(reply.unexpected(&format!("at most {} NICs", self.limit)));
@@ -277,26 +245,4 @@ impl NicPages {
         self.nics.extend(page.nics);
         self.unreadable.extend(page.unreadable);
     }
-}
-
-/// Returns the records of a page, and those that cannot be read.
-fn read_page(reply: &Reply) -> Result<(Vec<Nic>, Unreadable), Error> {
-    reply.require(StatusCode::OK)?;
-    let records: Vec<Box<RawValue>> = reply.json("an array of NICs")?;
-    let (mut nics, mut unreadable) = (Vec::with_capacity(records.len()), Unreadable::default());
-    for record in &records {
-        let text = record.get();
-        if !text.starts_with('{') {
-            return Err(reply.unexpected("an array of NICs"));
-        }
-        if text.len() > LONGEST_RECORD {
-            unreadable.add(&format!("a record of {} bytes: {text}", text.len()));
-            continue;
-        }
-        match serde_json::from_str(text) {
-            Ok(nic) => nics.push(nic),
-            Err(e) => unreadable.add(&format!("{e}: {text}")),
-        }
-    }
-    Ok((nics, unreadable))
 }

@@ -16,6 +16,27 @@ use serde_json::{Value, json};
 use crate::script::{Script, answer};
 
 #[tokio::test]
+async fn a_record_that_cannot_be_read_hides_no_other() {
+    let script = Script::new(|request| async move {
+        let good = json!({ "uuid": "i", "name": "n", "state": "active" });
+        let nameless = json!({ "uuid": "j", "name": null, "state": "active" });
+        Ok(match request.url.query() {
+            Some(query) if query.contains("no-list") => answer(200, &json!([good, "j"])),
+            _ => answer(200, &json!([nameless, good])),
+        })
+    });
+    let (images, unreadable) = Imgapi::new(script.http()).list_images("n").await.unwrap();
+    let uuids: Vec<&str> = images.iter().map(|image| &*image.uuid).collect();
+    assert_eq!((uuids, unreadable.count), (vec!["i"], 1));
+    assert!(unreadable.first[0].contains(r#""uuid":"j""#), "{unreadable:?}");
+    let refused = Imgapi::new(script.http()).list_images("no-list").await.unwrap_err();
+    assert_eq!(refused.class(), Class::Protocol);
+    let papi = Papi::new(script.http());
+    let (packages, unreadable) = papi.list_packages(&PackageQuery::default()).await.unwrap();
+    assert_eq!((packages.len(), unreadable.count), (1, 1));
+}
+
+#[tokio::test]
 async fn the_verbs_have_the_recorded_form() {
     let script = Script::new(|request| async move {
         let package = json!({ "uuid": "p", "name": "sdc_volume_nfs_10", "quota": 10240 });
@@ -31,10 +52,10 @@ async fn the_verbs_have_the_recorded_form() {
     let (name, sort) = (Some("sdc_volume_nfs*".into()), Some("quota".into()));
     let query = PackageQuery { active: Some(true), name, sort };
     let listed = papi.list_packages(&query).await.unwrap();
-    assert_eq!(listed, [papi.get_package("p").await.unwrap()]);
+    assert_eq!(listed.0, [papi.get_package("p").await.unwrap()]);
     let imgapi = Imgapi::new(script.http());
     assert_eq!(imgapi.get_image("i").await.unwrap().state, "active");
-    assert_eq!(imgapi.list_images("n").await.unwrap().len(), 1);
+    assert_eq!(imgapi.list_images("n").await.unwrap().0.len(), 1);
     let source = "https://updates.tritondatacenter.com";
     imgapi.import_remote_image("i", source).await.unwrap();
     let workflow = Workflow::new(script.http());

@@ -344,14 +344,14 @@ mod tests {
     async fn what_was_answered_is_remembered_for_five_minutes() {
         let store = Store::default();
         let imgapi = imgapi(&store);
-        assert!(imgapi.list_images("nfsserver").await.unwrap().is_empty());
+        assert!(imgapi.list_images("nfsserver").await.unwrap().0.is_empty());
         store.put(object(json!({"uuid": IMAGE, "name": "nfsserver"})));
-        assert!(imgapi.list_images("nfsserver").await.unwrap().is_empty(), "of this query");
+        assert!(imgapi.list_images("nfsserver").await.unwrap().0.is_empty(), "of this query");
         assert_eq!(imgapi.get_image(IMAGE).await.unwrap().state, "active");
         store.put(object(json!({"uuid": IMAGE, "state": "disabled"})));
         assert_eq!(imgapi.get_image(IMAGE).await.unwrap().state, "active", "of this image");
         store.advance(Duration::from_millis(300_001));
         assert_eq!(imgapi.get_image(IMAGE).await.unwrap().state, "disabled");
-        assert!(imgapi.list_images("nfsserver").await.unwrap().is_empty(), "active ones only");
+        assert!(imgapi.list_images("nfsserver").await.unwrap().0.is_empty(), "active ones only");
     }
 }

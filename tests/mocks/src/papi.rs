@@ -290,7 +290,7 @@ mod tests {
             name: Some("sdc_volume_nfs*".into()),
             sort: Some("quota".into()),
         };
-        let found = papi.list_packages(&query).await.unwrap();
+        let (found, _) = papi.list_packages(&query).await.unwrap();
         assert_eq!(found.iter().map(|it| it.quota).collect::<Vec<_>>(), [Some(10240), Some(20480)]);
         assert_eq!(papi.get_package("3").await.unwrap().name, "sdc_volume_nfs_5");
         assert!(papi.get_package("9").await.unwrap_err().is_not_found_resource());

@@ -114,7 +114,14 @@ impl Peers {
             name: Some("sdc_volume_nfs*".to_owned()),
             sort: Some("quota".to_owned()),
         };
-        let packages = Papi::new(self.papi.clone()).list_packages(&query).await?;
+        let (packages, left_out) = Papi::new(self.papi.clone()).list_packages(&query).await?;
+        if let Some(why) = left_out.first.first() {
+            tracing::warn!(
+                count = left_out.count,
+                why,
+                "PAPI has packages that cannot be read and are not used"
+            );
+        }
         #[allow(clippy::cast_precision_loss)] // MiB
         let sized = |package: Package| Some((package.quota? as f64, package.uuid));
         Ok(packages.into_iter().filter_map(sized).collect())

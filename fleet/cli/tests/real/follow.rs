@@ -3,6 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use fleet_agent::machine::Machine;
@@ -10,7 +11,7 @@ use mocks::hub::Hub;
 use rig::nats::Nats;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
-    Access, CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS,
+    Access, CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS, Wire, subject,
 };
 use sdc_clients::vminfod::VmFields as _;
 
@@ -35,7 +36,18 @@ pub(crate) struct Seen {
     aliases: BTreeMap<String, String>,
     events: Vec<Position>,
     pub(crate) holes: usize,
-    resyncs: usize,
+    compared: usize,
+}
+
+impl Seen {
+    /// Whether each of these events came once and in order, or a word that some came otherwise: servers that were apart
+    /// may lose what they acknowledged.
+    fn has_each_or_says_so(&self, numbers: RangeInclusive<u64>) -> bool {
+        let seen: Vec<u64> = self.events.iter().map(|at| at.seq).collect();
+        let is_told = self.holes + self.compared > 0;
+        seen.is_sorted_by(|one, next| one < next)
+            && (is_told || seen == numbers.collect::<Vec<u64>>())
+    }
 }
 
 pub(crate) fn follow(fleet: &Fleet) -> Arc<Mutex<Seen>> {
@@ -48,8 +60,8 @@ pub(crate) fn follow(fleet: &Fleet) -> Arc<Mutex<Seen>> {
             let mut seen = own.lock().unwrap();
             match event {
                 FleetEvent::Changed { vm, compared: false, .. } => seen.events.push(vm.at.clone()),
+                FleetEvent::Changed { .. } => seen.compared += 1,
                 FleetEvent::Hole => seen.holes += 1,
-                FleetEvent::Resync { .. } => seen.resyncs += 1,
                 _ => {}
             }
             seen.aliases = aliases(follower.mirror());
@@ -129,6 +141,7 @@ async fn a_server_that_is_cut_off_from_the_others_is_left() {
     let seen = follow(&beside);
     agreed("the first VM", &hub, &seen).await;
     whole(&fleet).await;
+    seen.lock().unwrap().compared = 0; // by the agent, at its start
     let server = agent.server();
     let nth: usize = server.trim_start_matches('n').parse().unwrap();
     nats.isolate(nth, true);
@@ -140,9 +153,38 @@ async fn a_server_that_is_cut_off_from_the_others_is_left() {
     nats.isolate(nth, false);
     hub.put(vm(0, "together"));
     agreed("together", &hub, &seen).await;
-    whole(&fleet).await;
-    assert_eq!(seen.lock().unwrap().holes, 0);
+    let seen = seen.lock().unwrap();
+    assert!(seen.has_each_or_says_so(2..=22), "{:?}", seen.events);
     agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_silent_since_a_moment_ago_keeps_no_agent_from_what_the_feed_has() {
+    // N24
+    if rig::nats::why_not().is_some() {
+        return drop(servers(3, None));
+    }
+    let nats = Nats::partible(3).unwrap();
+    let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
+    let fleet = made(&access, 3).await;
+    hub.put(vm(0, "first"));
+    let seen = follow(&fleet);
+    let agent = Running::start(&hub, &access, &machine).await;
+    agreed("the first VM", &hub, &seen).await;
+    agent.kill();
+    whole(&fleet).await;
+    let client = access.connect("test", Jitter::from_seed(5)).await.unwrap();
+    let own = client.server_info().server_name;
+    let wire = Wire::new(client, &access);
+    let apart = (0..3).find(|nth| format!("n{nth}") != own).unwrap();
+    nats.isolate(apart, true);
+    let subject = subject(CN, Some(vm(0, "")["uuid"].as_str().unwrap()));
+    let mut silent = 0;
+    for _ in 0..20 {
+        silent += usize::from(wire.last(CHANGES, &subject).await.is_err());
+    }
+    // Asked once each, 14 had none.
+    assert!(silent <= 1, "{silent} of 20 questions without an answer");
 }
 
 #[tokio::test(flavor = "multi_thread")]

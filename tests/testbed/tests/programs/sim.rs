@@ -19,7 +19,7 @@ fn some_seeds_hold_and_what_happens_in_them_is_the_same_beside_a_busy_machine() 
 }
 
 #[test]
-#[ignore = "long: .ci/run has testbed sim --seeds 120 --regressions"]
+#[ignore = "long: .ci/run has testbed sim --seeds 60 --regressions"]
 fn seeds_that_failed_once_hold() {
     assert_eq!(run_seeds(&regressions(), None, false).failed, 0, "the failing seeds are printed");
 }

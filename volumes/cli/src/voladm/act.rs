@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 use daemon::cli::ask::{goes_on, is_answered};
 use daemon::cli::{Progress, Usage, names, screen};
 use daemon::exit;
+use daemon::text::counted;
 use sdc_clients::imgapi::{Image, Imgapi};
 use sdc_clients::vmapi::Ordered;
 use sdc_clients::volapi::Volume;
@@ -211,7 +212,14 @@ async fn named_image(imgapi: &Imgapi, typed: &str, has: &str) -> anyhow::Result<
 /// Returns the active images of this name that the owner of `like` has.
 async fn of_owner(imgapi: &Imgapi, like: &Image, name: &str) -> anyhow::Result<Vec<Image>> {
     let owner = |image: &Image| image.other.get("owner").cloned();
-    let mut known = imgapi.list_images(name).await?;
+    let (mut known, left_out) = imgapi.list_images(name).await?;
+    if let Some(why) = left_out.first.first() {
+        let images = counted(left_out.count, "image", "images");
+        eprintln!(
+            "{NAME}: IMGAPI lists {images} that cannot be read and are left out: {}",
+            word(why)
+        );
+    }
     known.retain(|it| it.name == name && it.state == "active" && owner(it) == owner(like));
     Ok(known)
 }
