@@ -16,7 +16,9 @@ use tokio::net::TcpListener;
 
 use crate::approval::{Approval, Refused};
 use crate::config::lower_uuid;
-use crate::http::{Body, Limits, Router, Server, bind_unix, collect, ok, refuse, reply};
+use crate::http::{
+    Body, Limits, Router, Server, bind_unix, collect, ok, refuse, reply, tell_ignored,
+};
 use crate::log::{AUDIT, clip};
 use crate::metrics;
 use crate::tasks::{Shutdown, Tasks};
@@ -29,6 +31,9 @@ const BODY: usize = 4096;
 const BODY_TIME: Duration = Duration::from_secs(5);
 /// Connections of each listener at once.
 pub(super) const CONNECTIONS: usize = 256;
+
+/// The header that names the parameters of a request for a page: no page of an agent takes one.
+const IGNORED: &str = "agent-ignored";
 
 /// Returns the refusal of a parameter or body.
 pub fn invalid(why: &str) -> Response<Body> {
@@ -128,6 +133,7 @@ pub fn listen(
     shutdown: &Shutdown,
 ) {
     let port = port.route("/openapi.json", get(async || reply(StatusCode::OK, DOCUMENT)));
+    let port = tell_ignored(port, IGNORED, |_| true);
     let socket = &places.control_socket;
     let limits = Limits { connections: CONNECTIONS, requests_per_second: 200, ..Limits::default() };
     let server = || Server::new(limits, shutdown.clone());

@@ -27,11 +27,10 @@ use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
 use daemon::Shutdown;
-use daemon::http::{Body, Counts, Listeners, Router, Start, call, reply};
+use daemon::http::{Body, Counts, Listeners, Router, Start, call, reply, tell_ignored};
 use futures_util::stream;
 use http::header::{ETAG, USER_AGENT};
-use http::{HeaderMap, HeaderName, StatusCode};
-use sdc_clients::restify::ignored;
+use http::{HeaderMap, StatusCode};
 use sdc_clients::vminfod::{INCOMPLETE, SYNCED};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -49,8 +48,8 @@ use vm_model::parse::text::is_lower_uuid;
 
 /// The interface as OpenAPI has it.
 const DOCUMENT: &str = include_str!("../../../docs/vminfod.openapi.json");
-/// The parameters of a route of ours that it does not know.
-const IGNORED: HeaderName = HeaderName::from_static("vminfod-ignored");
+/// The header that names the parameters of a route of ours, which takes none.
+const IGNORED: &str = "vminfod-ignored";
 /// How long a `sync=true` request waits for its reading.
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
 
@@ -112,11 +111,8 @@ impl Api {
             .fallback(async || Refusal::UnsupportedPath)
             .with_state(Arc::new(shared));
         // Around the routes, not in them: what they add sees the request before it has a route.
-        let router = Router::new()
-            .fallback_service(routes)
-            .layer(from_fn(compat::shipped))
-            .layer(from_fn(told))
-            .layer(from_fn(logged));
+        let router = Router::new().fallback_service(routes).layer(from_fn(compat::shipped));
+        let router = tell_ignored(router, IGNORED, is_own).layer(from_fn(logged));
         Self { published, router }
     }
 
@@ -138,17 +134,9 @@ impl Api {
 /// Routes that the shipped service does not have; none takes a parameter.
 const OWN: [&str; 6] = ["/sysinfo", "/ready", "/data", "/metrics", "/why/", "/openapi.json"];
 
-/// Names the parameters that a route of ours ignores. The shipped service ignores all, and says nothing.
-async fn told(request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_own =
-        OWN.iter().any(|own| path == *own || (own.ends_with('/') && path.starts_with(own)));
-    let names = is_own.then(|| ignored(request.uri().query(), &[])).flatten();
-    let mut response = next.run(request).await;
-    if let Some(names) = names {
-        response.headers_mut().insert(IGNORED, names);
-    }
-    response
+/// The shipped service ignores all parameters, and says nothing.
+fn is_own(path: &str) -> bool {
+    OWN.iter().any(|own| path == *own || (own.ends_with('/') && path.starts_with(own)))
 }
 
 async fn logged(request: Request, next: Next) -> Response {
