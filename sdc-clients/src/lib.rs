@@ -63,6 +63,8 @@ pub mod schema; // schemas of the types above
 
 pub mod restify; // the dialect of Triton's HTTP services, for servers
 
+mod records; // lists in which some records cannot be read
+
 pub mod http; // requests with deadlines, retries and request ids
 
 pub mod retry; // the one retry policy
@@ -74,8 +76,6 @@ mod jitter; // seedable chance
 mod mac; // MAC addresses
 
 mod uuids; // uuids as values
-
-mod records; // lists in which some records cannot be read
 
 mod error; // one error type: what went wrong, and whether to try again
 

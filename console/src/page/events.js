@@ -15,6 +15,7 @@ const PRIVATE = /^(customer_metadata|internal_metadata)\b/;
 /** Builds the list; `name(uuid)` returns the alias of a VM, `open(uuid)` shows it. */
 export function list(name, open) {
   const all = byId('events');
+  const empty = byId('events-empty');
   const pause = byId('pause');
   let held = null;
 
@@ -26,7 +27,7 @@ export function list(name, open) {
   pause.addEventListener('click', toggle);
 
   function add(event) {
-    byId('events-empty').hidden = true;
+    empty.hidden = true;
     const { uuid } = event;
     const title = el('button', { type: 'button', class: 'name', onclick: () => open(uuid) }, short(name(uuid), 50));
     all.prepend(entry(event, title));
@@ -38,7 +39,8 @@ export function list(name, open) {
     /** Replaces all entries by these events, oldest first. */
     fill(events) {
       all.replaceChildren();
-      byId('events-empty').hidden = events.length > 0;
+      empty.textContent = 'Nothing has changed since vminfod started.';
+      empty.hidden = events.length > 0;
       events.slice(-KEPT).forEach(add);
     },
     /** Adds one change, or keeps it for later while paused. */

@@ -21,7 +21,8 @@ pub struct Layout {
     pub sort: Option<String>,
     /// JSON: one object for each row.
     pub json: bool,
-    /// Columns into which a table for people has to fit: long names and a long last cell are shortened.
+    /// Columns into which a table for people has to fit, as one with its usual columns on a terminal has to anyway: long
+    /// names and a long last cell are shortened.
     pub within: Option<usize>,
 }
 
@@ -183,7 +184,9 @@ impl Table {
     }
 
     fn aligned(&self, places: &[usize], layout: &Layout, screen: Screen) -> String {
-        let (header, within) = (!layout.no_header, layout.within);
+        let is_default = screen.is_terminal && layout.columns.is_none();
+        let within = layout.within.or(is_default.then_some(TERMINAL));
+        let header = !layout.no_header;
         let mut lines: Vec<Vec<(String, Option<Tone>)>> = Vec::new();
         if header {
             let name = |at: &usize| self.columns.get(*at).map(|name| (name.to_uppercase(), None));
@@ -299,12 +302,19 @@ mod tests {
 
     #[test]
     fn a_long_last_cell_fits_a_terminal() {
-        let mut table = Table::new(&["vm", "waits_for"]);
-        table.row(vec!["web".into(), "no answer ".repeat(12).into()]);
+        let table = || {
+            let mut table = Table::new(&["vm", "waits_for"]);
+            table.row(vec!["web".into(), "no answer ".repeat(12).into()]);
+            table
+        };
         let layout = Layout { within: Some(80), ..Layout::default() };
-        let text = table.print(&layout, PLAIN).unwrap();
+        let text = table().print(&layout, PLAIN).unwrap();
         let longest = text.lines().map(|line| line.chars().count()).max();
         assert!(longest == Some(80) && text.ends_with("…\n"), "{text}");
+        let on_terminal = Screen { is_terminal: true, colour: false };
+        assert_eq!(table().print(&Layout::default(), on_terminal).unwrap(), text);
+        let asked = list(Some("vm,waits_for"), None);
+        assert!(!table().print(&asked, on_terminal).unwrap().contains('…'));
     }
 
     #[test]

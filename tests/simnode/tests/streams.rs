@@ -184,6 +184,29 @@ fn a_killed_receive_keeps_what_arrived_and_frees_its_dataset() {
 }
 
 #[test]
+fn what_a_dataset_takes_and_what_a_dry_run_says_is_what_is_sent() {
+    const FILE: usize = 40 << 20;
+    let dir = TempDir::new().unwrap();
+    let node = node(&dir, "cn");
+    node.write_file("zones/vm", "var/db", &[7; FILE]).unwrap();
+    let said = |line: &str| String::from_utf8(process(&node, line, &[]).1).unwrap();
+    said("snapshot zones/vm@3");
+    let used: usize = said("list -H -p -o used zones/vm").trim().parse().unwrap();
+    assert!((FILE..FILE + (2 << 20)).contains(&used), "{used}");
+    for stream in ["zones/vm@3", "-i @2 zones/vm@3", "-i @1 zones/vm@2"] {
+        let dry = said(&format!("send -n -P {stream}"));
+        let size = dry.lines().find_map(|line| line.strip_prefix("size\t")).unwrap();
+        let (size, sent) = (size.parse::<usize>().unwrap(), length(&node, stream));
+        assert!(size.abs_diff(sent) <= (64 << 10) + sent / 50, "{stream}: {size} of {sent}");
+    }
+}
+
+/// How long the stream is.
+fn length(node: &Node, stream: &str) -> usize {
+    process(node, &format!("send {stream}"), &[]).1.len()
+}
+
+#[test]
 fn a_sender_whose_reader_is_gone_fails() {
     let dir = TempDir::new().unwrap();
     let node = node(&dir, "cn");

@@ -14,6 +14,7 @@ mod by_hand;
 mod chaos;
 mod cli;
 mod clients;
+mod closed;
 mod common;
 mod compromised;
 mod cut_off;

@@ -133,7 +133,8 @@ async fn each_state_ends_by_the_command_that_the_table_has_for_it() {
 
     // The same sync would find no room again.
     centre.other.node().fail_stream(End::Receive, 0, Effect::NoSpace).unwrap();
-    centre.bad(&format!("sdc-migrate sync {VM}")).await;
+    let failed = centre.bad(&format!("sdc-migrate sync {VM}")).await;
+    assert!(failed.contains("out of space"), "{failed}");
     centre.ends("migration-no-room", &mut ended).await;
     centre.ends("migration-unsynced", &mut ended).await;
 
