@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 pub use crate::text::{harmless, visible};
 
 /// The output and its abilities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Screen {
     /// Stdout is a terminal.
     pub is_terminal: bool,

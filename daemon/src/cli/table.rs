@@ -34,6 +34,12 @@ impl Layout {
     pub fn asks_for_table(&self) -> bool {
         self.no_header || self.parsable || self.columns.is_some() || self.sort.is_some()
     }
+
+    /// Checks, for a command that does something before it prints its table, that the table has the columns that are
+    /// asked for.
+    pub fn check(&self, columns: &[&'static str]) -> Result<(), UnknownColumn> {
+        Table::new(columns).print(self, Screen::default()).map(drop)
+    }
 }
 
 /// The name is not a column's.

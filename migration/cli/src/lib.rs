@@ -187,6 +187,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         Verb::Schedule { placed, time } => act.schedule(&placed, &time).await,
         Verb::Unschedule { vm } => act.unschedule(&vm).await,
         Verb::Verify { vm, list } => {
+            list.layout().check(&verify::COLUMNS)?;
             let vm = services.vm(&vm).await?;
             let compared = match services.migrations.verify(&vm).await {
                 Err(error) => return Err(act.explained(&vm, error.into()).await),
@@ -219,6 +220,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
             no_wait,
             ..
         } => {
+            list.layout().check(&evacuate::COLUMNS)?;
             let mut excluded = BTreeSet::new();
             for vm in &exclude {
                 excluded.insert(services.vm(vm).await?);

@@ -10,6 +10,10 @@ use serde_json::Value;
 
 use super::units;
 
+/// The columns of a comparison.
+pub(super) const COLUMNS: [&str; 6] =
+    ["dataset", "result", "source_bytes", "target_bytes", "source_guid", "target_guid"];
+
 /// Returns the table of a comparison.
 /// Fails if a column that is asked for does not exist.
 pub(super) fn table(
@@ -17,9 +21,7 @@ pub(super) fn table(
     layout: &Layout,
     screen: Screen,
 ) -> Result<String, UnknownColumn> {
-    let columns =
-        ["dataset", "result", "source_bytes", "target_bytes", "source_guid", "target_guid"];
-    let mut table = Table::new(&columns).usually(4);
+    let mut table = Table::new(&COLUMNS).usually(4);
     let size = |count: Option<u64>| match count {
         Some(count) => Cell::shown(count, units::bytes(count)),
         None => Value::Null.into(),

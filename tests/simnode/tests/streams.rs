@@ -184,15 +184,14 @@ fn a_killed_receive_keeps_what_arrived_and_frees_its_dataset() {
 }
 
 #[test]
-fn what_a_dataset_takes_and_what_a_dry_run_says_is_what_is_sent() {
+fn what_a_dry_run_says_is_what_is_sent() {
     const FILE: usize = 40 << 20;
+    let bytes: Vec<u8> = (0..).flat_map(u32::to_le_bytes).take(FILE).collect();
     let dir = TempDir::new().unwrap();
     let node = node(&dir, "cn");
-    node.write_file("zones/vm", "var/db", &[7; FILE]).unwrap();
+    node.write_file("zones/vm", "var/db", &bytes).unwrap();
     let said = |line: &str| String::from_utf8(process(&node, line, &[]).1).unwrap();
     said("snapshot zones/vm@3");
-    let used: usize = said("list -H -p -o used zones/vm").trim().parse().unwrap();
-    assert!((FILE..FILE + (2 << 20)).contains(&used), "{used}");
     for stream in ["zones/vm@3", "-i @2 zones/vm@3", "-i @1 zones/vm@2"] {
         let dry = said(&format!("send -n -P {stream}"));
         let size = dry.lines().find_map(|line| line.strip_prefix("size\t")).unwrap();

@@ -13,4 +13,5 @@ mod run;
 mod plan;
 
 pub(super) use list::list;
+pub(super) use plan::COLUMNS;
 pub(super) use run::{Evacuation, Wanted};

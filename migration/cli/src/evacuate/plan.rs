@@ -116,6 +116,10 @@ pub(crate) fn sum(
     )
 }
 
+/// The columns of an evacuation.
+pub(crate) const COLUMNS: [&str; 8] =
+    ["vm", "alias", "target", "bytes", "minutes", "downtime", "state", "obstacle"];
+
 /// Returns the table of an evacuation.
 /// Fails if a column that is asked for does not exist.
 pub(crate) fn table(
@@ -125,8 +129,7 @@ pub(crate) fn table(
     layout: &Layout,
     screen: Screen,
 ) -> Result<String, UnknownColumn> {
-    let columns = ["vm", "alias", "target", "bytes", "minutes", "downtime", "state", "obstacle"];
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&COLUMNS);
     for (vm, known) in vms {
         let obstacle = match next(known, cn, tried.contains(vm)) {
             Next::Stays(obstacle) => Cell::toned(obstacle.to_string(), Tone::Bad),
