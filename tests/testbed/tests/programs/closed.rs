@@ -7,23 +7,7 @@
 use sdc_clients::vminfod::VmFields as _;
 use testbed::moving::subject::VM;
 
-use super::common::centre::Centre;
-
-/// The programs that people type, but sdc-fleet: the lab has no feed.
-const PROGRAMS: [&str; 12] = [
-    "vminfod",
-    "net-agent",
-    "vm-agent",
-    "kvmd",
-    "console",
-    "migration-agent",
-    "migration-service",
-    "volapi",
-    "sdc-migrate",
-    "sdc-voladm",
-    "sdc-volapi",
-    "sdc-pkgadm",
-];
+use super::common::centre::{Centre, PROGRAMS};
 
 /// The words of the commands below this one, of its own help first.
 fn below(help: &str) -> Vec<&str> {

@@ -14,7 +14,7 @@ use serde_json::Value;
 use testbed::moving::subject::VM;
 use tokio::time::Instant;
 
-use super::common::centre::{Centre, OWNER};
+use super::common::centre::{Centre, OWNER, PROGRAMS};
 
 /// The documents, in the order in which they are typed.
 const DOCUMENTS: [&str; 5] = [
@@ -25,28 +25,8 @@ const DOCUMENTS: [&str; 5] = [
     "docs/volumes.md",
 ];
 
-/// What the lab has of the programs that the documents show. A line that begins with another word is no command.
-const PROGRAMS: [&str; 19] = [
-    "vminfod",
-    "net-agent",
-    "vm-agent",
-    "kvmd",
-    "console",
-    "migration-agent",
-    "migration-service",
-    "volapi",
-    "sdc-migrate",
-    "sdc-voladm",
-    "sdc-volapi",
-    "sdc-pkgadm",
-    "sdc-vmapi",
-    "sdc-napi",
-    "vmadm",
-    "curl",
-    "export",
-    "cargo",
-    "triton",
-];
+/// What else the documents show of what the lab has. A line that begins with another word is no command.
+const OTHERS: [&str; 7] = ["sdc-vmapi", "sdc-napi", "vmadm", "curl", "export", "cargo", "triton"];
 
 /// What takes longer is printed.
 const SLOW: Duration = Duration::from_secs(2);
@@ -77,7 +57,7 @@ fn is_command(line: &str) -> bool {
     let is_variable = word.split_once('=').is_some_and(|(name, _)| {
         !name.is_empty() && name.chars().all(|letter| letter.is_ascii_uppercase())
     });
-    PROGRAMS.contains(&word) || is_variable
+    PROGRAMS.contains(&word) || OTHERS.contains(&word) || is_variable
 }
 
 /// What stands behind a command, three blanks from it, is said of it.

@@ -13,6 +13,22 @@ use testbed::process::{self, Finished};
 
 use super::{LATE, Lab, until};
 
+/// The programs that people type there.
+pub const PROGRAMS: [&str; 12] = [
+    "vminfod",
+    "net-agent",
+    "vm-agent",
+    "kvmd",
+    "console",
+    "migration-agent",
+    "migration-service",
+    "volapi",
+    "sdc-migrate",
+    "sdc-voladm",
+    "sdc-volapi",
+    "sdc-pkgadm",
+];
+
 /// The owner of the volumes.
 pub const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
 
