@@ -23,7 +23,7 @@ pub(super) const PAGE: &str = "console-fleet";
 /// How long a daemon may take to stop when asked.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long it may take until it answers.
-const STARTS: Duration = Duration::from_secs(20);
+const STARTS: Duration = Duration::from_secs(90);
 /// How many ends of daemons are kept for the listener; more are not told.
 const ENDS: usize = 16;
 

@@ -25,7 +25,9 @@ type Running = Arc<Mutex<BTreeMap<String, Monitor>>>;
 
 /// A QEMU, and whether it was asked to power its guest off.
 struct Monitor {
-    qemu: Qemu,
+    /// None once its guest has powered off, until the zone is seen halted: what was told of the zone before that must
+    /// not start another.
+    qemu: Option<Qemu>,
     is_asked: bool,
 }
 
@@ -76,10 +78,8 @@ impl Qemus {
     /// The guest of a running kvm VM powers off, as its user does from inside: its QEMU says so and ends, and with it
     /// the zone.
     pub(super) async fn power_off(&self, node: &Node, vm: &str) -> Result<(), LabError> {
-        let monitor = self.running.lock().await.remove(vm);
-        let Some(Monitor { qemu, .. }) = monitor else {
-            return Err(LabError::Cast("QEMU of this VM"));
-        };
+        let qemu = self.running.lock().await.get_mut(vm).and_then(|monitor| monitor.qemu.take());
+        let qemu = qemu.ok_or(LabError::Cast("QEMU of this VM"))?;
         qemu.say(OFF).await;
         qemu.end().await;
         let (node, vm) = (node.clone(), vm.to_owned());
@@ -93,13 +93,14 @@ impl Qemus {
     /// machine ends makes the end a reset, and a reset may take what was said before.
     pub(super) async fn is_heard(&self, vm: &str) -> bool {
         let running = self.running.lock().await;
-        running.get(vm).is_some_and(|monitor| monitor.qemu.received().contains("qmp_capabilities"))
+        let qemu = running.get(vm).and_then(|monitor| monitor.qemu.as_ref());
+        qemu.is_some_and(|qemu| qemu.received().contains("qmp_capabilities"))
     }
 }
 
 async fn take(known: &Running, vm: &VmObject) -> Option<()> {
     let monitor = known.lock().await.remove(vm.uuid()?)?;
-    monitor.qemu.end().await;
+    monitor.qemu?.end().await;
     Some(())
 }
 
@@ -115,8 +116,11 @@ async fn see(node: &Node, known: &Running, vm: &VmObject) {
     }
     let mut known = known.lock().await;
     if let Some(monitor) = known.get_mut(uuid) {
-        if vm.state() == Some("stopping") && !std::mem::replace(&mut monitor.is_asked, true) {
-            monitor.qemu.say(POWERDOWN).await;
+        if vm.state() == Some("stopping")
+            && !std::mem::replace(&mut monitor.is_asked, true)
+            && let Some(qemu) = &monitor.qemu
+        {
+            qemu.say(POWERDOWN).await;
         }
         return;
     }
@@ -125,6 +129,6 @@ async fn see(node: &Node, known: &Running, vm: &VmObject) {
     let made = socket.parent().map_or(Ok(()), std::fs::create_dir_all);
     // A zone that is on its way out has no place for it.
     if let Ok(qemu) = made.and_then(|()| Qemu::start(&socket)) {
-        known.insert(uuid.to_owned(), Monitor { qemu, is_asked: false });
+        known.insert(uuid.to_owned(), Monitor { qemu: Some(qemu), is_asked: false });
     }
 }
