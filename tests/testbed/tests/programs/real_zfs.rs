@@ -165,11 +165,13 @@ fn compare_files(source: &Disk, target: &Disk) -> usize {
     bytes
 }
 
-/// Snapshots with their GUIDs, and what people have set.
+/// People's snapshots with their GUIDs, and what people have set. The source may keep a sync's snapshot that was busy
+/// when it was to go: it is named, and goes with the copy.
 fn state(disk: &Disk) -> Vec<String> {
     let root = format!("zones/{VM}");
     let guids = disk.zfs(&format!("get -Hp -r -o name,property,value guid {root}")).unwrap();
-    let guids = guids.lines().filter(|line| line.contains('@'));
+    let is_peoples = |line: &&str| line.contains('@') && !line.contains("@vm-migration-");
+    let guids = guids.lines().filter(is_peoples);
     let set = disk.zfs(&format!("get -Hp -r -o name,property,value -s local,received all {root}"));
     let set = set.unwrap();
     let set = set.lines().filter(|line| !line.contains('@') && !line.ends_with("\tnone"));
