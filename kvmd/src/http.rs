@@ -13,7 +13,9 @@ use axum::routing::get;
 use bytes::Bytes;
 use daemon::Shutdown;
 use daemon::http::events::{self, Follow};
-use daemon::http::{Counts, Gone, Listeners, Router, Start, now_iso, ok, reply, with_ping};
+use daemon::http::{
+    Counts, Gone, Listeners, Router, Start, now_iso, ok, reply, tell_ignored, with_ping,
+};
 use futures_util::stream;
 use http::header::USER_AGENT;
 use http::{HeaderMap, StatusCode};
@@ -44,6 +46,9 @@ pub const ENDPOINTS: Endpoints<()> = Endpoints {
 
 /// The same as OpenAPI has it, which `testbed openapi kvmd` makes of the table and the types.
 const DOCUMENT: &str = include_str!("../../docs/kvmd.openapi.json");
+
+/// The header that names the parameters of a request for a page that takes none.
+const IGNORED: &str = "kvmd-ignored";
 
 /// `/status`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -91,12 +96,13 @@ pub(crate) fn router(
 ) -> Router {
     let (started, listeners) = (Instant::now(), Listeners::default());
     let api = Arc::new(Api { ledger, rule, started, counts, listeners, shutdown });
-    with_ping(Router::new())
+    let routes = with_ping(Router::new())
         .route("/status", get(async |State(api): State<Arc<Api>>| api.status()))
         .route("/metrics", get(async |State(api): State<Arc<Api>>| api.metrics()))
         .route("/events", get(events))
         .route("/openapi.json", get(async || reply(StatusCode::OK, DOCUMENT)))
-        .with_state(api)
+        .with_state(api);
+    tell_ignored(routes, IGNORED, |path| path != "/events")
 }
 
 async fn events(

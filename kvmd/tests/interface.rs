@@ -107,6 +107,19 @@ async fn verdicts_are_events_with_snapshot_and_resume() {
     assert_eq!(missing.status(), Some(404));
 }
 
+#[tokio::test]
+async fn a_parameter_that_a_page_does_not_take_is_named() {
+    let node = Node::running().await;
+    for (call, named) in [
+        (Call::get(&["status"]).query("state", "queued"), Some("state")),
+        (Call::get(&["status"]), None),
+    ] {
+        let answer = client(&node).execute(call).await.unwrap();
+        let told = answer.headers().get("kvmd-ignored").map(|it| it.to_str().unwrap());
+        assert_eq!(told, named);
+    }
+}
+
 #[tokio::test] // M146
 async fn the_document_has_the_paths_and_the_status() {
     let mut node = Node::running().await;

@@ -79,10 +79,13 @@ pub fn text(value: &Value, key: &str) -> String {
     value.get(key).and_then(Value::as_str).map_or_else(|| "-".to_owned(), visible)
 }
 
+/// The columns of a table of fields.
+pub const FIELDS: [&str; 2] = ["field", "value"];
+
 /// Returns one row for each field of an object.
 /// Fails if a column that is asked for does not exist.
 pub fn fields(object: &Value, layout: &Layout, screen: Screen) -> Result<String, UnknownColumn> {
-    let mut table = Table::new(&["field", "value"]);
+    let mut table = Table::new(&FIELDS);
     for (key, value) in object.as_object().into_iter().flatten() {
         leaves(key.clone(), value, &mut table);
     }

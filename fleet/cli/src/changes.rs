@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::names::Names;
 
-const COLUMNS: [&str; 7] = ["time", "node", "what", "state", "changed", "seq", "event"];
+/// What the table has; the usual columns first.
+pub(crate) const COLUMNS: [&str; 7] = ["time", "node", "what", "state", "changed", "seq", "event"];
 const USUAL: usize = 5;
 
 /// Lists the messages, oldest first.

@@ -11,7 +11,9 @@ use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn};
 use sdc_clients::fleet::Health;
 use serde_json::Value;
 
-const COLUMNS: [&str; 7] = ["stream", "messages", "bytes", "leader", "behind", "lag", "differ"];
+/// What the table has; the usual columns first.
+pub(crate) const COLUMNS: [&str; 7] =
+    ["stream", "messages", "bytes", "leader", "behind", "lag", "differ"];
 
 /// How many messages of a stream the servers do not have alike.
 pub(crate) type Differ = BTreeMap<&'static str, usize>;

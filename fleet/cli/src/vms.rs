@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::filter::Filter;
 use crate::names::Names;
 
-const COLUMNS: [&str; 11] =
+/// What the table has; the usual columns first.
+pub(crate) const COLUMNS: [&str; 11] =
     ["alias", "node", "brand", "state", "ram", "ip", "age", "uuid", "owner", "node_uuid", "hidden"];
 const USUAL: usize = 7;
 

@@ -92,8 +92,8 @@ Examples:
   kvmd verdicts -p -o name,user,kind
   kvmd verdicts -s confidence,name
 
-Columns: date, name, initiator, kind, confidence, user, evidence; with -o also rule, marker, source,
-generation.")]
+Columns: ago, name, initiator, kind, user, evidence; with -o also confidence, rule, marker, source,
+generation, date.")]
     Verdicts {
         /// Only this instance: its name; of a zone also a unique beginning of it, or the VM's alias.
         name: Option<String>,
@@ -128,7 +128,9 @@ Examples:
     /// migration; safe while the daemon writes one.
     #[command(after_help = "\
 Examples:
-  kvmd clear web01")]
+  kvmd clear web01
+
+After it nothing tells that its user wanted it off: whoever restarts instances starts it again.")]
     Clear {
         /// The instance: its socket's name without the extension.
         name: String,

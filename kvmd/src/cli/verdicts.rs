@@ -8,25 +8,26 @@ use std::time::Duration;
 
 use daemon::cli::names::Names;
 use daemon::cli::screen::visible;
-use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, facts, span};
+use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, ago, facts, span};
 use serde_json::Value;
 
 /// The columns of a verdict; the default ones first.
-const VERDICT: [&str; 11] = [
-    "date",
+const VERDICT: [&str; 12] = [
+    "ago",
     "name",
     "initiator",
     "kind",
-    "confidence",
     "user",
     "evidence",
+    "confidence",
     "rule",
     "marker",
     "source",
     "generation",
+    "date",
 ];
 /// How many of them are shown by default.
-const USUAL: usize = 7;
+const USUAL: usize = 6;
 /// The columns of an instance; the default ones first.
 const INSTANCE: [&str; 7] = ["name", "state", "qemu", "since", "reachable", "pid", "generation"];
 
@@ -40,7 +41,11 @@ pub fn table<'a>(
     let mut table = Table::new(&VERDICT).usually(USUAL);
     for verdict in verdicts {
         let cell = |column: &str| match column {
-            "name" => called(verdict, names).into(),
+            "ago" => match verdict["date"].as_str().and_then(|date| date.parse().ok()) {
+                Some(date) => Cell::shown(verdict["date"].clone(), ago(date)),
+                None => Value::Null.into(),
+            },
+            "name" => Cell::name(called(verdict, names)),
             "evidence" => Cell::shown(verdict["evidence"].clone(), evidence(verdict)),
             "user" => {
                 Cell::shown(verdict["user"].clone(), if is_user(verdict) { "user" } else { "-" })

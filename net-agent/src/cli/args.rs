@@ -122,7 +122,7 @@ Examples:
   net-agent history --mac 90:b8:d0:12:34:56 -o at,outcome,rule,why
   net-agent history -j | json -a at mac outcome
 
-Columns: at, mac, outcome, rule, change, vm; with -o also why, ago. It reads the file in the state
+Columns: ago, mac, outcome, vm, change; with -o also rule, why, at. It reads the file in the state
 directory, whether the daemon runs or not, which has the last some thousand requests.")]
     History(HistoryArgs),
     #[command(flatten)]

@@ -18,9 +18,9 @@ use crate::config::Config;
 use crate::history::{Entry, History, Query};
 
 /// The columns; the usual ones first.
-const COLUMNS: [&str; 8] = ["at", "mac", "outcome", "rule", "change", "vm", "why", "ago"];
+const COLUMNS: [&str; 8] = ["ago", "mac", "outcome", "vm", "change", "rule", "why", "at"];
 /// How many of them are usual.
-const USUAL: usize = 6;
+const USUAL: usize = 5;
 
 pub(super) async fn history(
     config: &Config,
@@ -61,7 +61,7 @@ fn cell(entry: &Entry, column: &str, known: &Names) -> Cell {
         "mac" => entry.mac.to_string().into(),
         "outcome" => entry.outcome.as_str().into(),
         "rule" => entry.rule.as_str().into(),
-        "vm" => known.name(&entry.vm).into(),
+        "vm" => Cell::name(known.name(&entry.vm)),
         "why" => known.in_text(&entry.why).into(),
         _ => change(entry).into(),
     }

@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use daemon::cli::{self, Screen, Usage};
+use daemon::cli::pages::FIELDS;
+use daemon::cli::{self, Screen, UnknownColumn, Usage};
 use daemon::config::{lower_uuid, parse_span};
 use daemon::text::counted;
 use daemon::{Fields, wall};
@@ -49,6 +50,7 @@ async fn answer(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Permissions { keys } => (accounts(&public_keys(Fields::load(&keys)?)?), true),
         Verb::Key { file } => (format!("{}\n", key::draw(&file)?), true),
         verb => {
+            check_columns(&verb)?;
             let config = Config::load(&cli.config, &cli.server)?;
             let fleet = Fleet::connect(&config.nats, NAME, Jitter::from_entropy()).await?;
             let why = |error: anyhow::Error| match error.downcast::<FleetError>() {
@@ -60,6 +62,19 @@ async fn answer(cli: Cli) -> anyhow::Result<ExitCode> {
     };
     let printed = cli::print(NAME, &text);
     Ok(if is_well { printed } else { ExitCode::from(daemon::exit::FAILED) })
+}
+
+/// Refuses a column that the command's table does not have, before the servers are asked.
+fn check_columns(verb: &Verb) -> Result<(), UnknownColumn> {
+    let (list, columns) = match verb {
+        Verb::Nodes { list, .. } => (list, &nodes::COLUMNS[..]),
+        Verb::Vms { list, .. } => (list, &vms::COLUMNS[..]),
+        Verb::Vm { list, .. } => (list, &FIELDS[..]),
+        Verb::Changes { list, .. } => (list, &changes::COLUMNS[..]),
+        Verb::Streams { list } => (list, &streams::COLUMNS[..]),
+        _ => return Ok(()),
+    };
+    list.layout().check(columns)
 }
 
 async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {

@@ -8,6 +8,7 @@ use sdc_clients::vminfod::VmFields as _;
 use testbed::moving::subject::VM;
 
 use super::common::centre::{Centre, PROGRAMS};
+use super::common::program;
 
 /// The words of the commands below this one, of its own help first.
 fn below(help: &str) -> Vec<&str> {
@@ -47,7 +48,10 @@ async fn a_value_that_a_closed_set_does_not_have_is_wrong_usage_in_every_program
         ("<FIELD>", "quota".to_owned()),
         ("--dry-run", "--dry-run".to_owned()),
     ];
-    let (mut open, mut tried, mut wrong) = (PROGRAMS.map(str::to_owned).to_vec(), 0, Vec::new());
+    let mut open = PROGRAMS.map(str::to_owned).to_vec();
+    // The feed is not asked: it is not there.
+    open.push(format!("{} @sdc-fleet --server nats://127.0.0.1:1", program().display()));
+    let (mut tried, mut wrong) = (0, Vec::new());
     while let Some(command) = open.pop() {
         let help = centre.good(&format!("{command} --help")).await;
         open.extend(below(&help).iter().map(|word| format!("{command} {word}")));
