@@ -17,6 +17,8 @@ mod list;
 
 mod rows;
 
+mod values;
+
 const USAGE: &str = "usage: zfs list|get|create|clone|snapshot|bookmark|destroy|rename|set|inherit|rollback|mount|unmount|\
                      send|receive ...";
 

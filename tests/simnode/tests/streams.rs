@@ -200,6 +200,23 @@ fn what_a_dry_run_says_is_what_is_sent() {
     }
 }
 
+#[test]
+fn a_list_says_what_is_there_now_and_refuses_what_no_dataset_has() {
+    let dir = TempDir::new().unwrap();
+    let node = node(&dir, "cn");
+    let said = |line: &str| String::from_utf8(process(&node, line, &[]).1).unwrap();
+    let listed = || said("list -Hp -o used,referenced zones/vm");
+    let before = listed();
+    node.write_file("zones/vm", "var/db", &vec![7; 40 << 20]).unwrap();
+    let after = listed();
+    assert_ne!(before, after);
+    let got = said("get -Hp -o value used,referenced zones/vm");
+    assert_eq!(after.trim().replace('\t', "\n"), got.trim());
+    let wrong = process(&node, "list -Hp -o name,usd zones/vm", &[]);
+    assert_eq!(wrong.0, 2);
+    assert!(wrong.2.contains("invalid property 'usd'"), "{}", wrong.2);
+}
+
 /// How long the stream is.
 fn length(node: &Node, stream: &str) -> usize {
     process(node, &format!("send {stream}"), &[]).1.len()

@@ -6,28 +6,13 @@
 //! line ends is printed with them.
 
 use super::rows::{Chosen, chosen};
-use crate::dataset_ops::is_mounted;
-use crate::datasets::{Dataset, Datasets};
-use crate::error::NodeError;
+use super::values::{Values, is_unknown};
 use crate::getopt::{Failed, Parsed, Said};
-use crate::node::{Node, Zfs};
-use crate::properties::{Sourced, is_known};
-use crate::sizes::Measured;
+use crate::node::Node;
+use crate::properties::Sourced;
 
 const USAGE: &str = "usage: get [-rHp] [-d max] [-o field[,...]] [-s source[,...]] [-t type[,...]] \
                      property[,...] [filesystem|volume|snapshot] ...";
-/// What zfs-fuse does not know.
-const NEWER: [&str; 9] = [
-    "encryption",
-    "encryptionroot",
-    "filesystem_limit",
-    "keystatus",
-    "logicalused",
-    "receive_resume_token",
-    "snapshot_limit",
-    "sync",
-    "written",
-];
 /// What `all` shows.
 const ALL: &str = "type,creation,used,available,referenced,origin,mounted,quota,reservation,recordsize,\
                    mountpoint,compression,readonly,zoned,canmount,refquota,refreservation,guid,\
@@ -39,20 +24,17 @@ pub(super) fn get(node: &Node, args: &[String]) -> Result<Said, Failed> {
     let [keys, names @ ..] = p.operands.as_slice() else {
         return Err(usage("missing property argument".to_string()));
     };
-    let fuse = node.info().zfs == Zfs::Fuse;
     let is_all = keys == "all";
     let all_keys = ALL.replace(' ', "");
     let keys: Vec<&str> = if is_all { &all_keys } else { keys.as_str() }.split(',').collect();
-    for key in &keys {
-        if !is_known(key) || fuse && NEWER.contains(key) && !is_all {
-            return Err(usage(format!("bad property list: invalid property '{key}'")));
-        }
+    if let Some(key) = keys.iter().find(|key| !is_all && is_unknown(node, key)) {
+        return Err(usage(format!("bad property list: invalid property '{key}'")));
     }
     let fields: Vec<&str> =
         p.value('o').unwrap_or("name,property,value,source").split(',').collect();
     let sources: Option<Vec<&str>> = p.value('s').map(|sources| sources.split(',').collect());
     let all = node.datasets()?;
-    let measured = node.measured(&all);
+    let values = Values::now(node, &all);
     let Chosen { rows, mut said } = chosen(&all, names, &p, p.value('t'))?;
     if !p.has('H') {
         said.stdout = fields.join("\t").to_uppercase() + "\n";
@@ -60,7 +42,7 @@ pub(super) fn get(node: &Node, args: &[String]) -> Result<Said, Failed> {
     for row in rows {
         let own = if is_all { all.user_properties(row) } else { Vec::new() };
         for key in keys.iter().copied().chain(own.iter().map(String::as_str)) {
-            let Sourced { value, source } = value(node, &all, &measured, row, key)?;
+            let Sourced { value, source } = values.of(row, key)?;
             // Of all properties, those that it has.
             if is_all && value == "-" && source == "-" {
                 continue;
@@ -81,33 +63,4 @@ pub(super) fn get(node: &Node, args: &[String]) -> Result<Said, Failed> {
         }
     }
     Ok(said)
-}
-
-fn value(
-    node: &Node,
-    all: &Datasets,
-    measured: &Measured<'_>,
-    row: &Dataset,
-    key: &str,
-) -> Result<Sourced, NodeError> {
-    let is_snapshot = row.name.contains(['@', '#']);
-    let now = |value: String| Ok(Sourced { value, source: "-".to_string() });
-    match key {
-        "used" => now(measured.sizes(&row.name)?.used.to_string()),
-        "referenced" | "refer" => now(measured.sizes(&row.name)?.referenced.to_string()),
-        "written" => now(measured.sizes(&row.name)?.written.to_string()),
-        "usedbysnapshots" if !is_snapshot => {
-            now(measured.sizes(&row.name)?.usedbysnapshots.to_string())
-        }
-        "available" if !is_snapshot => now(measured.available(&row.name)?.to_string()),
-        "mounted" if row.kind() == "filesystem" => {
-            now(if is_mounted(row) { "yes" } else { "no" }.to_string())
-        }
-        "createtxg" => now(row.txg.to_string()),
-        "encryption" | "encryptionroot" | "keystatus" => now(all.encryption(&row.name, key)),
-        "receive_resume_token" => {
-            now(node.resume_token(all, &row.name).unwrap_or_else(|| "-".to_string()))
-        }
-        _ => Ok(all.sourced(row, key)),
-    }
 }
