@@ -36,6 +36,8 @@ use migration_core::sync_plan::{Row, Side};
 const TAKES: Duration = Duration::from_secs(280);
 /// The snapshots of images that a VM's datasets may be clones of.
 const ORIGINS: usize = 256;
+/// A stream whose sender has given up is noted as ended within so long, unless the sender's end does not come through.
+const NOTED: Duration = Duration::from_secs(5);
 /// `zfs receive` may take so long to end after its stream has.
 const SAYS: Duration = Duration::from_secs(10);
 
@@ -86,7 +88,7 @@ async fn origins(parts: &Parts, vm: Uuid, asked: &[String]) -> Result<Vec<String
 
 /// Returns what there is, to the node that sends.
 pub async fn received(parts: &Parts, asked: &Received, from: Uuid) -> Result<Datasets, Failed> {
-    receiving_from(parts, asked.about.migration, from)?;
+    let work = receiving_from(parts, asked.about.migration, from)?;
     parts.memory.is_known(&asked.about)?;
     own(asked.about.vm, &asked.datasets)?;
     let origins = origins(parts, asked.about.vm, &asked.origins).await?;
@@ -95,7 +97,11 @@ pub async fn received(parts: &Parts, asked: &Received, from: Uuid) -> Result<Dat
         let received = |entry: &mut Entry| is_whole(entry, whole, &listed.side);
         parts.memory.change(asked.about.migration, received).await?;
     }
-    let failed = parts.works.of(asked.about.migration).and_then(|work| work.last_failure());
+    // Who asks for nothing else asks why its stream ended, and may ask before the end is noted here.
+    let failed = match asked.datasets.is_empty() && asked.origins.is_empty() {
+        true => work.why_streams_ended(NOTED).await,
+        false => work.last_failure(),
+    };
     Ok(Datasets { side: listed.side, referenced: listed.referenced, failed })
 }
 

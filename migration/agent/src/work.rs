@@ -184,6 +184,14 @@ impl Work {
         *lock(&self.received.failed) = Some(failure);
     }
 
+    /// Waits for the end of the streams of now, at most so long, and returns why the last one was not taken.
+    pub async fn why_streams_ended(&self, most: Duration) -> Option<Failure> {
+        let mut running = self.received.running.subscribe();
+        // It does not fail: its sender is here.
+        let _late = tokio::time::timeout(most, running.wait_for(|running| *running == 0)).await;
+        self.last_failure()
+    }
+
     /// Returns why the last stream was not taken.
     pub fn last_failure(&self) -> Option<Failure> {
         lock(&self.received.failed).clone()
@@ -203,13 +211,14 @@ impl Work {
         let progress = Progress { current, total, rate: sample.rate };
         let has_streams = matches!(self.what, What::Send { .. } | What::SendImage { .. });
         let failed = self.last_failure();
+        let is_full = failed.as_ref().is_some_and(|failure| failure.full);
         let failed = failed.map(|Failure { error, fatal, .. }| State::Failed { error, fatal });
         Doing {
             order: self.what.clone(),
             state: failed.unwrap_or_else(|| self.state.borrow().clone()),
             progress: has_streams.then_some(progress),
             warnings: lock(&self.warnings).iter().cloned().collect(),
-            no_room: self.no_room.load(Ordering::Relaxed),
+            no_room: is_full || self.no_room.load(Ordering::Relaxed),
         }
     }
 }
@@ -275,5 +284,33 @@ impl Works {
         let doing =
             |(id, slot): (Uuid, Arc<Slot>)| lock(&slot.now).as_ref().map(|work| (id, work.doing()));
         slots.into_iter().filter_map(doing).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_asks_why_a_stream_ended_waits_for_its_last_word() {
+        let from = Uuid::from_u128(1);
+        let work = Arc::new(Work::new(What::Receive { from, image: None }, 1));
+        let running = work.stream().unwrap();
+        let full = Failure { error: "out of space".to_owned(), fatal: true, full: true };
+        let says = async {
+            tokio::time::sleep(MOST / 2).await;
+            running.work().stream_failed(full.clone());
+            drop(running);
+        };
+        let (why, ()) = tokio::join!(work.why_streams_ended(MOST), says);
+        assert_eq!(why, Some(full));
+        assert!(
+            work.doing().no_room,
+            "the service hears why, whichever of the two nodes says it first"
+        );
+        let _never_ends = work.stream().unwrap();
+        work.why_streams_ended(MOST).await;
     }
 }

@@ -44,7 +44,7 @@ pub struct Doing {
     /// What the order is done without, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// It failed, since the other node has no room for what was sent.
+    /// It failed, since the node that receives has no room for what was sent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_room: bool,
 }
