@@ -134,7 +134,11 @@ impl Health {
         }
         if is_new && !is_quiet {
             state.is_logged = true;
-            tracing::warn!(service = self.service, reason = text, "a service fails");
+            tracing::warn!(
+                service = self.service,
+                reason = text,
+                "a service that this program needs fails; trying again"
+            );
         }
         state.trouble = Some(Trouble { kind, since, at: crate::wall::now(), seen: now, text });
     }
@@ -154,7 +158,11 @@ impl Health {
         state.ended = Some((trouble.since, now));
         if std::mem::take(&mut state.is_logged) {
             let seconds = trouble.since.elapsed().as_secs();
-            tracing::info!(service = self.service, seconds, "a service answers again");
+            tracing::info!(
+                service = self.service,
+                seconds,
+                "a service that this program needs answers again"
+            );
         }
     }
 }

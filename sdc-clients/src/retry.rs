@@ -203,7 +203,7 @@ where
         }
         let Some(delay) = backoff.next_delay_after(asked) else { return Err(error) };
         if budget.is_some_and(|b| !b.spend()) {
-            tracing::warn!(error = %error, "retry budget is empty, giving up");
+            tracing::warn!(error = %error, "giving up a request: the retry budget is empty");
             return Err(error);
         }
         tracing::debug!(error = %error, delay_ms = delay.as_millis() as u64, "trying again");

@@ -243,7 +243,7 @@ async fn wait_for(up: Vec<watch::Receiver<bool>>, shutdown: &Shutdown) {
     // All arms are cancel-safe: they only observe.
     tokio::select! {
         () = all => {}
-        () = tokio::time::sleep(SOURCES_LIMIT) => tracing::warn!("not all event sources are ready: loading without them"),
+        () = tokio::time::sleep(SOURCES_LIMIT) => tracing::warn!("loading without event sources that are not ready"),
         () = shutdown.wait() => {}
     }
 }

@@ -92,7 +92,7 @@ impl Reply {
         );
         if let Some(told) = error.told() {
             let (method, target) = (&self.method, &self.target);
-            tracing::warn!(%method, target, told, expected, "a peer's answer is not what was promised");
+            tracing::warn!(%method, target, told, expected, "cannot read a service's answer");
         }
         let server = self.text("x-request-id").unwrap_or(&self.request_id);
         error.with_request_id(server).with_attempts(self.attempts)

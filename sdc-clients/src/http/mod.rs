@@ -285,6 +285,6 @@ fn tell(error: &Error) {
     let is_expected = error.status().is_some_and(|status| EXPECTED.contains(&status));
     if let Some(told) = error.told().filter(|_| !is_expected) {
         let (method, target, status) = (error.method(), error.path(), error.status());
-        tracing::warn!(%method, target, status, told, "a peer's answer is no success");
+        tracing::warn!(%method, target, status, told, "a service refused a request");
     }
 }

@@ -171,7 +171,7 @@ impl Pager {
                     self.largest = (self.limit / 2).max(SMALLEST_PAGE);
                     self.limit = self.largest;
                     let (limit, offset) = (self.limit, self.offset);
-                    tracing::info!(limit, offset, error = %e, "page timed out, asking for less");
+                    tracing::info!(limit, offset, error = %e, "a page of NAPI's list timed out; asking for less");
                 }
                 Err(e) if e.class() == Class::Server => {
                     let (limit, offset) = (self.limit, self.offset);

@@ -60,7 +60,7 @@ async fn pages(http: &Http, query: &VmQuery) -> Result<Vec<Map<String, Value>>, 
         for vm in vms {
             let Some(uuid) = uuid_of(&vm) else {
                 // One bad record must not hide the others.
-                tracing::warn!("VMAPI lists a record without a uuid");
+                tracing::warn!("ignored a record of VMAPI without a uuid");
                 continue;
             };
             // An object, as the service asks for it.

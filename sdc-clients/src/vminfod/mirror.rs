@@ -66,7 +66,7 @@ impl Mirror {
         for vm in vms {
             let Some(name) = key_of(&vm).map(str::to_owned) else { continue };
             if !present.insert(name.clone()) {
-                tracing::warn!(vm = name, "listed twice, the first one is kept");
+                tracing::warn!(vm = name, "vminfod listed a VM twice; keeping the first");
                 continue;
             }
             order.push(self.put(name, vm, Vec::new(), self.filled.then_some(&mut *out)));

@@ -175,7 +175,7 @@ impl Watcher {
                 let by = *by;
                 let opened = match timeout_at(by, opening).await {
                     Ok(Err(error)) if error.class() == Class::Gone && self.seq.is_some() => {
-                        tracing::info!(error = %error, "the stream cannot be resumed: a new snapshot");
+                        tracing::info!(error = %error, "cannot resume vminfod's stream; reading a new snapshot");
                         self.forget_position();
                         self.step = Step::Wait(Instant::now());
                         return Ok(());
@@ -263,7 +263,9 @@ impl Watcher {
                 self.mirror.apply(zonename, vm, changes, &mut self.out);
             }
             Record::Delete { zonename, .. } => self.mirror.remove(&zonename, &mut self.out),
-            Record::Other(kind) => tracing::warn!(kind, "unknown type of event, ignored"),
+            Record::Other(kind) => {
+                tracing::warn!(kind, "ignored an event of a type that is not known")
+            }
             Record::Ready { .. } | Record::Resume { .. } => {}
         }
         Ok(())
@@ -276,7 +278,7 @@ impl Watcher {
             self.backoff.reset();
         }
         let delay = self.backoff.next_delay().unwrap_or(LONGEST_WAIT);
-        tracing::info!(error = %error, delay_ms = delay.as_millis() as u64, "lost vminfod");
+        tracing::info!(error = %error, delay_ms = delay.as_millis() as u64, "lost vminfod's stream; connecting again");
         self.step = Step::Wait(Instant::now() + delay);
         // What made no sense once would make none again.
         if error.class() == Class::Protocol {

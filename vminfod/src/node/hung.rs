@@ -29,7 +29,10 @@ impl Hung {
         let mut hung = self.lock();
         let threads = hung.entry(Arc::clone(place)).or_default();
         if *threads == 0 {
-            tracing::warn!(place = &**place, "file system does not answer: not used until it does");
+            tracing::warn!(
+                place = &**place,
+                "a file system does not answer; it is not read until it does"
+            );
         }
         *threads += 1;
     }
@@ -40,7 +43,7 @@ impl Hung {
         *threads -= 1;
         if *threads == 0 {
             hung.remove(place);
-            tracing::info!(place = &**place, "file system answers again");
+            tracing::info!(place = &**place, "a file system answers again; it is read");
         }
     }
 

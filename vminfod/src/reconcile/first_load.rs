@@ -94,7 +94,7 @@ impl Reconciler {
             }
             Some(Done::Snapshots(Err(error))) => (false, Some(error)),
             _ => {
-                tracing::warn!("the snapshots are not listed yet: starting without them");
+                tracing::warn!("starting without snapshots: they are not listed yet");
                 (false, None)
             }
         };

@@ -184,7 +184,7 @@ impl Reconciler {
                 let again = now + self.config.refresh.0;
                 self.datasets.snapshots_failed(again, names, now);
                 if self.status.trouble("snapshots", Concerns::Nothing, "zfs", error.to_string()) {
-                    tracing::warn!(reason = %error, "listing of snapshots failed: listing those of each VM");
+                    tracing::warn!(reason = %error, "cannot list all snapshots; listing those of each VM");
                 }
             }
         }
@@ -236,7 +236,7 @@ impl Reconciler {
                 let pause = self.pause(self.sysinfo.failures() + 1);
                 self.sysinfo.failed(now, pause);
                 if self.status.trouble("sysinfo", Concerns::Nothing, "sysinfo", error.to_string()) {
-                    tracing::warn!(reason = %error, "reading of sysinfo failed: the last good one stays");
+                    tracing::warn!(reason = %error, "cannot read sysinfo; the last good one stays");
                 }
             }
         }
@@ -342,7 +342,7 @@ impl Reconciler {
                 tracing::warn!(
                     vm = &*name,
                     source = origin.name(),
-                    "sweep found a change that no event announced"
+                    "a sweep found a change that no event announced"
                 );
             }
             self.vms.mark(&name, stale, Reasons::SWEEP, now);

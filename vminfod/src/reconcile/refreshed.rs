@@ -67,7 +67,7 @@ impl Reconciler {
         let pause = self.pause(self.refresh.failures() + 1);
         let waiters = self.refresh.failed(now, pause);
         if self.status.trouble("node", Concerns::Nothing, "refresh", message.clone()) {
-            tracing::warn!(reason = %message, "refresh failed: all objects stay");
+            tracing::warn!(reason = %message, "a refresh failed; all objects stay");
         }
         let is_stale = self.refresh.age(now) > self.config.refresh.1 * 2;
         self.status.edit(|view| view.stale = is_stale);
@@ -153,7 +153,7 @@ impl Reconciler {
                     vm = &**name,
                     change,
                     sources,
-                    "refresh found a change that no event announced"
+                    "a refresh found a change that no event announced"
                 );
                 Some((name.to_string(), change))
             }

@@ -92,7 +92,7 @@ pub async fn supervise<F>(
         }
         let pause = backoff.next_delay().unwrap_or(max);
         let pause_ms = pause.as_millis() as u64;
-        tracing::warn!(source = name, reason = %end, pause_ms, "event source ended: it is started again");
+        tracing::warn!(source = name, reason = %end, pause_ms, "an event source ended; starting it again");
         // Cancel-safe: nothing is held.
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
