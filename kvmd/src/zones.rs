@@ -6,7 +6,7 @@
 //! has a second monitor. The platform's monitor of a zone is not touched.
 //!
 //! An end is judged once the zone is at rest and its facts had time to arrive, or as soon as the zone
-//! runs again.
+//! runs again. A second monitor that has not ended yet is waited for a little longer: it knows more.
 
 use std::collections::HashMap;
 use std::os::unix::fs::FileTypeExt;
@@ -28,6 +28,9 @@ use crate::needed::Need;
 use crate::verdict::{Rule, Verdict};
 use crate::zone::{Facts, Life, join};
 
+/// A second monitor may end so long after the facts have settled: QEMU ends before its zone, but on a busy node its
+/// end may be read later.
+const MONITOR_ENDS: Duration = Duration::from_secs(10);
 /// Capacity of the channel of QEMU's verdicts.
 const VERDICTS: usize = 64;
 
@@ -37,10 +40,19 @@ struct Zone {
     last_exit: Option<String>,
     /// While it runs, and until it is judged.
     life: Option<Life>,
-    /// When to judge it, once it is at rest.
+    /// When its facts have settled, once it is at rest.
     judge_at: Option<Instant>,
     qmp: Option<Verdict>,
     monitored: bool,
+}
+
+impl Zone {
+    /// Returns when to judge it at the latest, by what is known now.
+    fn due(&self) -> Option<Instant> {
+        let is_awaited = self.monitored && self.qmp.is_none();
+        let more = if is_awaited { MONITOR_ENDS } else { Duration::ZERO };
+        self.judge_at.map(|settled| settled + more)
+    }
 }
 
 /// The loop.
@@ -73,11 +85,7 @@ impl Follower {
             // All arms are cancel-safe: the watcher keeps what it began, verdicts stay queued.
             tokio::select! {
                 event = watcher.next() => self.event(event),
-                Some((name, verdict)) = self.heard.recv() => {
-                    if let Some(zone) = self.known.get_mut(&name) {
-                        zone.qmp = Some(verdict);
-                    }
-                }
+                Some((name, verdict)) = self.heard.recv() => self.hear(&name, verdict),
                 Some(ended) = self.monitors.join_next() => {
                     if let Ok(name) = ended && let Some(zone) = self.known.get_mut(&name) {
                         zone.monitored = false;
@@ -95,6 +103,12 @@ impl Follower {
             }
         }
         self.monitors.abort_all();
+    }
+
+    fn hear(&mut self, name: &str, verdict: Verdict) {
+        if let Some(zone) = self.known.get_mut(name) {
+            zone.qmp = Some(verdict);
+        }
     }
 
     fn event(&mut self, event: WatchEvent) {
@@ -165,12 +179,12 @@ impl Follower {
 
     fn next_judgement(&self) -> Instant {
         let never = Instant::now() + Duration::from_secs(3600);
-        self.known.values().filter_map(|zone| zone.judge_at).min().unwrap_or(never)
+        self.known.values().filter_map(Zone::due).min().unwrap_or(never)
     }
 
     fn judge_due(&mut self) {
         let now = Instant::now();
-        let due = |zone: &Zone| zone.judge_at.is_some_and(|at| at <= now);
+        let due = |zone: &Zone| zone.due().is_some_and(|at| at <= now);
         let names: Vec<String> =
             self.known.iter().filter(|(_, zone)| due(zone)).map(|(name, _)| name.clone()).collect();
         names.iter().for_each(|name| self.judge(name));
@@ -178,6 +192,10 @@ impl Follower {
 
     /// Publishes the verdict on the life that ended.
     fn judge(&mut self, name: &str) {
+        // A monitor that has ended gave its verdict before.
+        while let Ok((name, verdict)) = self.heard.try_recv() {
+            self.hear(&name, verdict);
+        }
         let Some(zone) = self.known.get_mut(name) else { return };
         zone.judge_at = None;
         let Some(life) = zone.life.take() else { return };

@@ -164,6 +164,25 @@ async fn a_second_monitor_tells_what_the_facts_cannot() {
     assert_eq!(files(&tmp), ["vm.qmp"]);
 }
 
+#[tokio::test]
+async fn a_second_monitor_that_ends_late_is_waited_for() {
+    let vminfod = Vminfod::start(json!([vm("a", json!({})), vm("b", json!({}))])).await;
+    let mut node = node(&vminfod, json!({"socket": "/tmp/vm.kvmd"})).await;
+    let tmp = node.dir.path().join("zones/a/root/tmp");
+    std::fs::create_dir_all(&tmp).unwrap();
+    let second = Qemu::start(&tmp.join("vm.kvmd")).unwrap();
+    vminfod.tell("modify", &vm("a", json!({"ram": 1})));
+    node.watching("a").await;
+    vminfod.tell("modify", &rest("a", 0, "t1"));
+    vminfod.tell("modify", &rest("b", 0, "t1"));
+    // Its facts have settled after those of the first.
+    node.verdict("b").await;
+    second.say(TERM).await;
+    second.end().await;
+    let verdict = node.verdict("a").await;
+    assert_eq!((said(&verdict).as_str(), &verdict["source"]), ("host/signal", &json!("qmp")));
+}
+
 fn files(dir: &std::path::Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
