@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::names::Names;
 
-/// Columns; the last ones are printed where they are asked for.
 /// What the table has; the usual columns first.
 pub(crate) const COLUMNS: [&str; 13] = [
     "node", "version", "up", "vms", "brake", "holds", "stale", "alarms", "age", "uuid", "machine",

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a property of a dataset or snapshot is at this moment, for `zfs list` and `zfs get` alike.
+//! What a property of a dataset or snapshot is at this moment, for `zfs list` and `zfs get`.
 
 use crate::dataset_ops::is_mounted;
 use crate::datasets::{Dataset, Datasets};
@@ -41,7 +41,7 @@ impl<'a> Values<'a> {
         Self { node, all, measured: node.measured(all) }
     }
 
-    /// The value, and where it comes from; "-" where the dataset has none.
+    /// Returns the value and where it comes from; "-" where the dataset has none.
     pub(super) fn of(&self, row: &Dataset, key: &str) -> Result<Sourced, NodeError> {
         let is_snapshot = row.name.contains(['@', '#']);
         let now = |value: String| Ok(Sourced { value, source: "-".to_string() });
