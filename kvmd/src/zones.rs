@@ -44,6 +44,8 @@ struct Zone {
     judge_at: Option<Instant>,
     qmp: Option<Verdict>,
     monitored: bool,
+    /// Lives that were judged before their QEMU's verdict had come.
+    overtaken: u32,
 }
 
 impl Zone {
@@ -87,8 +89,8 @@ impl Follower {
                 event = watcher.next() => self.event(event),
                 Some((name, verdict)) = self.heard.recv() => self.hear(&name, verdict),
                 Some(ended) = self.monitors.join_next() => {
-                    if let Ok(name) = ended && let Some(zone) = self.known.get_mut(&name) {
-                        zone.monitored = false;
+                    if let Ok(name) = ended {
+                        self.unwatch(&name);
                     }
                 }
                 () = sleep_until(next_judgement) => self.judge_due(),
@@ -105,9 +107,35 @@ impl Follower {
         self.monitors.abort_all();
     }
 
+    /// Takes QEMU's verdict in. One that comes after its life was judged says nothing of a later one.
     fn hear(&mut self, name: &str, verdict: Verdict) {
-        if let Some(zone) = self.known.get_mut(name) {
+        let Some(zone) = self.known.get_mut(name) else { return };
+        if zone.overtaken > 0 {
+            zone.overtaken -= 1;
+            let user = verdict.is_users_wish();
+            tracing::info!(
+                vm = name,
+                user,
+                "QEMU's verdict came after the end was judged without it: not counted"
+            );
+        } else {
             zone.qmp = Some(verdict);
+        }
+    }
+
+    /// Takes in what the monitors have said so far.
+    fn hear_all(&mut self) {
+        while let Ok((name, verdict)) = self.heard.try_recv() {
+            self.hear(&name, verdict);
+        }
+    }
+
+    /// Notes that a zone's monitor has ended; all its verdicts were sent before.
+    fn unwatch(&mut self, name: &str) {
+        self.hear_all();
+        if let Some(zone) = self.known.get_mut(name) {
+            zone.monitored = false;
+            zone.overtaken = 0;
         }
     }
 
@@ -142,6 +170,7 @@ impl Follower {
             judge_at: None,
             qmp: None,
             monitored: false,
+            overtaken: 0,
         });
         let runs_again = facts.runs() && zone.judge_at.is_some();
         if runs_again {
@@ -192,16 +221,16 @@ impl Follower {
 
     /// Publishes the verdict on the life that ended.
     fn judge(&mut self, name: &str) {
-        // A monitor that has ended gave its verdict before.
-        while let Ok((name, verdict)) = self.heard.try_recv() {
-            self.hear(&name, verdict);
-        }
+        self.hear_all();
         let Some(zone) = self.known.get_mut(name) else { return };
         zone.judge_at = None;
         let Some(life) = zone.life.take() else { return };
         zone.last_exit = zone.facts.exit_timestamp.clone().or(zone.last_exit.take());
         let window = self.shared.limits.admin_window;
         let by_facts = life.verdict(&zone.facts, self.shared.clock.now(), window);
+        if zone.monitored && zone.qmp.is_none() {
+            zone.overtaken += 1;
+        }
         let (verdict, by_qmp) = join(zone.qmp.take(), by_facts);
         self.shared.ledger.publish(&Record {
             name: name.to_owned(),

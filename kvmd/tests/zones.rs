@@ -183,6 +183,30 @@ async fn a_second_monitor_that_ends_late_is_waited_for() {
     assert_eq!((said(&verdict).as_str(), &verdict["source"]), ("host/signal", &json!("qmp")));
 }
 
+#[tokio::test]
+async fn a_verdict_that_comes_after_its_zone_runs_again_is_not_the_next_lifes() {
+    let vminfod = Vminfod::start(json!([vm("a", json!({}))])).await;
+    let mut node = node(&vminfod, json!({"socket": "/tmp/vm.kvmd"})).await;
+    let tmp = node.dir.path().join("zones/a/root/tmp");
+    std::fs::create_dir_all(&tmp).unwrap();
+    let second = Qemu::start(&tmp.join("vm.kvmd")).unwrap();
+    vminfod.tell("modify", &vm("a", json!({"ram": 1})));
+    node.watching("a").await;
+    vminfod.tell("modify", &rest("a", 0, "t1"));
+    vminfod.tell("modify", &vm("a", json!({})));
+    assert_eq!(
+        node.verdict("a").await["source"],
+        json!("zone"),
+        "it runs again: judged by its facts"
+    );
+    second.say(TERM).await;
+    second.end().await;
+    node.until("its first QEMU is gone", || node.ledger().snapshot().instances.is_empty()).await;
+    vminfod.tell("modify", &rest("a", 0, "t2"));
+    let verdict = node.verdict("a").await;
+    assert_eq!((said(&verdict).as_str(), &verdict["source"]), ("guest/poweroff", &json!("zone")));
+}
+
 fn files(dir: &std::path::Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
