@@ -16,18 +16,18 @@ use daemon::config::parse_span;
 
 use crate::finding::Verdict;
 use crate::place::{Place, installed};
-use crate::{look, report};
+use crate::{checks, report};
 
 const NAME: &str = "hub-preflight";
 
 const ABOUT: &str = "\
 Examples:
-  hub-preflight                             look at this node
+  hub-preflight                             check this node
   hub-preflight --watch 10m                 wait longer for events
   hub-preflight --report /tmp/preflight.json
   hub-preflight -p -o number,state
 
-Nothing on the node or in the data centre is changed. What it looks at are the beliefs of the ledger
+Nothing on the node or in the data centre is changed. What it checks are the beliefs of the ledger
 (docs/contract/beliefs.md); the number of each stands in front of it.
 
 Exit status: 0 no belief is false, 1 a belief is false, 2 wrong usage or configuration.";
@@ -81,11 +81,11 @@ async fn preflight(args: Args) -> anyhow::Result<ExitCode> {
     let files = if args.config.is_empty() { installed() } else { args.config };
     let place = Place::read(&files)?;
     let findings = {
-        let _shown = Progress::begin("looking at the node");
-        look::at_all(&place, args.watch).await
+        let _shown = Progress::begin("checking the node");
+        checks::all(&place, args.watch).await
     };
     if let Some(path) = &args.report {
-        let text = format!("{:#}\n", report::report(&findings, &look::platform(&place)));
+        let text = format!("{:#}\n", report::report(&findings, &checks::platform(&place)));
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text = report::table(&findings, &args.list.layout(), Screen::of_stdout())?;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a look found.
+//! What a check found.
 
 /// Whether a belief is true here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The beliefs: rows of the ledger's tables that a look may cite.
+//! The beliefs: rows of the ledger's tables that a check may cite.
 
 const LEDGER: &str = include_str!("../../docs/contract/beliefs.md");
 
-/// A belief that is looked at.
+/// A belief that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Belief {
     /// Its number in the ledger, such as `B4`.

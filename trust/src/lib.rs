@@ -18,7 +18,6 @@
 //! The modules below are in layer order: each uses only modules listed below it.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 #[cfg(test)]
 mod tests;

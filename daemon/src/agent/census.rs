@@ -25,7 +25,7 @@ use super::identity::Identity;
 /// More `server` records than any node has.
 const MOST: u32 = 100;
 /// How long CNAPI, and then NAPI, is waited for: a CNAPI that hangs keeps nobody from writing.
-const LOOK: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Why it is not known whether there is a second machine.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub(super) enum Unanswered {
     #[error(transparent)]
     Failed(#[from] Error),
     /// CNAPI hangs.
-    #[error("CNAPI has not answered within {} s", LOOK.as_secs())]
+    #[error("CNAPI has not answered within {} s", PATIENCE.as_secs())]
     Hangs(#[from] Elapsed),
 }
 
@@ -101,7 +101,7 @@ impl SecondMachine {
         other.vm.is_some() && other.nics.is_subset(&self.nics)
     }
 
-    /// Returns true if one look is enough: a machine with other MACs alone may be this one, whose only card was
+    /// Returns true if one reading is enough: a machine with other MACs alone may be this one, whose only card was
     /// swapped and of which CNAPI has not heard yet.
     pub fn is_certain(&self) -> bool {
         (self.serial.is_some() || self.vm.is_some()) && !self.is_suspected()
@@ -133,8 +133,11 @@ impl Census {
     /// Looks for a second machine with the uuid of this one. NAPI is asked only where CNAPI's record is of another.
     /// Each is waited for on its own: a NAPI that hangs takes nothing back of what CNAPI has said.
     /// Fails if CNAPI does not answer: then it is not known.
-    pub(super) async fn look(&self, ours: &Identity) -> Result<Option<SecondMachine>, Unanswered> {
-        let known = match timeout(LOOK, self.cnapi.get_server(&ours.uuid)).await? {
+    pub(super) async fn second_machine(
+        &self,
+        ours: &Identity,
+    ) -> Result<Option<SecondMachine>, Unanswered> {
+        let known = match timeout(PATIENCE, self.cnapi.get_server(&ours.uuid)).await? {
             Ok(server) => server.sysinfo.as_ref().and_then(|it| Identity::of(it).ok()),
             Err(error) if error.is_not_found_resource() => None,
             Err(error) => return Err(error.into()),
@@ -143,17 +146,17 @@ impl Census {
         if !ours.is_other_machine(&known) {
             return Ok(None);
         }
-        match timeout(LOOK, server_nics(&self.napi, &ours.uuid)).await {
+        match timeout(PATIENCE, server_nics(&self.napi, &ours.uuid)).await {
             Ok(Ok(nics)) => Ok(SecondMachine::of(ours, &known, &nics)),
             // Until NAPI answers it may be one.
             Ok(Err(_)) | Err(_) => Ok(Some(SecondMachine::suspected(ours, &known))),
         }
     }
 
-    /// There is a VM on the node that this machine never had: looks whether it is another machine's. CNAPI may know
+    /// There is a VM on the node that this machine never had: finds out whether it is another machine's. CNAPI may know
     /// this machine, and NAPI has the NICs of both.
     /// Fails if NAPI does not answer: then it is not known.
-    pub(super) async fn look_for(
+    pub(super) async fn second_machine_with(
         &self,
         vm: &str,
         ours: &Identity,

@@ -72,7 +72,7 @@ impl<S> Permit<'_, S> {
     }
 }
 
-/// The checks, and what they look at. The lock is held for a few instructions and never over an await.
+/// The checks, and what they read. The lock is held for a few instructions and never over an await.
 #[derive(Debug)]
 pub struct Gate {
     cn_uuid: String,
@@ -133,9 +133,9 @@ impl Gate {
         identity.uuid == self.cn_uuid
     }
 
-    /// Stores what a look for a second machine has shown. What was seen for certain, or at two looks running, stays
-    /// until an operator decides. Returns true if a further look is due soon.
-    pub fn looked(&self, found: Option<SecondMachine>) -> bool {
+    /// Stores what a search for a second machine has found. What was seen for certain, or by two searches running, stays
+    /// until an operator decides. Returns true if a further search is due soon.
+    pub fn note_second(&self, found: Option<SecondMachine>) -> bool {
         self.change(|standing| {
             let Standing { second, is_certain, refuted, .. } = standing;
             if *is_certain {
@@ -163,10 +163,10 @@ impl Gate {
         census: Option<&Census>,
     ) -> Result<(), Foreign> {
         let Some((census, identity)) = census.zip(self.identity()) else { return Ok(()) };
-        match census.look_for(vm, &identity).await? {
+        match census.second_machine_with(vm, &identity).await? {
             None => Ok(()),
             Some(second) => {
-                self.looked(Some(second));
+                self.note_second(Some(second));
                 Ok(self.writable()?)
             }
         }

@@ -41,8 +41,8 @@ pub async fn find_uuid(vminfod: &Vminfod) -> String {
     }
 }
 
-/// Looks for a second machine. Returns when the next look is due.
-async fn look(
+/// Searches for a second machine. Returns when the next search is due.
+async fn search(
     gate: &Gate,
     census: Option<&Census>,
     identity: &Identity,
@@ -51,8 +51,8 @@ async fn look(
 ) -> Instant {
     let soon = Instant::now() + resync;
     let Some(census) = census else { return soon };
-    match census.look(identity).await {
-        Ok(found) => match gate.looked(found) {
+    match census.second_machine(identity).await {
+        Ok(found) => match gate.note_second(found) {
             true => soon,
             false => Instant::now() + jitter.around(HOUR, 0.25),
         },
@@ -68,7 +68,7 @@ async fn look(
 }
 
 /// Reads sysinfo until it names this node, then every `resync`, in case it changes; for ever. About once an hour it
-/// looks for a second machine. `is` shows the state.
+/// searches for a second machine. `is` shows the state.
 pub async fn identify<S: Display>(
     gate: &Gate,
     vminfod: &Vminfod,
@@ -80,7 +80,7 @@ pub async fn identify<S: Display>(
     let mut retry = Retry::new(RETRY, RETRY.max, jitter.fork());
     // One log line for each change of state, not for each reading.
     let mut logged = None;
-    let mut look_due = Instant::now();
+    let mut search_due = Instant::now();
     if census.is_none() {
         tracing::warn!(
             "a second machine with this node's uuid is not noticed: no URL of CNAPI and NAPI is configured"
@@ -89,9 +89,9 @@ pub async fn identify<S: Display>(
     loop {
         let read = match Identity::read(vminfod).await {
             Ok(identity) => {
-                if gate.is_ours(&identity) && Instant::now() >= look_due {
+                if gate.is_ours(&identity) && Instant::now() >= search_due {
                     // Before it is known who the node is nothing is written.
-                    look_due = look(gate, census, &identity, resync, &mut jitter).await;
+                    search_due = search(gate, census, &identity, resync, &mut jitter).await;
                 }
                 gate.identify(identity);
                 Ok(())

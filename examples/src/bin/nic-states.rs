@@ -23,7 +23,7 @@ const NAME: &str = "nic-states";
 async fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let (vminfod, napi) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    match look(&vminfod, &napi).await {
+    match run(&vminfod, &napi).await {
         Ok(differing) => {
             differing.iter().for_each(|line| println!("{line}"));
             ExitCode::SUCCESS
@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn look(vminfod: &str, napi: &str) -> Result<Vec<String>, Error> {
+async fn run(vminfod: &str, napi: &str) -> Result<Vec<String>, Error> {
     let agent = user_agent(NAME, env!("CARGO_PKG_VERSION"), None);
     let view = Vminfod::new(vminfod, &agent)?.vms(false).await?;
     differing(&view.vms, &Napi::new(Http::new(napi, &agent)?)).await

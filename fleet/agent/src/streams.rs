@@ -19,10 +19,10 @@ use sdc_clients::fleet::{
 use tokio::time::{Instant, sleep};
 
 use crate::parts::Parts;
-use crate::publish::LOOKS;
+use crate::publish::CHECKS;
 use crate::status::{Differ, Own, State, Task};
 
-/// Between looks.
+/// Between two readings.
 const EVERY: Duration = Duration::from_secs(15);
 /// How long `VMS` may stand still, longer than an election takes, until its leader steps down, and until it is made
 /// again.
@@ -38,15 +38,15 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
     let mut retry = parts.retry();
     let mut sweep = Instant::now() + parts.random.around(SWEEPS, 0.5);
     let (mut watch, mut behind) = (Watch::default(), Behind::default());
-    let between = parts.config.times.audit / LOOKS;
+    let between = parts.config.times.audit / CHECKS;
     let mut comparison = Instant::now() + parts.random.around(between, 0.25);
     loop {
-        let looked = async {
+        let read = async {
             let done = make(jetstream.jetstream(), &shape).await?;
             let sourcing = Sourcing::read(jetstream.jetstream()).await?;
             Ok::<_, FleetError>((done, sourcing, jetstream.health().await?))
         };
-        let wait = match looked.await {
+        let wait = match read.await {
             Ok((done, sourcing, health)) => {
                 for (stream, made) in done.into_iter().filter(|(_, made)| *made != Made::Kept) {
                     tracing::warn!(stream, "{made}");
@@ -56,13 +56,13 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
                     swept(&jetstream, &shape).await;
                 }
                 retry.reset();
-                let (still, cure) = watch.look(&sourcing, Instant::now());
+                let (still, cure) = watch.update(&sourcing, Instant::now());
                 parts.tell(|told| told.still = still);
                 parts.status.is(Task::Streams, state(still, parts.told().differ));
                 if let Some(cure) = cure {
                     cured(&jetstream, &shape, cure).await;
                 }
-                for (stream, server) in behind.look(&health, Instant::now()) {
+                for (stream, server) in behind.update(&health, Instant::now()) {
                     renewed(&jetstream, stream, &server).await;
                 }
                 if Instant::now() >= comparison {
@@ -102,9 +102,9 @@ struct Watch {
 }
 
 impl Watch {
-    /// Takes a look; returns for how long it stands still, and what is to be done now.
-    fn look(&mut self, sourcing: &Sourcing, now: Instant) -> (Duration, Option<Cure>) {
-        let still = self.still.look(sourcing, now);
+    /// Takes a reading in; returns for how long it stands still, and what is to be done now.
+    fn update(&mut self, sourcing: &Sourcing, now: Instant) -> (Duration, Option<Cure>) {
+        let still = self.still.update(sourcing, now);
         if still < STEPS_DOWN {
             self.stepped_down &= still > Duration::ZERO;
             return (still, None);
@@ -135,8 +135,8 @@ async fn cured(fleet: &Fleet, shape: &Shape, cure: Cure) {
 struct Behind(BTreeMap<(&'static str, String), Instant>);
 
 impl Behind {
-    /// Takes a look; returns those that have been for so long that they stay so.
-    fn look(&mut self, all: &[Health], now: Instant) -> Vec<(&'static str, String)> {
+    /// Takes a reading in; returns those that have been for so long that they stay so.
+    fn update(&mut self, all: &[Health], now: Instant) -> Vec<(&'static str, String)> {
         let of = |health: &Health| {
             let stream = health.stream;
             health.behind.clone().into_iter().map(move |server| (stream, server))
@@ -235,7 +235,7 @@ mod tests {
     fn a_server_that_stays_behind_gets_a_new_copy() {
         // N35
         let (mut watch, begin) = (Behind::default(), Instant::now());
-        let mut look = |behind: &[&str], away: &[&str], minute: u64| {
+        let mut update = |behind: &[&str], away: &[&str], minute: u64| {
             let names = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
             let health = Health {
                 stream: CHANGES,
@@ -247,32 +247,32 @@ mod tests {
                 too_few: 0,
                 lag: 0,
             };
-            watch.look(&[health], begin + Duration::from_secs(60 * minute))
+            watch.update(&[health], begin + Duration::from_secs(60 * minute))
         };
         let is = |server: &str| vec![(CHANGES, server.to_owned())];
-        assert_eq!(look(&["b"], &["c"], 0), []);
-        assert_eq!(look(&["b"], &["c"], 29), []);
-        assert_eq!(look(&["b", "c"], &[], 30), is("b"), "c has just come back");
-        assert_eq!(look(&["c"], &[], 31), []);
-        assert_eq!(look(&["b", "c"], &[], 59), [], "b was not behind in between");
-        assert_eq!(look(&["b", "c"], &[], 60), is("c"));
+        assert_eq!(update(&["b"], &["c"], 0), []);
+        assert_eq!(update(&["b"], &["c"], 29), []);
+        assert_eq!(update(&["b", "c"], &[], 30), is("b"), "c has just come back");
+        assert_eq!(update(&["c"], &[], 31), []);
+        assert_eq!(update(&["b", "c"], &[], 59), [], "b was not behind in between");
+        assert_eq!(update(&["b", "c"], &[], 60), is("c"));
     }
 
     #[test]
     fn a_vms_that_stands_still_gets_another_leader_and_is_then_made_again() {
         // N29
         let (mut watch, begin) = (Watch::default(), Instant::now());
-        let mut look = |place, last, second| {
-            watch.look(&Sourcing { place, last }, begin + Duration::from_secs(second)).1
+        let mut update = |place, last, second| {
+            watch.update(&Sourcing { place, last }, begin + Duration::from_secs(second)).1
         };
-        let stands: Vec<_> = (0..8).map(|nth| look(5, 9 + nth, 15 * nth)).collect();
+        let stands: Vec<_> = (0..8).map(|nth| update(5, 9 + nth, 15 * nth)).collect();
         let (down, again) = (Some(Cure::StepDown), Some(Cure::Again));
         assert_eq!(stands, [None, None, None, down, None, None, None, again]);
         // Made again, it begins at the beginning; it moves, and then does not.
-        assert_eq!(look(0, 17, 110), None);
-        assert_eq!(look(17, 17, 120), None);
+        assert_eq!(update(0, 17, 110), None);
+        assert_eq!(update(17, 17, 120), None);
         assert_eq!(
-            [200, 239, 245, 250].map(|second| look(17, 18, second)),
+            [200, 239, 245, 250].map(|second| update(17, 18, second)),
             [None, None, down, None]
         );
     }

@@ -29,14 +29,14 @@ pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String>
             Some(format!("{}.\nNext: {}", folded(need.says), need.command_for(&[("VM", vm)])))
         }
         None => {
-            let look = look(&record.journal.again.as_ref()?.why, &raw).unwrap_or_default();
+            let hint = hint(&record.journal.again.as_ref()?.why, &raw).unwrap_or_default();
             Some(match can_abort(&record) {
                 true => format!(
-                    "The step is tried again by itself.{look}\nTo end it, the VM staying where it is:\n\
+                    "The step is tried again by itself.{hint}\nTo end it, the VM staying where it is:\n\
                      Next: sdc-migrate abort --force {vm}"
                 ),
                 false => format!(
-                    "The step is tried again by itself, and goes on once what it waits for answers.{look}\n\
+                    "The step is tried again by itself, and goes on once what it waits for answers.{hint}\n\
                      Next: sdc-migrate watch {vm}"
                 ),
             })
@@ -45,7 +45,7 @@ pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String>
 }
 
 /// Returns what shows why an agent is silent, if a step waits for one, and on which node: nobody else can say it.
-fn look(why: &str, raw: &Value) -> Option<String> {
+fn hint(why: &str, raw: &Value) -> Option<String> {
     let is_silent = |end: &End| why == Wait::Silent(*end).to_string();
     let end = [End::Source, End::Target].into_iter().find(is_silent)?;
     let field = |name: &str| raw[format!("{end}_server_{name}")].as_str();
@@ -111,8 +111,8 @@ mod tests {
         let raw =
             serde_json::json!({"target_server_uuid": "753b", "target_server_hostname": "cn-2"});
         let told = "\nTo see why, on cn-2: svcs -xv migration-agent";
-        assert_eq!(look(&why, &raw).as_deref(), Some(told));
-        assert_eq!(look("CNAPI does not answer", &raw), None);
+        assert_eq!(hint(&why, &raw).as_deref(), Some(told));
+        assert_eq!(hint("CNAPI does not answer", &raw), None);
     }
 
     #[test]

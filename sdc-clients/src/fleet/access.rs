@@ -71,7 +71,7 @@ impl Access {
                 let (access, own) = (access.clone(), own.clone());
                 shared(async move {
                     let options = || Some((access.options(&own).ok()?, access.authorities()));
-                    told.look(&servers, options).await;
+                    told.examine(&servers, options).await;
                     next(&turns, &servers)
                 })
             })

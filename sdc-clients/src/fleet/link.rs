@@ -69,7 +69,7 @@ struct Known {
     reason: Option<FleetError>,
     /// What the server forbade last.
     forbidden: Option<(Instant, String)>,
-    /// What the client said of each server: what is new is looked into.
+    /// What the client said of each server: what is new is examined.
     said: BTreeMap<String, String>,
 }
 
@@ -88,8 +88,8 @@ impl Why {
         }
     }
 
-    /// Looks into what is new about the servers that could not be connected to; `options` are those of one attempt.
-    pub(super) async fn look(
+    /// Examines what is new about the servers that could not be connected to; `options` are those of one attempt.
+    pub(super) async fn examine(
         &self,
         servers: &[Server],
         options: impl Fn() -> Option<(ConnectOptions, String)>,

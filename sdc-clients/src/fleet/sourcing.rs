@@ -18,7 +18,7 @@ use super::name::{CHANGES, VMS};
 pub(super) const SOURCE: &str = "Nats-Stream-Source";
 /// A place that has not moved for so long stands still.
 const STANDS: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Between two readings.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// How far `VMS` has come.
@@ -78,8 +78,8 @@ pub(super) fn source_seq(header: &str) -> Option<u64> {
 pub struct Still(Option<(u64, Instant)>);
 
 impl Still {
-    /// Takes a look; returns for how long it has not moved.
-    pub fn look(&mut self, sourcing: &Sourcing, now: Instant) -> Duration {
+    /// Takes a reading in; returns for how long it has not moved.
+    pub fn update(&mut self, sourcing: &Sourcing, now: Instant) -> Duration {
         match self.0 {
             Some((place, since)) if place == sourcing.place && sourcing.lag() > 0 => {
                 now.duration_since(since)
@@ -92,19 +92,19 @@ impl Still {
     }
 }
 
-/// Looks until `VMS` has moved, lacks nothing, or has stood still for 10 s; returns whether it stands still.
+/// Polls until `VMS` has moved, lacks nothing, or has stood still for 10 s; returns whether it stands still.
 ///
 /// # Errors
 /// If the feed does not answer.
 pub async fn stands_still(jetstream: &Context) -> Result<bool, FleetError> {
     let mut still = Still::default();
     let began = Sourcing::read(jetstream).await?;
-    still.look(&began, Instant::now());
+    still.update(&began, Instant::now());
     let mut now = began;
     while now.place == began.place && now.lag() > 0 {
         sleep(LOOK).await;
         now = Sourcing::read(jetstream).await?;
-        if still.look(&now, Instant::now()) >= STANDS {
+        if still.update(&now, Instant::now()) >= STANDS {
             return Ok(true);
         }
     }
@@ -126,16 +126,16 @@ mod tests {
     fn what_lacks_messages_and_does_not_move_stands_still() {
         // N29
         let (mut still, begin) = (Still::default(), Instant::now());
-        let mut look = |place, last, second| {
-            still.look(&Sourcing { place, last }, begin + Duration::from_secs(second)).as_secs()
+        let mut update = |place, last, second| {
+            still.update(&Sourcing { place, last }, begin + Duration::from_secs(second)).as_secs()
         };
-        assert_eq!(look(5, 9, 0), 0);
-        assert_eq!(look(5, 12, 30), 30);
-        assert_eq!(look(6, 12, 31), 0, "it moves");
-        assert_eq!(look(6, 12, 40), 9);
-        assert_eq!(look(12, 12, 50), 0);
-        assert_eq!(look(12, 12, 90), 0, "it lacks nothing");
-        assert_eq!(look(12, 13, 91), 0, "it has lacked one for no time");
-        assert_eq!(look(9, 13, 99), 0, "another VMS");
+        assert_eq!(update(5, 9, 0), 0);
+        assert_eq!(update(5, 12, 30), 30);
+        assert_eq!(update(6, 12, 31), 0, "it moves");
+        assert_eq!(update(6, 12, 40), 9);
+        assert_eq!(update(12, 12, 50), 0);
+        assert_eq!(update(12, 12, 90), 0, "it lacks nothing");
+        assert_eq!(update(12, 13, 91), 0, "it has lacked one for no time");
+        assert_eq!(update(9, 13, 99), 0, "another VMS");
     }
 }

@@ -82,7 +82,7 @@ pub struct News {
 
 impl Ledger {
     /// Adds the differences of a comparison.
-    pub fn look(&mut self, now: BTreeSet<Difference>) -> News {
+    pub fn add(&mut self, now: BTreeSet<Difference>) -> News {
         let lasting: BTreeSet<Difference> = now.intersection(&self.seen).cloned().collect();
         let news = News {
             lasting: lasting.difference(&self.reported).cloned().collect(),
@@ -127,7 +127,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
                 Ok(now) => {
                     let before = (compared > 0).then(|| ledger.lasting());
                     compared += 1;
-                    print(&ledger.look(now));
+                    print(&ledger.add(now));
                     if before != Some(ledger.lasting()) {
                         println!("compared: {} differences", ledger.lasting());
                     }
@@ -198,12 +198,12 @@ mod tests {
             )
         };
         let mut ledger = Ledger::default();
-        assert_eq!(ledger.look(differ(2)), News::default(), "seen once: may be under way");
-        assert_eq!(ledger.look(differ(3)), News::default(), "another one by now");
-        assert_eq!(ledger.look(differ(3)).lasting.len(), 1);
-        assert_eq!(ledger.look(differ(3)), News::default(), "reported already");
+        assert_eq!(ledger.add(differ(2)), News::default(), "seen once: may be under way");
+        assert_eq!(ledger.add(differ(3)), News::default(), "another one by now");
+        assert_eq!(ledger.add(differ(3)).lasting.len(), 1);
+        assert_eq!(ledger.add(differ(3)), News::default(), "reported already");
         assert_eq!(ledger.lasting(), 1);
-        assert_eq!(ledger.look(differ(1)).gone.len(), 1);
-        assert_eq!((ledger.look(differ(1)), ledger.lasting()), (News::default(), 0));
+        assert_eq!(ledger.add(differ(1)).gone.len(), 1);
+        assert_eq!((ledger.add(differ(1)), ledger.lasting()), (News::default(), 0));
     }
 }

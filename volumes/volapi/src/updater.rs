@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What runs without being asked. Of several instances the one with the lease follows VMAPI and looks at jobs;
+//! What runs without being asked. Of several instances the one with the lease follows VMAPI and polls jobs;
 //! its writes require the lease. Each instance ends what its own earlier runs left.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const TERM: Duration = Duration::from_secs(15);
 /// jobs, images and old failures.
 const SHORT: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
-/// After a look that failed, and how often it is tried before the VMs are listed anew.
+/// After a reading that failed, and how often it is tried before the VMs are listed anew.
 const AGAIN: Duration = Duration::from_secs(2);
 const TRIES: u32 = 5;
 
@@ -157,7 +157,7 @@ impl Updater {
 
     async fn led(&self, fence: Fence) {
         let _leads = Leads::begin(&self.state);
-        // Both arms are cancel-safe: a look that is cut off writes nothing or all.
+        // Both arms are cancel-safe: a reading that is cut off writes nothing or all.
         tokio::select! {
             () = self.follow(&fence) => {}
             () = self.pass(&fence) => {}
@@ -193,7 +193,7 @@ impl Updater {
                 self.service.follower.take_listing(vms, Some(fence)).await?;
                 self.state.listed();
             }
-            News::Changed(vm) => self.service.follower.look(vm, Some(fence)).await?,
+            News::Changed(vm) => self.service.follower.follow(vm, Some(fence)).await?,
             News::Lost(why) => {
                 tracing::warn!(why, "lost VMAPI's changefeed; VM states may be stale");
                 self.service.shared.counts.add(Count::FeedsLost);
@@ -210,7 +210,7 @@ impl Updater {
             for vm in self.service.follower.degraded() {
                 self.note(
                     "reading a stopped storage VM",
-                    self.service.follower.look(&vm, Some(fence)).await,
+                    self.service.follower.follow(&vm, Some(fence)).await,
                 );
             }
             self.note(

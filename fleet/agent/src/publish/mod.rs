@@ -8,7 +8,7 @@
 
 mod compare; // the node against the feed
 
-mod look; // whether the feed still has what it acknowledged
+mod lost; // whether the feed still has what it acknowledged
 
 mod send; // one message, whatever its subject has
 
@@ -26,8 +26,8 @@ use crate::parts::Parts;
 use crate::reduce::{Line, Start, Why, line, start};
 use crate::status::{Count, Own, State, Task};
 
-/// How often between two audits it is looked whether `VMS` still has the node, and whether the servers have the same.
-pub(crate) const LOOKS: u32 = 12;
+/// How often between two audits it is checked that `VMS` still has the node, and that the servers have the same.
+pub(crate) const CHECKS: u32 = 12;
 
 /// Publishes, for ever.
 pub(crate) async fn run(parts: Arc<Parts>) {
@@ -116,8 +116,8 @@ impl Publisher<'_> {
         parts.tell(|told| told.position = Some(at.clone()));
         parts.status.is(Task::Publisher, State::Resting);
         let after = |span| Instant::now() + parts.random.around(span, 0.25);
-        let times = (parts.config.times.audit, parts.config.times.audit / LOOKS);
-        let (mut audit, mut look) = (after(times.0), after(times.1));
+        let times = (parts.config.times.audit, parts.config.times.audit / CHECKS);
+        let (mut audit, mut check) = (after(times.0), after(times.1));
         // A snapshot waits until everything that it contains is published.
         let mut view: Option<View> = None;
         loop {
@@ -133,8 +133,8 @@ impl Publisher<'_> {
             // All arms are cancel-safe.
             let text = tokio::select! {
                 text = following.next() => text?,
-                () = sleep_until(look) => {
-                    look = after(times.1);
+                () = sleep_until(check) => {
+                    check = after(times.1);
                     if self.is_lost().await? {
                         return Ok(Why::Nothing);
                     }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::hub::HubError;
 use crate::parts::Parts;
 
-/// Subjects that are looked for at most: of those beyond the audit finds what was lost.
+/// Subjects that are searched for at most: of those beyond the audit finds what was lost.
 const MOST_UNSEEN: usize = 10_000;
 /// `VMS` takes what `CHANGES` has within moments, and after an election.
 const LOST: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ pub(super) struct Sent {
     pub(super) last: HashMap<String, u64>,
     /// The largest number that was acknowledged.
     pub(super) newest: u64,
-    /// The feed seemed to lack that one at the last look.
+    /// The feed seemed to lack that one at the last check.
     pub(super) is_short: bool,
     /// What `VMS` was not seen to have yet, by subject.
     pub(super) unseen: BTreeMap<String, Unseen>,
@@ -58,7 +58,7 @@ pub(super) struct Sent {
 #[derive(Debug)]
 pub(super) struct Unseen {
     pub(super) at: Position,
-    /// Since when it was looked for in vain.
+    /// Since when it has been searched for in vain.
     pub(super) missed: Option<Instant>,
 }
 
@@ -70,7 +70,7 @@ impl Unseen {
 }
 
 impl Sent {
-    /// `VMS` is to have this of a subject. One that is looked for in vain already goes on to be.
+    /// `VMS` is to have this of a subject. One that is already searched for in vain stays so.
     pub(super) fn expect(&mut self, subject: &str, at: &Position) {
         if self.unseen.len() < MOST_UNSEEN || self.unseen.contains_key(subject) {
             let unseen = || Unseen { at: at.clone(), missed: None };

@@ -86,7 +86,7 @@ impl<'a> Evacuation<'a> {
     /// Prints what would be done: rows as they come, then their sum; a table that is asked for is printed whole. Exit 1
     /// if a VM cannot move.
     pub(crate) async fn dry_run(&mut self, layout: &Layout) -> anyhow::Result<ExitCode> {
-        self.look().await?;
+        self.read().await?;
         let is_for_people = !layout.json && !layout.asks_for_table();
         self.hosts = self.services.hosts().await;
         if is_for_people && !layout.no_header {
@@ -145,7 +145,7 @@ impl<'a> Evacuation<'a> {
 
     /// Asks the operator, then the service; returns false if the operator declines.
     async fn is_begun(&mut self, consent: Consent) -> anyhow::Result<bool> {
-        self.look().await?;
+        self.read().await?;
         let here = self.vms.values().filter(|known| known.is_here).count();
         let text = format!(
             "This will move {here} instances off node {}, which gets no new ones meanwhile.",
@@ -174,9 +174,9 @@ impl<'a> Evacuation<'a> {
         }
         self.tell(json!({ "paused": true })).await?;
         let shown = Progress::begin("pausing what syncs");
-        // A stream stops when it can, which may take looks.
+        // A stream stops when it can, which may take several readings.
         loop {
-            self.look().await?;
+            self.read().await?;
             let runs = self.vms.values().filter(|known| {
                 next(known, &self.cn, true) == Next::Runs
                     && known.migration.as_ref().is_some_and(|it| it.automatic)
@@ -229,7 +229,7 @@ impl<'a> Evacuation<'a> {
             self.was_reserved = row.was_reserved;
             self.wanted.excluded.extend(row.excluded.iter().cloned());
         }
-        self.look().await?;
+        self.read().await?;
         let Some(row) = row else { return Ok(Seen::Over) };
         for (vm, why) in row.tried {
             if let Some(known) = self.vms.get_mut(&vm).filter(|_| !why.is_empty()) {
@@ -258,8 +258,8 @@ impl<'a> Evacuation<'a> {
         Ok(if stay > 0 { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
     }
 
-    /// Reads the VMs and migrations of the node. Prints what became of each since the last look.
-    async fn look(&mut self) -> Result<(), Error> {
+    /// Reads the VMs and migrations of the node. Prints what became of each since the last time.
+    async fn read(&mut self) -> Result<(), Error> {
         let query = VmQuery {
             server_uuid: Some(self.cn.clone()),
             state: Some("active".to_owned()),
@@ -355,7 +355,7 @@ impl<'a> Evacuation<'a> {
     }
 }
 
-/// What a look at an evacuation found.
+/// What reading an evacuation found.
 enum Seen {
     GoesOn,
     Paused,

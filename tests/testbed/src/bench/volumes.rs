@@ -134,7 +134,7 @@ impl Volumes {
         let vm_uuid = uuid(VM, vm);
         let record = json!({"uuid": vm_uuid, "owner_uuid": uuid(OWNER, vm / VMS), "brand": "lx", "state": state});
         self.data_centre.vms.put(record.as_object().cloned().unwrap_or_default());
-        Ok(self.service.follower.look(&vm_uuid, None).await?)
+        Ok(self.service.follower.follow(&vm_uuid, None).await?)
     }
 
     /// The version of each record.

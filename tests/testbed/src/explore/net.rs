@@ -109,7 +109,7 @@ impl Net {
         tokio::spawn(async move {
             sleep(LATE).await;
             drop(net.exchange(request, from).await);
-            net.judge.look("late");
+            net.judge.check("late");
         });
     }
 
@@ -339,7 +339,7 @@ impl Transport for Line {
             }
             let label = format!("{method} {host}{target}{}", order(&request));
             let (at, fate) = life.begin(|| label.clone()).await;
-            self.net.judge.look(&label);
+            self.net.judge.check(&label);
             let late = || late(&method, &target, after);
             if fate != Fate::Goes {
                 if fate == Fate::Late {
@@ -367,12 +367,12 @@ impl Transport for Line {
                 self.net.newest.fetch_max(revision, Ordering::SeqCst);
                 self.net.judge.acts(nth);
             }
-            self.net.judge.look(&label);
+            self.net.judge.check(&label);
             if host == "agent-source" && label.ends_with(" show") {
                 let kept = std::mem::take(&mut *self.net.kept());
                 for request in kept {
                     self.net.obeyed(&request).await;
-                    self.net.judge.look("an old order");
+                    self.net.judge.check("an old order");
                 }
             }
             let answer = match target.as_str() {
@@ -548,7 +548,7 @@ impl Faults for Gated {
                 return;
             }
             let (_, fate) = self.life.begin(|| "a write to the store".to_owned()).await;
-            self.judge.look("a write to the store");
+            self.judge.check("a write to the store");
             self.fate.lock().unwrap_or_else(PoisonError::into_inner).push(fate);
         })
     }

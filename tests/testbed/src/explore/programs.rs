@@ -162,10 +162,10 @@ impl Commands for Programs {
             }
             let line = format!("{} {}", call.program, call.args.join(" "));
             let (at, _) = self.life.begin(|| line.clone()).await;
-            self.judge.look(&line);
+            self.judge.check(&line);
             let answer = self.answer(call).await;
             self.misbehave(&line);
-            self.judge.look(&line);
+            self.judge.check(&line);
             self.life.end(at).await;
             answer
         }

@@ -101,7 +101,7 @@ impl World {
                 self.judge.note("-- the network has the source again".to_owned());
                 sleep(WATCHED).await;
                 self.judge.dark(End::Source, false);
-                self.judge.look("the source was to be stopped");
+                self.judge.check("the source was to be stopped");
             }
             if *op == Op::SwitchDead {
                 // It has autoboot, and the zone was not stopped: the boot rule keeps it down.
@@ -115,7 +115,7 @@ impl World {
         self.net.points.mark();
         sleep(if self.with_agents() { AGENTS_SETTLE } else { SETTLES }).await;
         self.judge.rest();
-        self.judge.look("delete: the end");
+        self.judge.check("delete: the end");
         self.check(story.end()).await
     }
 

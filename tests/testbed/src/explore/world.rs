@@ -311,7 +311,7 @@ impl World {
         let cn = self.cn(end);
         cn.end().await;
         cn.lose_power()?;
-        self.judge.look("the power is lost");
+        self.judge.check("the power is lost");
         Ok(())
     }
 
@@ -320,7 +320,7 @@ impl World {
         let cn = self.cn(end);
         cn.boot(&self.net).await?;
         self.judge.dark(end, false);
-        self.judge.look("the node has booted");
+        self.judge.check("the node has booted");
         self.judge.note(format!("-- {end} has booted"));
         self.down().remove(&end);
         for party in [Party::Vminfod(end), Party::Agent(end)] {

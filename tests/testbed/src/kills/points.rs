@@ -88,7 +88,7 @@ impl Points {
             state.judge.note(format!("{moment:?} {label}"));
             // While a command runs, what is seen of two nodes may not be of one moment.
             if state.doing == 0 {
-                state.judge.look(label);
+                state.judge.check(label);
             }
             let party = state.plan.meet(label, moment).pop()?;
             state.judge.note(format!("-- {party} is killed"));

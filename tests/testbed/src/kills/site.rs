@@ -219,7 +219,7 @@ impl Site {
         for (promise, what) in wrongs {
             judge.fault(promise, &what);
         }
-        judge.look("delete: the end");
+        judge.check("delete: the end");
         for ticket in open_tickets(world.centre().cnapi.store()) {
             judge.fault("P14", &ticket);
         }

@@ -66,7 +66,7 @@ pub(super) async fn play(
         for (name, op, end, is_over) in STEPS {
             screen.say(Voice::Lab, &format!("move: {name}"));
             let done = operator.op(op, || true).await;
-            sight.look();
+            sight.check();
             if let Err(why) = &done {
                 screen.say(Voice::Lab, &format!("move: {why:#}; {}", judge.notes().join("; ")));
             }
@@ -84,7 +84,7 @@ pub(super) async fn play(
     // Dropping the looks loses nothing: the story looks itself when a step is done.
     let result = tokio::select! {
         result = told => result,
-        () = sight.keep_looking() => Ok(()),
+        () = sight.keep_checking() => Ok(()),
     };
     let doubles = sight.doubles();
     outcome.add(
@@ -204,9 +204,9 @@ impl Sight<'_> {
         })
     }
 
-    async fn keep_looking(&self) {
+    async fn keep_checking(&self) {
         loop {
-            self.look();
+            self.check();
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -215,7 +215,7 @@ impl Sight<'_> {
         *self.doubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self) {
+    fn check(&self) {
         let copies = self.worlds.map(|world| self.judge.copy(world.node()));
         let vmapi = self.worlds[0].vmapi.store().get(VM);
         let server = vmapi.and_then(|vm| vm.get("server_uuid").cloned());

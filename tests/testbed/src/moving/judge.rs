@@ -171,8 +171,8 @@ impl Judge {
         Some(config)
     }
 
-    /// Looks at the world.
-    pub fn look(&self, label: &str) {
+    /// Checks the promises against the world as it is now.
+    pub fn check(&self, label: &str) {
         let (nodes, written, looks, dark) = {
             let mut state = self.state();
             state.looks += 1;

@@ -99,7 +99,7 @@ pub(super) async fn unreadable(
     centre.truth.note(format!("the configuration of {vm} cannot be read"));
     centre.truth.hide_use(&macs);
     files::write_in_place(&file, b"<zone")?;
-    cn.watch.look(&cn.node.root(), &cn.way);
+    cn.watch.poll(&cn.node.root(), &cn.way);
     if let (Some(mac), true) = (macs.first().filter(|mac| is_known(mac)), cn.may_leave(1)) {
         let earlier = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
         centre.vmapi.set(&earlier, "destroyed", Some(&cn.uuid));
@@ -133,7 +133,7 @@ pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
     centre.truth.note(format!("nothing but {} is shown", kept.join(", ")));
     centre.truth.vanish(names.iter().cloned().collect());
     show_only(cn, kept)?;
-    cn.watch.look(&cn.node.root(), &cn.way);
+    cn.watch.poll(&cn.node.root(), &cn.way);
     tokio::time::sleep(some_time(rng)).await;
     ask(centre, cn, rng);
     let forgets = centre.bug == Some(Bug::ForgetTheReference);

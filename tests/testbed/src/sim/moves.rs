@@ -98,7 +98,7 @@ async fn give(
         true => centre.truth.show(vm),
         false => centre.truth.hide(vm, Instant::now() + TURN),
     }
-    cn.watch.look(&cn.node.root(), &cn.way);
+    cn.watch.poll(&cn.node.root(), &cn.way);
     meanwhile(cn, rng).await?;
     if !is_idle(cn).await {
         return Ok(false);
@@ -149,7 +149,7 @@ pub(super) async fn evacuated(
             centre.napi.remove(mac);
         }
     }
-    cn.watch.look(&cn.node.root(), &cn.way);
+    cn.watch.poll(&cn.node.root(), &cn.way);
     approved(centre, cn).await;
     Ok(())
 }
@@ -189,7 +189,7 @@ pub(super) async fn here(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyh
         json!({"uuid": uuid, "server_uuid": ELSEWHERE, "state": "running", "owner_uuid": owner});
     tell(centre, &uuid, &known);
     cn.verbs.create(&vm).await.with_context(|| format!("create {uuid}"))?;
-    cn.watch.look(&cn.node.root(), &cn.way);
+    cn.watch.poll(&cn.node.root(), &cn.way);
     meanwhile(cn, rng).await?;
     centre.truth.set(&uuid, Life::On(cn.uuid.clone()));
     if rng.random() {

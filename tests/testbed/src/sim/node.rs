@@ -178,7 +178,7 @@ impl Cn {
         let commands: Arc<dyn Commands> = Arc::new(self.commands.clone());
         let jitter = Jitter::from_seed(self.centre.seed ^ self.starts);
         let running = vminfod::serve_with(config, commands, jitter, shutdown.clone()).await?;
-        self.watch.look(&self.node.root(), &self.way);
+        self.watch.poll(&self.node.root(), &self.way);
         self.wire.connect(Some(running.api.clone()));
         let api = running.api.clone();
         self.vminfod = Some((running, shutdown));

@@ -210,7 +210,7 @@ async fn script(case: Case, truth: &Truth) -> anyhow::Result<Ran> {
     for step in 0..STEPS {
         stage.look_back();
         stage.step(step).await.with_context(|| format!("step {step}"))?;
-        stage.cn.watch.look(&stage.cn.node.root(), &stage.cn.way);
+        stage.cn.watch.poll(&stage.cn.node.root(), &stage.cn.way);
         stage.pause(Duration::from_secs(1)).await?;
         gates.iter().for_each(Gate::see);
         stage.pause(PAUSE).await?;

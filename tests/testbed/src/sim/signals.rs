@@ -107,8 +107,8 @@ impl SimWatch {
         Self { files: files.clone(), seen: Arc::default() }
     }
 
-    /// Compares the node's files with the last look; what changed is signalled the given way.
-    pub fn look(&self, root: &Path, way: &Way) {
+    /// Compares the node's files with those of the last call; what changed is signalled the given way.
+    pub fn poll(&self, root: &Path, way: &Way) {
         let mut now = BTreeMap::new();
         for (path, stamp) in stamps(root) {
             now.insert(path, stamp);

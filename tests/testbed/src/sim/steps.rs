@@ -96,7 +96,7 @@ pub async fn step(
         119..122 => moves::away(centre, cn, rng).await?,
         _ => moves::here(centre, cn, rng).await?,
     }
-    cn.watch.look(&cn.node.root(), &cn.way);
+    cn.watch.poll(&cn.node.root(), &cn.way);
     Ok(())
 }
 
@@ -225,7 +225,7 @@ async fn edit_slowly(cn: &Cn, rng: &mut StdRng) -> anyhow::Result<()> {
     let file = cn.node.zone_xml(name);
     let Ok(text) = std::fs::read(&file) else { return Ok(()) };
     files::write_in_place(&file, &text[..rng.random_range(0..text.len())])?;
-    cn.watch.look(&cn.node.root(), &cn.way);
+    cn.watch.poll(&cn.node.root(), &cn.way);
     tokio::time::sleep(Duration::from_millis(rng.random_range(0..3_000))).await;
     files::write_in_place(&file, &text)?;
     Ok(())

@@ -93,7 +93,7 @@ async fn late(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<
         let changes = json!({"alias": alias});
         let changes = changes.as_object().cloned().unwrap_or_default();
         cn.verbs.update(&vm, &changes).await?;
-        cn.watch.look(&cn.node.root(), &cn.way);
+        cn.watch.poll(&cn.node.root(), &cn.way);
         // The request that hangs is given up, and what follows it is told.
         tokio::time::sleep(LATE / 2).await;
     }

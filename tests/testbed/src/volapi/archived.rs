@@ -27,7 +27,7 @@ async fn an_hour_later(world: &World) {
 
 async fn fail(world: &World, vm: &str, state: &str) {
     world.vm(vm, json!({"state": state}));
-    world.service.follower.look(vm, None).await.unwrap();
+    world.service.follower.follow(vm, None).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)] // V120

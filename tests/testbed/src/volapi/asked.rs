@@ -121,7 +121,7 @@ impl World {
         let (volume, vm) = (text("uuid"), text("vm_uuid"));
         let running = json!({"state": "running", "nics": nics(networks), "zonepath": "/zones/z"});
         self.vm(&vm, running);
-        self.service.follower.look(&vm, None).await.unwrap();
+        self.service.follower.follow(&vm, None).await.unwrap();
         (volume, vm)
     }
 

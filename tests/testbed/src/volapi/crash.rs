@@ -57,7 +57,7 @@ pub(super) async fn settle(data_centre: &DataCentre, service: &Service) {
             vm.insert("state".to_owned(), json!("destroyed"));
         }
         data_centre.vms.put(vm);
-        service.follower.look(&uuid, None).await.unwrap();
+        service.follower.follow(&uuid, None).await.unwrap();
     }
 }
 

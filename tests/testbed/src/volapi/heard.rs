@@ -167,7 +167,7 @@ async fn after_a_listing(seed: u64, disturbed: bool) -> Vec<(String, State, BTre
         vms.push(vm);
     }
     for _ in 0..if disturbed { 12 } else { 0 } {
-        world.service.follower.look(&vms[dice.random_range(0..vms.len())], None).await.unwrap();
+        world.service.follower.follow(&vms[dice.random_range(0..vms.len())], None).await.unwrap();
     }
     world.service.follower.take_listing(&world.all(), None).await.unwrap();
     let records = &world.service.shared.records;

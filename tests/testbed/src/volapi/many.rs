@@ -63,7 +63,7 @@ async fn a_volume_whose_name_was_given_away_does_not_come_back_beside_the_other(
         let mut vm = data_centre.vms.get(made["vm_uuid"].as_str().unwrap()).unwrap();
         vm.insert("state".to_owned(), json!(vm_state));
         data_centre.vms.put(vm);
-        service.follower.look(made["vm_uuid"].as_str().unwrap(), None).await.unwrap();
+        service.follower.follow(made["vm_uuid"].as_str().unwrap(), None).await.unwrap();
         let found = service.shared.records.volume(&text(made, "uuid"), None).await.unwrap();
         found.map(|volume| volume.value.state())
     };

@@ -20,7 +20,7 @@ async fn change(world: &World, verb: &str, volume: &str, network: &str) -> (u16,
 /// VMAPI's job has changed the NICs, and what is heard of the VM says so.
 async fn happens(world: &World, vm: &str, networks: &[&str]) {
     world.vm(vm, json!({"nics": nics(networks)}));
-    world.service.follower.look(vm, None).await.unwrap();
+    world.service.follower.follow(vm, None).await.unwrap();
 }
 
 async fn open(world: &World) -> Vec<NetworkChange> {
@@ -75,7 +75,7 @@ async fn an_attached_network_is_there_once_the_storage_vm_was_restarted() {
     // While it restarts the volume stays ready; its users stay.
     for state in ["stopped", "running"] {
         world.vm(&vm, json!({"state": state}));
-        world.service.follower.look(&vm, None).await.unwrap();
+        world.service.follower.follow(&vm, None).await.unwrap();
         let after = world.get(&path).await.1;
         assert_eq!((&after["state"], &after["refs"]), (&json!("ready"), &json!([USER])));
         assert_eq!(after["networks"], json!([NETWORK, SECOND]));

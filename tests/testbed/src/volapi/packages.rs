@@ -216,7 +216,7 @@ async fn tags_are_changed_on_the_storage_vm_and_stay() {
     assert_eq!(order.body, Some(json!({"a": "b"})));
     // VMAPI's job has set them: what is heard of the VM says the same.
     world.vm(&vm, json!({"tags": {"a": "b"}}));
-    world.service.follower.look(&vm, None).await.unwrap();
+    world.service.follower.follow(&vm, None).await.unwrap();
     assert_eq!(world.get(&path).await.1["labels"], json!({"a": "b"}));
     assert_eq!(world.post(&path, json!({"tags": {}, "name": "other"})).await.1["name"], "other");
     assert_eq!(world.orders()[0].method, "DELETE", "no tags at all");
@@ -249,7 +249,7 @@ async fn the_operator_chooses_the_node_and_the_address() {
     let mut found = nics(&[NETWORK]);
     found[0]["ip"] = json!("10.0.0.7");
     world.vm(vm, json!({"state": "running", "nics": found, "zonepath": "/zones/z"}));
-    world.service.follower.look(vm, None).await.unwrap();
+    world.service.follower.follow(vm, None).await.unwrap();
     let path = format!("/volumes/{}", volume["uuid"].as_str().unwrap());
     assert_eq!(world.get(&path).await.1["filesystem_path"], "10.0.0.7:/zones/z/data");
 }

@@ -88,7 +88,7 @@ async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothi
     let (volume, vm) = world.creating("name").await;
     let is_now = async |set: Value| {
         world.vm(&vm, set);
-        service.follower.look(&vm, None).await.unwrap();
+        service.follower.follow(&vm, None).await.unwrap();
     };
     let state = async || world.state(&volume).await;
     let servers =

@@ -27,7 +27,7 @@ pub(super) async fn done(ordered: &Ordered) -> anyhow::Result<()> {
     let job = word(&ordered.job_uuid);
     let Some(url) = &ordered.workflow else {
         bail!(
-            "job {job} is ordered, and VMAPI does not say where jobs are: look whether it is done"
+            "job {job} is ordered, and VMAPI does not say where jobs are: check whether it is done"
         );
     };
     let workflow =

@@ -119,7 +119,9 @@ fn orphans(facts: &Facts) -> Vec<Finding> {
         Finding {
             kind: "orphan",
             what: uuid.clone(),
-            detail: format!("storage VM {alias} of no volume; look first whether its data matters"),
+            detail: format!(
+                "storage VM {alias} of no volume; check first whether its data matters"
+            ),
             repair: request("sdc-vmapi", &format!("/vms/{uuid}"), "DELETE", None),
         }
     })

@@ -4,7 +4,7 @@
 
 //! What follows from a VM's state: here a volume whose storage VM runs becomes `ready`, and one whose storage VM is
 //! gone goes. The records are read first, then the VM, then they are written as they were read: what is written never
-//! rests on an older look at the VM than the records.
+//! rests on an older reading of the VM than the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ use volumes_core::refused::Refused;
 use volumes_core::reservation::Reservation;
 use volumes_core::volume::{State, Volume};
 
-/// Why a look at a VM or a pass did not succeed.
+/// Why reading a VM, or a pass, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     /// Another service did not answer.
@@ -78,9 +78,9 @@ impl Follower {
         stopped.iter().map(|(vm, since)| (vm.clone(), since.elapsed())).collect()
     }
 
-    /// Looks at a VM, and writes what follows. What is written requires the lease.
-    pub async fn look(&self, vm: &str, fence: Option<&Fence>) -> Result<(), Trouble> {
-        let became_ready = self.look_with(vm, None, None, fence).await?;
+    /// Reads a VM and writes what follows from its state. Writing requires the lease.
+    pub async fn follow(&self, vm: &str, fence: Option<&Fence>) -> Result<(), Trouble> {
+        let became_ready = self.follow_with(vm, None, None, fence).await?;
         for volume in became_ready {
             self.use_reserved(&volume, fence).await?;
         }
@@ -95,14 +95,14 @@ impl Follower {
     ) -> Result<(), Trouble> {
         let of_it = [("volume_name", volume.name()), ("owner_uuid", volume.owner_uuid())];
         for reservation in self.shared.records.reservations_with(&of_it).await? {
-            self.look_with(&reservation.value.vm_uuid, None, None, fence).await?;
+            self.follow_with(&reservation.value.vm_uuid, None, None, fence).await?;
         }
         Ok(())
     }
 
     /// The same, with what is known of the VM already, or of the jobs of its reservations. Returns the
     /// volumes that became ready.
-    async fn look_with(
+    async fn follow_with(
         &self,
         vm: &str,
         known: Option<&Fact>,
@@ -239,7 +239,7 @@ impl Follower {
         }
     }
 
-    /// Looks at every VM that matters to volumes, given the records of all that are neither destroyed nor
+    /// Reads every VM that matters to volumes, given the records of all that are neither destroyed nor
     /// failed: storage VMs first, so that what became ready is there for its users.
     /// Fails if VMAPI or the storage does not answer; what was written until then stays.
     pub async fn take_listing(
@@ -262,13 +262,13 @@ impl Follower {
         users.extend(listed.iter().filter(|(_, known)| needy(known)).map(|(vm, _)| vm.clone()));
         for vm in storage.iter().chain(users.difference(&storage)) {
             // A VM that is not listed is asked for: it may have come since.
-            self.look_with(vm, listed.get(vm), None, fence).await?;
+            self.follow_with(vm, listed.get(vm), None, fence).await?;
         }
         self.shared.counts.add(Count::Listings);
         Ok(())
     }
 
-    /// Looks at the jobs of all reservations, and at the VMs of those that are not to be left alone.
+    /// Reads the jobs of all reservations, and the VMs of those that are not to be left alone.
     /// Fails if the storage does not answer. A job or a VM that cannot be asked about waits for the next pass.
     pub async fn check_jobs(&self, fence: Option<&Fence>) -> Result<(), Trouble> {
         let mut verdicts: BTreeMap<String, Verdict> = BTreeMap::new();
@@ -286,7 +286,7 @@ impl Follower {
             *of_vm = verdict.min(*of_vm);
         }
         for (vm, verdict) in verdicts.into_iter().filter(|(_, it)| *it > Verdict::Leave) {
-            match self.look_with(&vm, None, Some(verdict), fence).await {
+            match self.follow_with(&vm, None, Some(verdict), fence).await {
                 Err(Trouble::Peer(error)) => {
                     tracing::warn!(%error, vm, "cannot read a VM from VMAPI; its reservations stay until the next pass");
                 }

@@ -149,7 +149,7 @@ impl References {
         let gone = self.shared.records.reservations.delete(uuid, Expect::Anything).await;
         written(gone, ())?.ok_or_else(absent)?;
         let vm = &found.value.vm_uuid;
-        if let Err(error) = self.follower.look(vm, None).await {
+        if let Err(error) = self.follower.follow(vm, None).await {
             // It is gone all the same; the next listing of VMAPI checks the VM again.
             tracing::warn!(%error, vm, "cannot read whether the VM of a released reservation uses its volume");
         }

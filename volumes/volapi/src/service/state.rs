@@ -57,7 +57,7 @@ counts! {
     NetworksChanged, "networks_changed", "Changes of networks after which VMAPI agreed to restart the storage VM";
     NetworkChangesFailed, "network_changes_failed", "Changes of networks that did not come to their end";
     Archived, "volumes_archived", "Failed volumes that went to the archive";
-    Looks, "vm_looks", "Times that a VM was looked at";
+    Looks, "vm_looks", "Times that a VM was read";
     Listings, "vm_listings", "Full listings of VMAPI's VMs";
     FeedsLost, "feeds_lost", "Times that the stream of changes was lost";
     Recovered, "work_recovered", "Pieces of work that another process had left";
@@ -66,7 +66,7 @@ counts! {
     RolledBack, "volumes_rolled_back", "Times that a node made a volume as it was";
     Calls, "nfs_calls", "Times that the NFS server of a storage VM was called";
     CallsFailed, "nfs_calls_failed", "Calls that were not answered as they should be";
-    Errors, "errors", "Looks and passes that failed";
+    Errors, "errors", "Readings of VMs and passes that failed";
 }
 
 /// What was counted.

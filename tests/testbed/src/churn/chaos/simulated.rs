@@ -65,7 +65,7 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
         };
         done.push(what);
         note_deletes(&cn, &truth);
-        cn.watch.look(&cn.node.root(), &cn.way);
+        cn.watch.poll(&cn.node.root(), &cn.way);
         let pause = [0, 3, 60, 800, 4_000, 25_000, 90_000][rng.random_range(0..7)];
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }

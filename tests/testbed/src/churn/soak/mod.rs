@@ -160,7 +160,7 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
         people.spawn(listen::come_and_go(Arc::clone(&room), http, nth, seed));
     }
     let began = Instant::now();
-    let looked = look(&world, options, &done).await;
+    let looked = measure(&world, options, &done).await;
     let took = began.elapsed();
     // A change that another hand has undone is waited for in vain: nobody waits for that.
     people.shutdown().await;
@@ -171,8 +171,8 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
     Ok(soaked)
 }
 
-/// Looks at everything, at even distances, for as long as the soak is.
-async fn look(world: &World, options: &Options, done: &Done) -> anyhow::Result<Vec<Series>> {
+/// Measures everything, at even distances, for as long as the soak is.
+async fn measure(world: &World, options: &Options, done: &Done) -> anyhow::Result<Vec<Series>> {
     let whole = Duration::from_secs_f64(options.minutes.max(0.01) * 60.0);
     let every = (whole / 240).clamp(Duration::from_millis(50), Duration::from_secs(5));
     let daemons = ["vminfod", "net-agent", "vm-agent", "kvmd"].map(|who| (who, world.pid(who)));

@@ -143,7 +143,7 @@ impl Replay {
             }
             if first.request.method == "GET" {
                 for vm in unread.drain(..) {
-                    running.service.follower.look(&vm, None).await?;
+                    running.service.follower.follow(&vm, None).await?;
                 }
             }
             data_centre.take_calls();

@@ -39,11 +39,11 @@ pub(super) async fn change(
             let volume = volume.context(UnknownStep(world.clone()))?;
             let vm = volume.value.vm_uuid().to_owned();
             put(data_centre, &vm, set);
-            service.follower.look(&vm, None).await?;
+            service.follower.follow(&vm, None).await?;
         }
         "vm" => {
             put(data_centre, text("uuid"), set);
-            service.follower.look(text("uuid"), None).await?;
+            service.follower.follow(text("uuid"), None).await?;
         }
         "job" => {
             let job = text("job");

@@ -343,7 +343,7 @@ async fn snapshots_go_with_the_volume() {
     let refused = world.create("third").await.unwrap_err();
     assert_eq!(refused.code(), Some("InvalidVolumeState"));
     world.record(json!({"state": "destroyed"}));
-    world.service.follower.look(&world.vm, None).await.unwrap();
+    world.service.follower.follow(&world.vm, None).await.unwrap();
     world.pass().await;
     assert!(world.service.shared.records.volume(VOLUME, None).await.unwrap().is_none());
     // V143
@@ -366,14 +366,14 @@ async fn a_storage_vm_that_fails_fails_the_volume_that_is_rolled_back() {
     let data = format!("zones/{}/data", world.vm);
     world.cn().zfs(&format!("rollback -r {data}@volsnap-{}", all[0].uuid)).unwrap();
     world.record(json!({"state": "failed"}));
-    world.service.follower.look(&world.vm, None).await.unwrap();
+    world.service.follower.follow(&world.vm, None).await.unwrap();
     assert_eq!(world.volume().await.state(), State::Failed);
     world.pass().await;
     // The record has what the node has.
     assert_eq!(world.recorded().await, [("first".to_owned(), Stage::Created)]);
     assert_eq!(world.volume().await.state(), State::Failed);
     world.record(json!({"state": "running"}));
-    world.service.follower.look(&world.vm, None).await.unwrap();
+    world.service.follower.follow(&world.vm, None).await.unwrap();
     assert_eq!(world.volume().await.state(), State::Ready);
 }
 

@@ -49,7 +49,7 @@ impl World {
         let nics = json!([{"ip": "10.0.0.1"}]);
         world.record(json!({"state": "running", "nics": nics, "zonepath": "/zones/z",
             "server_uuid": world.cn().uuid.to_string()}));
-        world.service.follower.look(&world.vm, None).await.unwrap();
+        world.service.follower.follow(&world.vm, None).await.unwrap();
         assert_eq!(world.volume().await.state(), State::Ready);
         world
     }

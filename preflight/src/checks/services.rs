@@ -13,7 +13,7 @@ use crate::finding::Finding;
 /// Services of which a node has one: the shipped one, or ours of the same name.
 const ONE_OF: [&str; 3] = ["vminfod", "net-agent", "vm-agent"];
 
-pub(super) async fn look(programs: &Programs) -> Vec<Finding> {
+pub(super) async fn check(programs: &Programs) -> Vec<Finding> {
     let printed = match programs.printed(Program::Svcs, &["-a", "-H", "-o", "state,fmri"]).await {
         Ok(printed) => printed,
         Err(why) => return vec![Finding::unknown("B15", why)],

@@ -26,7 +26,7 @@ pub(super) struct Zones {
     pub(super) cn_uuid: Option<String>,
 }
 
-pub(super) async fn look(place: &Place, programs: &Programs) -> Zones {
+pub(super) async fn check(place: &Place, programs: &Programs) -> Zones {
     let mut findings = Vec::new();
     let index = std::fs::read(place.file("/etc/zones/index")).unwrap_or_default();
     let listed = match programs.printed(Program::Zoneadm, &["list", "-p", "-c"]).await {

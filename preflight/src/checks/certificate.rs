@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::finding::Finding;
 use crate::place::Place;
 
-pub(super) async fn look(place: &Place) -> Finding {
+pub(super) async fn check(place: &Place) -> Finding {
     let agent = user_agent("hub-preflight", env!("CARGO_PKG_VERSION"), None);
     let Ok(http) = Http::new(&place.migration_agent, &agent) else {
         return Finding::fails("B26", "the address of its status is none");

@@ -47,7 +47,7 @@ impl Programs {
 }
 
 /// Looks whether each program is there.
-pub(super) fn look(place: &Place) -> Vec<Finding> {
+pub(super) fn check(place: &Place) -> Vec<Finding> {
     let is_program = |program: &Program| {
         use std::os::unix::fs::PermissionsExt;
         let meta = std::fs::metadata(place.commands.of(*program));

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One module per side of the node. Each look returns findings and changes nothing.
+//! One module per side of the node. Each check returns findings and changes nothing.
 
 mod data_centre; // NAPI, VMAPI, CNAPI, IMGAPI, PAPI
 
@@ -30,19 +30,19 @@ use crate::finding::Finding;
 use crate::place::Place;
 use programs::Programs;
 
-/// Looks at everything; waits for events as long as `watch`.
-pub async fn at_all(place: &Place, watch: Duration) -> Vec<Finding> {
+/// Checks everything; waits for events as long as `watch`.
+pub async fn all(place: &Place, watch: Duration) -> Vec<Finding> {
     let programs = Programs::of(place);
-    let mut findings = programs::look(place);
-    let zones = zones::look(place, &programs).await;
+    let mut findings = programs::check(place);
+    let zones = zones::check(place, &programs).await;
     findings.extend(zones.findings);
-    findings.extend(datasets::look(&programs).await);
-    findings.extend(services::look(&programs).await);
+    findings.extend(datasets::check(&programs).await);
+    findings.extend(services::check(&programs).await);
     let cn = zones.cn_uuid.as_deref();
-    findings.extend(hub::look(place, cn).await);
-    findings.push(agents::look(place, cn));
-    findings.push(certificate::look(place).await);
-    findings.extend(data_centre::look(place, cn).await);
+    findings.extend(hub::check(place, cn).await);
+    findings.push(agents::check(place, cn));
+    findings.push(certificate::check(place).await);
+    findings.extend(data_centre::check(place, cn).await);
     let (events, files) =
         tokio::join!(streams::events(&programs, watch), streams::files(place, &programs));
     findings.extend(events);

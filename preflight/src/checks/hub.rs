@@ -16,7 +16,7 @@ use crate::place::Place;
 /// Fields of vminfod's status that deployed programs read.
 const STATUS: [&str; 6] = ["pid", "state", "status", "uptime", "numVms", "eventsListeners"];
 
-pub(super) async fn look(place: &Place, cn: Option<&str>) -> Vec<Finding> {
+pub(super) async fn check(place: &Place, cn: Option<&str>) -> Vec<Finding> {
     let mut findings = vec![answer(place, cn).await];
     if let Some(socket) = &place.socket {
         findings.push(private(socket));

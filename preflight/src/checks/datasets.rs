@@ -14,7 +14,7 @@ use crate::finding::Finding;
 const PROPERTIES: &str = "name,type,used,available,quota,recordsize,compression,refreservation,volsize,volblocksize,\
     zoned,origin,creation,snapshot_limit,filesystem_limit";
 
-pub(super) async fn look(programs: &Programs) -> Vec<Finding> {
+pub(super) async fn check(programs: &Programs) -> Vec<Finding> {
     vec![listing(programs).await, snapshots(programs).await, pools(programs).await]
 }
 

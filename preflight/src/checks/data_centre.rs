@@ -14,7 +14,7 @@ use crate::place::{Place, Service};
 /// How far the clocks of a node and a service may be apart, in seconds.
 const CLOCKS: i64 = 300;
 
-pub(super) async fn look(place: &Place, cn: Option<&str>) -> Vec<Finding> {
+pub(super) async fn check(place: &Place, cn: Option<&str>) -> Vec<Finding> {
     let of = |service: Service| client(place, service);
     vec![
         nics(of(Service::Napi), cn).await,

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::publisher::Publisher;
 
-/// Subjects whose last message is looked for at one look: events wait meanwhile.
-const AT_A_LOOK: usize = 200;
+/// Subjects whose last message is read in one check: events wait meanwhile.
+const AT_ONCE: usize = 200;
 
 impl Publisher<'_> {
     /// Returns whether `VMS` was made anew: it has no marker of this node, or the same one under another number.
@@ -32,7 +32,7 @@ impl Publisher<'_> {
 
     /// Whether `VMS`, which readers read, has lacked the last message of a VM for too long.
     async fn lacks_some(&mut self) -> Result<bool, FleetError> {
-        let unseen: Vec<_> = self.sent.unseen.keys().take(AT_A_LOOK).cloned().collect();
+        let unseen: Vec<_> = self.sent.unseen.keys().take(AT_ONCE).cloned().collect();
         for subject in unseen {
             let last = self.parts.feed.last(VMS, &subject).await?;
             let labels = last.and_then(|last| last.labels);

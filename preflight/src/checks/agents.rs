@@ -13,7 +13,7 @@ use crate::place::Place;
 const AGENTS: [&str; 2] = ["vm-agent", "net-agent"];
 
 /// A state file of another node means that the node's uuid has changed.
-pub(super) fn look(place: &Place, cn: Option<&str>) -> Finding {
+pub(super) fn check(place: &Place, cn: Option<&str>) -> Finding {
     let Some(cn) = cn else { return Finding::unknown("B25", "sysinfo names no node") };
     let kept = |agent: &str| {
         let bytes = std::fs::read(place.file(&format!("/var/db/{agent}/memory.json"))).ok()?;
