@@ -2,43 +2,20 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Begin, sync, switch and the other actions: ask, order, watch.
-
-mod order; // what the commands share: admit, order, explain
+//! The commands that order: begin, sync, switch and the others.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use daemon::cli::screen::{self, visible};
-use daemon::exit;
+use daemon::cli::screen::visible;
 use sdc_clients::migrations::{Migration, Migrations, Options};
-use tokio::time::timeout;
 
-use super::args::{Consent, NAME, Placed, Rate};
+use super::args::{Consent, Placed, Rate};
 use super::ask::{Stake, confirm, is_asked};
 use super::loss;
 use super::operator::Way;
-use super::services::Services;
-use super::show::Style;
-use super::watching::{Watched, follow};
+use super::order::{Act, REFUSED, now, say};
 use migration_core::machine::Action;
-use migration_core::time::Time;
-
-/// Ctrl-C: 128 and SIGINT.
-const LEFT: u8 = 130;
-/// Whoever leaves does not wait longer for a name.
-const NAMED: Duration = Duration::from_secs(1);
-/// What was asked was not wanted.
-const REFUSED: u8 = exit::FAILED;
-
-/// The commands of one run.
-pub(super) struct Act<'a> {
-    pub services: &'a Services,
-    pub style: Style,
-    /// Whether an order is watched until it ends.
-    pub waits: bool,
-}
 
 impl Act<'_> {
     /// Begins a migration, or all of it.
@@ -259,51 +236,9 @@ impl Act<'_> {
             None => Ok(ExitCode::SUCCESS),
         }
     }
-
-    /// Watches.
-    pub(super) async fn watch(&self, vm: &str, action: Option<&str>) -> anyhow::Result<ExitCode> {
-        let watched = match follow(&self.services.migrations, vm, action, self.style).await {
-            Err(blind) => return Err(self.explained(vm, blind.into()).await),
-            Ok(watched) => watched,
-        };
-        match watched {
-            Watched::Ended(ending) => {
-                if ending.is_failure {
-                    eprintln!("{}", ending.text);
-                } else {
-                    say(&ending.text)?;
-                }
-                self.tell_next(vm).await;
-                Ok(if ending.is_failure { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
-            }
-            Watched::Left => {
-                let alias = match self.is_for_people() {
-                    true => timeout(NAMED, self.alias(vm)).await.ok().flatten(),
-                    false => None,
-                };
-                let vm = alias.as_deref().unwrap_or(vm);
-                eprintln!(
-                    "The migration goes on. Watch it with: {NAME} watch {vm}\nPause or abort it with: {NAME} \
-                     pause {vm}, {NAME} abort {vm}"
-                );
-                Ok(ExitCode::from(LEFT))
-            }
-        }
-    }
 }
 
 /// An abort has reported what it could not do.
 fn has_failed_to_abort(migration: &Migration) -> bool {
     (migration.phase.as_str(), migration.state.as_str()) == ("abort", "failed")
-}
-
-/// Returns the time.
-pub(super) fn now() -> Time {
-    Time::from_millis(daemon::wall::now().as_millisecond())
-}
-
-/// Prints a line.
-pub(super) fn say(line: &str) -> anyhow::Result<ExitCode> {
-    screen::write(&format!("{line}\n"))?;
-    Ok(ExitCode::SUCCESS)
 }

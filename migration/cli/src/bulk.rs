@@ -13,10 +13,10 @@ use migration_core::need::waits;
 use migration_core::record::Record;
 use sdc_clients::migrations::{Migration, Options};
 
-use super::act::{Act, say};
 use super::args::{Consent, NAME, Which};
 use super::ask::{Stake, confirm};
 use super::names::Names;
+use super::order::{Act, say};
 
 /// So many are named in a question.
 const NAMED: usize = 10;

@@ -15,9 +15,9 @@ use daemon::config::parse_span;
 use sdc_clients::migrations::{Ended, HistoryQuery};
 use serde_json::Value;
 
-use super::act::{now, say};
 use super::args::NAME;
 use super::names::Names;
+use super::order::{now, say};
 use super::services::Services;
 use super::show::Style;
 use super::{next, units};

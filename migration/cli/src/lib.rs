@@ -23,6 +23,8 @@ mod bulk;
 
 mod act;
 
+mod order;
+
 mod watching;
 
 mod ask;
@@ -59,10 +61,10 @@ use daemon::cli::{self, Layout, Screen, TERMINAL, screen};
 use daemon::exit;
 use sdc_clients::migrations::{MigrationQuery, Options};
 
-use self::act::{Act, now, say};
 use self::args::{Allowing, Cli, MigrationList, NAME, Reach, TrustVerb, Verb, Which};
 use self::evacuate::{Evacuation, Wanted};
 use self::names::Names;
+use self::order::{Act, now, say};
 use self::services::Services;
 use self::show::{Shape, Style};
 use migration_core::machine::{Action, Refusal};

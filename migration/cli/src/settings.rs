@@ -17,8 +17,8 @@ use sdc_clients::vmapi::{VmQuery, Vmapi};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::act::say;
 use super::args::NAME;
+use super::order::say;
 use super::services::Services;
 use migration_core::limits::SETTINGS;
 

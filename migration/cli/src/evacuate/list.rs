@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use daemon::cli::{Cell, Layout, Table, Tone};
 use serde_json::Value;
 
-use crate::act::now;
 use crate::args::NAME;
+use crate::order::now;
 use crate::services::Services;
 use crate::show::Style;
 use crate::units;

@@ -19,10 +19,10 @@ use sdc_clients::vmapi::VmQuery;
 use serde_json::{Map, Value, json};
 
 use super::plan;
-use crate::act::say;
 use crate::args::{Consent, NAME};
 use crate::ask::{Stake, confirm};
 use crate::next::is_word;
+use crate::order::say;
 use crate::services::{Services, alias};
 use crate::show::Style;
 use migration_core::evacuation::{Count, Known, Next, count, next};

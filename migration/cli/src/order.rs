@@ -2,24 +2,75 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the commands share: whether an action is admitted, the order itself, and what people are told beside it.
+//! One order, for all commands: whether it is admitted, the order itself, the watch, and what people are told beside it.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use daemon::cli::screen::visible;
+use daemon::cli::screen::{self, visible};
+use daemon::exit;
 use migration_core::machine::{Action, Call, admit};
 use migration_core::record::Record;
+use migration_core::time::Time;
 use sdc_clients::migrations::{Answer, Estimate, Migration, Options};
 use sdc_clients::{Class, Error};
+use tokio::time::timeout;
 
-use super::{Act, REFUSED, say};
-use crate::args::{Consent, NAME, Placed};
-use crate::ask::{Stake, called, confirm, takes};
-use crate::next;
-use crate::services::alias;
-use crate::steps::waits_for;
+use super::args::{Consent, NAME, Placed};
+use super::ask::{Stake, called, confirm, takes};
+use super::next;
+use super::services::{Services, alias};
+use super::show::Style;
+use super::steps::waits_for;
+use super::watching::{Watched, follow};
+
+/// Ctrl-C: 128 and SIGINT.
+const LEFT: u8 = 130;
+/// Whoever leaves does not wait longer for a name.
+const NAMED: Duration = Duration::from_secs(1);
+/// What was asked was not wanted.
+pub(super) const REFUSED: u8 = exit::FAILED;
+
+/// The commands of one run.
+pub(super) struct Act<'a> {
+    pub services: &'a Services,
+    pub style: Style,
+    /// Whether an order is watched until it ends.
+    pub waits: bool,
+}
 
 impl Act<'_> {
+    /// Watches.
+    pub(super) async fn watch(&self, vm: &str, action: Option<&str>) -> anyhow::Result<ExitCode> {
+        let watched = match follow(&self.services.migrations, vm, action, self.style).await {
+            Err(blind) => return Err(self.explained(vm, blind.into()).await),
+            Ok(watched) => watched,
+        };
+        match watched {
+            Watched::Ended(ending) => {
+                if ending.is_failure {
+                    eprintln!("{}", ending.text);
+                } else {
+                    say(&ending.text)?;
+                }
+                self.tell_next(vm).await;
+                Ok(if ending.is_failure { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
+            }
+            Watched::Left => {
+                let alias = match self.is_for_people() {
+                    true => timeout(NAMED, self.alias(vm)).await.ok().flatten(),
+                    false => None,
+                };
+                let vm = alias.as_deref().unwrap_or(vm);
+                eprintln!(
+                    "The migration goes on. Watch it with: {NAME} watch {vm}\nPause or abort it with: {NAME} \
+                     pause {vm}, {NAME} abort {vm}"
+                );
+                Ok(ExitCode::from(LEFT))
+            }
+        }
+    }
+
     /// Returns the migration that an action is about, an empty one if there is none yet. What the action is refused
     /// for anyway is reported before any question, and before a missing flag.
     pub(super) async fn admitted(
@@ -83,7 +134,7 @@ impl Act<'_> {
     }
 
     /// Orders an action and watches it.
-    pub(crate) async fn order(
+    pub(super) async fn order(
         &self,
         vm: &str,
         action: &str,
@@ -128,7 +179,7 @@ impl Act<'_> {
     }
 
     /// Adds to a refusal what is known of the VM, for people: what comes next, or that it does not migrate.
-    pub(crate) async fn explained(&self, vm: &str, refusal: anyhow::Error) -> anyhow::Error {
+    pub(super) async fn explained(&self, vm: &str, refusal: anyhow::Error) -> anyhow::Error {
         if !self.is_for_people() {
             return refusal;
         }
@@ -189,7 +240,7 @@ impl Act<'_> {
     }
 
     /// Prints an estimate as JSON.
-    pub(crate) async fn print_estimate(
+    pub(super) async fn print_estimate(
         &self,
         vm: &str,
         cn: Option<&str>,
@@ -214,4 +265,15 @@ impl Act<'_> {
 /// What a migration that is queued waits for.
 fn waiting(migration: &Migration) -> Option<String> {
     waits_for(migration).map(|why| format!("Queued: {why}"))
+}
+
+/// Returns the time.
+pub(super) fn now() -> Time {
+    Time::from_millis(daemon::wall::now().as_millisecond())
+}
+
+/// Prints a line.
+pub(super) fn say(line: &str) -> anyhow::Result<ExitCode> {
+    screen::write(&format!("{line}\n"))?;
+    Ok(ExitCode::SUCCESS)
 }
