@@ -23,6 +23,9 @@ use crate::carried::{self, Brands, How, entries, members, text};
 /// docker's own mounts, which the node adds itself.
 pub const DOCKER_MOUNTS: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
 
+/// Lists of an instance's parts: of another shape they would be left out without a word.
+const LISTS: [&str; 3] = ["nics", "disks", "filesystems"];
+
 /// Returns the payload. The uuid, the MACs and so the addresses are the source's; the target is hidden, does
 /// not boot, and can be deleted.
 pub fn target_payload(source: &Map<String, Value>) -> Result<Map<String, Value>, Vec<Unfit>> {
@@ -43,6 +46,7 @@ pub fn made_of(source: &Map<String, Value>) -> (Map<String, Value>, Vec<Unfit>) 
     if Brands::LX.has(brand) {
         payload.entry("kernel_version").or_insert_with(|| json!("")); // needed, and any text will do
     }
+    unfit.extend(LISTS.into_iter().filter(|key| !is_list(source, key)).map(Unfit::Value));
     carried::settle_memory(brand, &mut payload);
     payload.insert("nics".into(), nics::nics(source, brand, &mut unfit));
     if Brands::HVM.has(brand) {
@@ -60,6 +64,14 @@ pub fn made_of(source: &Map<String, Value>) -> (Map<String, Value>, Vec<Unfit>) 
     payload.insert("do_not_inventory".into(), json!(true));
     payload.insert("vm_migration_target".into(), json!(true));
     (payload, unfit)
+}
+
+/// Returns true if the object has no such list, or one whose rows can be read.
+fn is_list(source: &Map<String, Value>, key: &str) -> bool {
+    source.get(key).is_none_or(|rows| match rows {
+        Value::Null => true,
+        rows => rows.as_array().is_some_and(|rows| rows.iter().all(Value::is_object)),
+    })
 }
 
 /// The keys that are given as they are, and those whose values vmadm refuses.

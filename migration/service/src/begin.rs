@@ -258,3 +258,22 @@ fn known(vm: &Vm) -> Known {
         target: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test] // R4
+    fn a_nic_without_network_or_address_is_named() {
+        let object = json!({"nics": [
+            {"mac": "90:b8:d0:00:00:01", "network_uuid": "n", "ip": "10.0.0.1"},
+            {"mac": "90:b8:d0:00:00:02", "ip": "10.0.0.2"},
+            {"mac": "90:b8:d0:00:00:03", "network_uuid": "n", "ip": ""},
+            {},
+        ]});
+        let Value::Object(object) = object else { panic!() };
+        let vm = Vm { uuid: Uuid::nil(), object, server: None };
+        assert_eq!(known(&vm).odd_nics, ["90:b8:d0:00:00:02", "90:b8:d0:00:00:03", "?"]);
+    }
+}

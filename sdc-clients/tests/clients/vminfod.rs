@@ -15,6 +15,18 @@ use serde_json::{Value, json};
 use crate::script::serve;
 
 #[tokio::test]
+async fn the_nodes_uuid_is_read_from_sysinfo_with_and_without_its_age() {
+    let uuid = "f7a1c3a2-0a51-4b3f-8f1e-8f4d1c6a0b11";
+    let bare: Value = json!({"UUID": uuid});
+    for sysinfo in [json!({"sysinfo": bare.clone(), "age_ms": 5}), bare] {
+        let text = sysinfo.to_string();
+        let router = Router::new().route("/sysinfo", get(move || async move { text }));
+        let vminfod = Vminfod::new(&serve(router).await, "test/1").unwrap();
+        assert_eq!(vminfod.node_uuid().await.unwrap().as_deref(), Some(uuid), "{sysinfo}");
+    }
+}
+
+#[tokio::test]
 async fn routes_and_their_absence() {
     let router = Router::new()
         .route("/ping", get(|| async { r#"{"ping":"pong"}"# }))

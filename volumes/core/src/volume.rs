@@ -23,7 +23,8 @@ const ROLLBACK: &str = "rollback";
 /// Why it has failed, which deployed clients do not see.
 const FAILURE: &str = "failure";
 
-/// A volume.
+/// A volume as it is stored. Clients read it as `sdc_clients::volapi::Volume`, which keeps neither the order of the
+/// fields nor what only this service sees.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
     fields: Map<String, Value>,

@@ -2,14 +2,14 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! volapi: shared volumes (RFD 26). A volume is one NFS export that a hidden storage VM serves on the owner's fabric
-//! network. What the records say and should say is decided in `volumes-core`; here they are stored, and the other
+//! volapi: shared volumes (RFD 26). A volume is one NFS export of a storage VM, which VMAPI makes for it on fabric
+//! networks of its owner. What the records say and should say is decided in `volumes-core`; here they are stored, and the other
 //! services asked.
 //!
 //! The way of a volume: `http` checks a request; `service` (`create.rs`) writes the record in state `creating` and has
 //! VMAPI make the storage VM; `updater` learns from VMAPI's changefeed that it runs, and `service` (`follow.rs`) has
-//! `volumes_core::reduce` say what becomes of the records: the volume is `ready`. A delete goes the same way, and there
-//! the reducer removes the record.
+//! `volumes_core::reduce` say what becomes of the records: the volume is `ready`. The
+//! reducer removes a deleted volume's record once VMAPI has destroyed the VM.
 //!
 //! The modules below are in layer order: each uses only modules listed below it.
 //!

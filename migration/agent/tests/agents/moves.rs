@@ -201,6 +201,19 @@ async fn what_the_target_wrote_goes_back_and_old_snapshots_go() {
     assert!(world.source.contents() == before);
 }
 
+#[tokio::test(start_paused = true)]
+async fn no_snapshot_is_destroyed_where_the_one_to_keep_is_missing() {
+    let world = World::new(Zfs::Illumos).await;
+    world.send(End::Source, 1).await.unwrap();
+    let before = world.source.snapshots();
+    let refused = world.order(End::Source, What::Forget { keep: Some(2) }).await.unwrap();
+    assert!(
+        matches!(&refused, State::Failed { error, .. } if error.contains("no sync snapshot")),
+        "{refused:?}"
+    );
+    assert!(world.source.snapshots() == before);
+}
+
 #[tokio::test(start_paused = true)] // M22
 async fn a_copy_that_received_a_part_settles_to_what_all_its_datasets_have() {
     let world = World::new(Zfs::Illumos).await;

@@ -155,6 +155,9 @@ fn what_no_node_would_create_is_refused_with_all_its_reasons() {
     let mac = "90:b8:d0:00:00:01";
     for (brand, fields, want) in [
         ("sngl", json!({}), &["vmadm creates no instance of the brand \"sngl\""][..]),
+        ("joyent", json!({"nics": "x"}), &["vmadm rejects the instance's nics"]),
+        ("joyent", json!({"nics": [1]}), &["vmadm rejects the instance's nics"]),
+        ("kvm", json!({"disks": [1]}), &["vmadm rejects the instance's disks"]),
         ("joyent", json!({"image_uuid": null}), &["The instance has no image_uuid"]),
         (
             "joyent",

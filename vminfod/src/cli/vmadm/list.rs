@@ -122,6 +122,16 @@ fn shown(value: Option<&Value>, parsable: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::vmadm::options::parse;
+
+    #[test]
+    fn white_space_around_columns_and_keys_counts_for_nothing() {
+        let text = |text: &str| Some(text.to_owned());
+        let line = ["-o", "  uuid,alias ", "-s", " -ram\t"].map(str::to_owned);
+        let options = parse(&line).unwrap();
+        let Layout { columns, sort, .. } = Listing::new(options, false).unwrap().layout;
+        assert_eq!((columns, sort), (text("uuid,alias"), text("-ram")));
+    }
 
     #[test]
     fn a_name_forges_no_row() {

@@ -139,4 +139,10 @@ mod tests {
             assert!(matches!(list(line), Err(Failure::Usage(Some(_)))), "{line}");
         }
     }
+
+    #[test]
+    fn flags_of_a_lookup_may_stand_together() {
+        let LookupOptions { json, unique, .. } = parse(&["-1j".to_owned()]).unwrap();
+        assert!(json && unique);
+    }
 }

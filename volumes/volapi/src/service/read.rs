@@ -43,3 +43,50 @@ impl Service {
         Ok(sizes(&packages).into_iter().map(size).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sdc_clients::volapi;
+    use volumes_core::failure::Failure;
+    use volumes_core::reservation::Reservation;
+    use volumes_core::volume::NewVolume;
+
+    /// A record keeps the order of its fields and its time in milliseconds, a client wants neither: two types.
+    #[test]
+    fn a_client_reads_each_record_as_it_is_shown_and_loses_nothing() {
+        let text = |text: &str| text.to_owned();
+        let mut volume = Volume::new(NewVolume {
+            uuid: text("u"),
+            labels: Some(json!({"a": "b"})),
+            name: text("n"),
+            owner_uuid: text("o"),
+            size: 10240.0,
+            create_timestamp: 1_794_000_000_000,
+            refs: vec![text("vm")],
+            networks: vec![text("net")],
+            vm_uuid: text("v"),
+        });
+        volume.set_filesystem_path("10.0.0.1:/exports/data");
+        volume.set_billing_id("package");
+        volume.fail(&Failure::Refused(text("no room")));
+        for shown in [volume.shown(), volume.into_explained()] {
+            let read: volapi::Volume = serde_json::from_value(shown.clone()).unwrap();
+            assert_eq!(Some(read.size), shown["size"].as_f64());
+            let mut again = serde_json::to_value(read).unwrap();
+            again["size"] = shown["size"].clone();
+            assert_eq!(again, shown);
+        }
+        let reservation = Reservation {
+            create_timestamp: 1_794_000_000_000,
+            job_uuid: text("j"),
+            owner_uuid: text("o"),
+            uuid: text("u"),
+            vm_uuid: text("v"),
+            volume_name: text("n"),
+        };
+        let shown = reservation.shown();
+        let read: volapi::Reservation = serde_json::from_value(shown.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), shown);
+    }
+}
