@@ -20,6 +20,6 @@ pub use answers::{
 };
 pub use endpoint::{Endpoint, Endpoints, Found, Shape, Slashes};
 pub use params::{
-    BadBody, Params, asked_version, falsy, from_query, gathered, ignored, is_uuid, merge_body,
-    parse_json, version_fits, wrong_digest,
+    BadBody, Params, asked_version, falsy, from_query, gathered, ignored, is_uuid, media_type,
+    merge_body, parse_json, version_fits, wrong_digest,
 };

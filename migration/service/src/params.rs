@@ -109,9 +109,7 @@ fn content(headers: &HeaderMap, body: &[u8]) -> Result<Content, Refused> {
     if is_twice(&CONTENT_TYPE) {
         return unreadable("The body has two types");
     }
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    match kind.to_ascii_lowercase().as_str() {
+    match restify::media_type(headers).as_str() {
         "application/json" => match restify::parse_json(body, false) {
             Ok(Value::Object(fields)) => Ok(Content::Fields(fields)),
             Ok(Value::Array(_)) => Ok(Content::List),

@@ -91,9 +91,7 @@ pub fn merge_body(
     body: &[u8],
     old_platform: bool,
 ) -> Result<(), BadBody> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
-    let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    let fields = match kind.to_ascii_lowercase().as_str() {
+    let fields = match media_type(headers).as_str() {
         "application/json" if !body.iter().all(u8::is_ascii_whitespace) => {
             match parse_json(body, old_platform).map_err(BadBody::Syntax)? {
                 Value::Object(map) => map,
@@ -111,6 +109,12 @@ pub fn merge_body(
         }
     }
     Ok(())
+}
+
+/// Returns the type of a body in lower case and without its parameters; an empty text if the headers name none.
+pub fn media_type(headers: &HeaderMap) -> String {
+    let named = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    named.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// Parses JSON; the error has the words of the runtime.

@@ -53,16 +53,13 @@ pub(super) fn decoded(text: &str, tags: bool) -> Params {
 /// another kind has none, and one of another type is not read.
 pub(super) async fn body(headers: &HeaderMap, body: Body) -> Result<Content, BadBody> {
     let Some(bytes) = collect(body, BODY, BODY_TIME).await else { return Err(BadBody::Length) };
-    let text = |name: header::HeaderName| headers.get(name).and_then(|it| it.to_str().ok());
     if let Some((sent, found)) = restify::wrong_digest(headers, &bytes) {
         return Err(BadBody::Digest(sent, found));
     }
-    let whole = text(header::CONTENT_TYPE).unwrap_or_default();
-    let kind = whole.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let encoded = headers.contains_key(header::CONTENT_ENCODING);
-    match kind.as_str() {
+    match restify::media_type(headers).as_str() {
         "application/json" => content(&bytes, encoded),
-        "multipart/form-data" => multipart(whole, bytes).await,
+        "multipart/form-data" => multipart(headers, bytes).await,
         "application/x-www-form-urlencoded" => {
             Ok(Content::Fields(decoded(&String::from_utf8_lossy(&bytes), false)))
         }
@@ -79,9 +76,10 @@ pub(super) enum Content {
 }
 
 /// Returns the parts of a form that are no files; of parts of one name the last one.
-async fn multipart(kind: &str, bytes: Bytes) -> Result<Content, BadBody> {
+async fn multipart(headers: &HeaderMap, bytes: Bytes) -> Result<Content, BadBody> {
     let bad = |error: multer::Error| BadBody::Form(error.to_string());
-    let boundary = multer::parse_boundary(kind).map_err(bad)?;
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let boundary = multer::parse_boundary(kind.unwrap_or_default()).map_err(bad)?;
     let whole = futures_util::stream::once(async { Ok::<_, std::convert::Infallible>(bytes) });
     let mut form = multer::Multipart::new(whole, boundary);
     let mut params = Params::new();
