@@ -9,23 +9,12 @@ use std::path::Path;
 
 use super::source;
 
-/// What is checked beside `docs/`, where `docs/contract` names what is of others.
-const DOCUMENTS: [&str; 9] = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "RELIABILITY.md",
-    "PERFORMANCE.md",
-    "tests/README.md",
-    "deploy/README.md",
-    "deploy/UPGRADE.md",
-    "deploy/package",
-    ".ci/run",
-];
+/// What is checked beside the pages (`.md`).
+const SCRIPTS: [&str; 2] = ["deploy/package", ".ci/run"];
 
 fn documents(root: &Path) -> Vec<String> {
-    let guides = source::files(root, "docs", "md").into_iter();
-    let guides = guides.filter(|path| !path.starts_with("docs/contract/"));
-    DOCUMENTS.map(str::to_owned).into_iter().chain(guides).collect()
+    let pages = source::files(root, ".", "md");
+    SCRIPTS.map(str::to_owned).into_iter().chain(pages).collect()
 }
 
 /// The packages of the workspace, their programs and their tests' names, by which cargo knows them.
