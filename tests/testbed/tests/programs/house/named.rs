@@ -143,6 +143,26 @@ fn the_architecture_names_every_crate_and_its_folder() {
 }
 
 #[test]
+fn the_drawing_of_the_architecture_has_every_program() {
+    let root = source::root();
+    let page = std::fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    let (drawing, _) = page.split_once("\n## ").unwrap();
+    let drawing: Vec<&str> = drawing.lines().filter(|line| line.starts_with("    ")).collect();
+    let words: BTreeSet<&str> = drawing.iter().flat_map(|line| line.split_whitespace()).collect();
+    let is_ours = |path: &&String| !path.starts_with("tests/") && !path.starts_with("examples/");
+    let mut seen = 0;
+    for path in source::files(&root, ".", "toml").iter().filter(is_ours) {
+        let text = std::fs::read_to_string(root.join(path)).unwrap();
+        for program in text.split("[[bin]]\nname = \"").skip(1) {
+            let name = program.split('"').next().unwrap();
+            assert!(words.contains(name), "the drawing lacks {name}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen} programs");
+}
+
+#[test]
 fn each_threat_names_the_tests_that_hold_against_it() {
     let root = source::root();
     let page = std::fs::read_to_string(root.join("docs/trust.md")).unwrap();
