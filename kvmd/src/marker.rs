@@ -41,7 +41,11 @@ pub fn remove(marker: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a whole file in one step.
+/// Writes a whole file in one step, so that a crash of this process leaves the old one or the new one.
+///
+/// `daemon::disk::write_atomically` is for a program's own JSON. A marker is empty, and the hypervisor's programs look
+/// for it in their directory, which is not made private. Nothing is flushed to the disk: this runs between the end of
+/// a connection and its verdict, and `/var/run`, where all of it is, does not survive the node.
 pub fn atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -129,6 +129,8 @@ async fn the_document_has_the_paths_and_the_status() {
     let document = get(&node, "openapi.json").await;
     let mut paths = document["paths"].as_object().unwrap().keys();
     assert_eq!(paths.len(), kvmd::http::ENDPOINTS.all.len());
+    // `/ping` comes with the frame.
+    assert_eq!(paths.len(), 1 + include_str!("../src/http.rs").matches(".route(\"").count());
     for path in paths.by_ref() {
         client(&node).open(Call::get(&[path.trim_start_matches('/')])).await.unwrap();
     }

@@ -12,7 +12,7 @@ use axum::extract::{Path, Request, State};
 use axum::routing::{get, post};
 use daemon::agent::{self, invalid};
 use daemon::approval::Refused;
-use daemon::http::{Body, Router, ok, with_ping, wrong_method};
+use daemon::http::{Body, Router, ok, wrong_method};
 use daemon::{Shutdown, Tasks};
 use http::Response;
 use sdc_clients::MacAddr;
@@ -26,10 +26,9 @@ type Routes = State<Arc<Agent>>;
 
 /// The routes that both have: reading only.
 fn pages() -> Router<Arc<Agent>> {
-    with_ping(Router::new())
-        .route("/status", get(async |State(agent): Routes| ok(&agent.status_json().await)))
-        .route("/holds", get(async |State(agent): Routes| ok(&report::holds(&agent.parts).await)))
-        .route("/metrics", get(page_of_metrics))
+    let status = get(async |State(agent): Routes| ok(&agent.status_json().await));
+    let holds = get(async |State(agent): Routes| ok(&report::holds(&agent.parts).await));
+    agent::pages(status, get(page_of_metrics)).route("/holds", holds)
 }
 
 /// The routes of the port.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::routing::{get, post};
 use daemon::agent::{self, invalid};
-use daemon::http::{Body, Router, ok, with_ping, wrong_method};
+use daemon::http::{Body, Router, ok, wrong_method};
+use daemon::metrics::answer;
 use daemon::{Shutdown, Tasks};
 use http::Response;
 use sdc_clients::uuid_value;
@@ -25,14 +26,9 @@ type Routes = State<Arc<Agent>>;
 
 /// The routes that both have: reading only.
 fn pages() -> Router<Arc<Agent>> {
-    with_ping(Router::new())
-        .route("/status", get(async |State(agent): Routes| ok(&report::status(&agent.parts))))
-        .route(
-            "/metrics",
-            get(async |State(agent): Routes| {
-                daemon::metrics::answer(&metrics::registry(&agent.parts))
-            }),
-        )
+    let status = async |State(agent): Routes| ok(&report::status(&agent.parts));
+    let metrics = async |State(agent): Routes| answer(&metrics::registry(&agent.parts));
+    agent::pages(get(status), get(metrics))
 }
 
 /// The routes of the port.

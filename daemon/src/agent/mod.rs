@@ -39,7 +39,7 @@ pub use claims::{Claims, Unclaimed};
 pub use gate::{Foreign, Gate, Permit, Refusal};
 pub use identify::{find_uuid, identify};
 pub use identity::{Identity, Unidentified};
-pub use routes::{ENDPOINTS, approval_json, approve, claim, invalid, listen};
+pub use routes::{ENDPOINTS, approval_json, approve, claim, invalid, listen, pages};
 pub use run::{ServeError, check, serve};
 pub use status::{Counter, State, Status};
 pub use verbs::{Decide, Target, Verbs, main};

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use http::{Response, StatusCode};
 use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::approval::{Approval, Refused};
 use crate::config::lower_uuid;
 use crate::http::{
-    Body, Limits, Router, Server, bind_unix, collect, ok, refuse, reply, tell_ignored,
+    Body, Limits, Router, Server, bind_unix, collect, ok, refuse, reply, tell_ignored, with_ping,
 };
 use crate::log::{AUDIT, clip};
 use crate::metrics;
@@ -108,7 +108,15 @@ pub fn approval_json(approval: &Approval, now: Duration) -> Value {
     json!({"by": by, "ago_s": now.saturating_sub(*at).as_secs(), "count": count, "left": left})
 }
 
-/// The paths that the port of each agent has.
+/// Returns the routes of both listeners of each agent, whose own are added to them.
+pub fn pages<S: Clone + Send + Sync + 'static>(
+    status: MethodRouter<S>,
+    metrics: MethodRouter<S>,
+) -> Router<S> {
+    with_ping(Router::new()).route("/status", status).route("/metrics", metrics)
+}
+
+/// The paths that the port of each agent has: [`pages`], and what [`listen`] adds.
 pub const ENDPOINTS: Endpoints<()> = Endpoints {
     all: &[
         Endpoint::new("/ping", "GET", ()).about("whether the agent answers"),

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing::get;
 use daemon::agent;
-use daemon::http::{Router, ok, with_ping};
+use daemon::http::{Router, ok};
+use daemon::metrics::answer;
 use daemon::{Shutdown, Tasks};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -22,13 +23,9 @@ use crate::parts::Parts;
 type Routes = State<Arc<Parts>>;
 
 fn pages(parts: &Arc<Parts>) -> Router {
-    with_ping(Router::new())
-        .route("/status", get(async |State(parts): Routes| ok(&status(&parts))))
-        .route(
-            "/metrics",
-            get(async |State(parts): Routes| daemon::metrics::answer(&metrics::registry(&parts))),
-        )
-        .with_state(Arc::clone(parts))
+    let status = async |State(parts): Routes| ok(&status(&parts));
+    let metrics = async |State(parts): Routes| answer(&metrics::registry(&parts));
+    agent::pages(get(status), get(metrics)).with_state(Arc::clone(parts))
 }
 
 /// Returns `/status`.

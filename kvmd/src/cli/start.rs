@@ -129,7 +129,8 @@ async fn spawn(
     };
     let program = std::env::current_exe().map_err(failed)?;
     let mut child = {
-        #[allow(clippy::disallowed_methods)] // It starts nothing but itself, once.
+        #[allow(clippy::disallowed_methods)]
+        // CONTRIBUTING.md, "Seams": itself, to outlive this process.
         let mut command = tokio::process::Command::new(program);
         let rest = args.iter().skip(1).filter(|arg| *arg != "--background");
         let rest: Vec<&OsString> = without_log(rest);

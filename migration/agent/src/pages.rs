@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::routing::{get, post};
 use daemon::agent::{self, invalid};
-use daemon::http::{Body, Router, ok, refuse, with_ping, wrong_method};
+use daemon::http::{Body, Router, ok, refuse, wrong_method};
 use daemon::{Shutdown, Tasks};
 use http::{Response, StatusCode};
 use serde::Deserialize;
@@ -30,12 +30,9 @@ struct Vm {
 }
 
 fn pages() -> Router<Arc<Agent>> {
-    with_ping(Router::new())
-        .route("/status", get(async |State(agent): Routes| ok(&agent.status())))
-        .route(
-            "/metrics",
-            get(async |State(agent): Routes| daemon::metrics::answer(&agent.metrics())),
-        )
+    let status = async |State(agent): Routes| ok(&agent.status());
+    let metrics = async |State(agent): Routes| daemon::metrics::answer(&agent.metrics());
+    agent::pages(get(status), get(metrics))
 }
 
 async fn release(State(agent): Routes, asked: Result<Json<Vm>, JsonRejection>) -> Response<Body> {

@@ -34,7 +34,7 @@ pub struct Known {
     pub used_bytes: u64,
     /// IMGAPI has the VM's image.
     pub has_image: bool,
-    /// The node that the VM is on; none: nodes are not asked, since others do the steps.
+    /// The node that the VM is on; none: nodes were not asked, or VMAPI names none.
     pub source: Option<Node>,
     /// The node that was named or chosen, if one was.
     pub target: Option<Node>,

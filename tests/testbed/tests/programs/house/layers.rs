@@ -117,9 +117,21 @@ async fn only_programs_that_prove_who_they_are_link_tls() {
     }
 }
 
+/// The packages of the programs that run on a compute node.
+const ON_A_NODE: [&str; 8] = [
+    "vminfod",
+    "net-agent",
+    "vm-agent",
+    "kvmd",
+    "migration-agent",
+    "fleet-agent",
+    "console",
+    "preflight",
+];
+
 #[tokio::test]
 async fn no_program_of_a_compute_node_links_a_database() {
-    for program in ["vminfod", "net-agent", "vm-agent", "kvmd", "migration-agent"] {
+    for program in ON_A_NODE {
         let linked = linked(program).await;
         for database in ["store", "redb", "tokio-postgres"] {
             assert!(!linked.contains(database), "{program} links {database}");

@@ -9,23 +9,12 @@ use std::path::Path;
 
 use super::source;
 
-/// What is checked beside `docs/`, where `docs/contract` names what is of others.
-const DOCUMENTS: [&str; 9] = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "RELIABILITY.md",
-    "PERFORMANCE.md",
-    "tests/README.md",
-    "deploy/README.md",
-    "deploy/UPGRADE.md",
-    "deploy/package",
-    ".ci/run",
-];
+/// What is checked beside the pages (`.md`).
+const SCRIPTS: [&str; 2] = ["deploy/package", ".ci/run"];
 
 fn documents(root: &Path) -> Vec<String> {
-    let guides = source::files(root, "docs", "md").into_iter();
-    let guides = guides.filter(|path| !path.starts_with("docs/contract/"));
-    DOCUMENTS.map(str::to_owned).into_iter().chain(guides).collect()
+    let pages = source::files(root, ".", "md");
+    SCRIPTS.map(str::to_owned).into_iter().chain(pages).collect()
 }
 
 /// The packages of the workspace, their programs and their tests' names, by which cargo knows them.
@@ -151,6 +140,26 @@ fn the_architecture_names_every_crate_and_its_folder() {
         });
         assert!(has_row, "{name} in {folder} has no row");
     }
+}
+
+#[test]
+fn the_drawing_of_the_architecture_has_every_program() {
+    let root = source::root();
+    let page = std::fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    let (drawing, _) = page.split_once("\n## ").unwrap();
+    let drawing: Vec<&str> = drawing.lines().filter(|line| line.starts_with("    ")).collect();
+    let words: BTreeSet<&str> = drawing.iter().flat_map(|line| line.split_whitespace()).collect();
+    let is_ours = |path: &&String| !path.starts_with("tests/") && !path.starts_with("examples/");
+    let mut seen = 0;
+    for path in source::files(&root, ".", "toml").iter().filter(is_ours) {
+        let text = std::fs::read_to_string(root.join(path)).unwrap();
+        for program in text.split("[[bin]]\nname = \"").skip(1) {
+            let name = program.split('"').next().unwrap();
+            assert!(words.contains(name), "the drawing lacks {name}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen} programs");
 }
 
 #[test]
