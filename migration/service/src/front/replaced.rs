@@ -75,7 +75,12 @@ async fn replaced(
                     found_returned(&service, &kept, None).await
                 };
                 if let Err(why) = recorded.await {
-                    tracing::warn!(reason = %why, "cannot record the alarm for a node that is back");
+                    tracing::warn!(
+                        %cn,
+                        migration = %kept.row.migration,
+                        reason = %why,
+                        "cannot record the alarm for a node that is back; its agent asks again"
+                    );
                 }
             }
         }
@@ -84,7 +89,12 @@ async fn replaced(
         let unknown = open.iter().map(|it| &it.migration).filter(|id| !known.contains(id));
         let unknown = unknown.map(Uuid::to_string).collect::<Vec<_>>().join(", ");
         if !unknown.is_empty() {
-            tracing::error!(%cn, unknown, "a node has open migrations that the store does not know");
+            tracing::error!(
+                %cn,
+                unknown,
+                "the store does not know migrations that a node has open, or the other node's agent does not answer \
+                 about them; `sdc-migrate adopt VM` for each VM that `migration-service status` names as unknown"
+            );
         }
         ok(&json!(Replaced { replaced, known, over }))
     };
