@@ -23,7 +23,7 @@ mod fields; // typed look-ups
 
 mod error; // why a configuration cannot be used
 
-mod file; // the bytes of a file, and what nobody asked for
+mod file; // the bytes of a file, and its unknown keys
 
 mod values; // URLs, uuids, durations
 

@@ -231,9 +231,8 @@ impl Service {
 
 /// Why a try failed.
 enum Failed {
-    /// Somebody else has changed the record meanwhile.
+    /// Another request or instance has changed the record meanwhile.
     Lost,
-    /// It is refused.
     Refused(Refused),
 }
 

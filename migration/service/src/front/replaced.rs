@@ -106,7 +106,6 @@ struct OpenMigration {
     migration: Uuid,
     /// The highest revision.
     revision: u64,
-    /// Its nonce.
     nonce: Option<u32>,
     /// The node of the other copy.
     other: Option<Uuid>,
@@ -177,7 +176,7 @@ async fn compared(service: &Service, cn: Uuid, theirs: &OpenMigration) -> Result
 }
 
 /// Returns those that are over, but for copies that were replaced, which are watched. The others' agents did not
-/// receive the end, or nobody sent it: a begin that chose no node is given up without a round.
+/// receive the end, or it was not sent: a begin that chose no node is given up without a round.
 async fn over(service: &Service, known: &[Uuid], replaced: &[Uuid]) -> Result<Vec<Uuid>, Refused> {
     let mut over = Vec::new();
     for id in known.iter().filter(|id| !replaced.contains(id)) {

@@ -38,7 +38,6 @@ pub(super) enum Deed {
 enum Task {
     Reboot,
     Start,
-    /// With its image.
     Remake(Box<Image>),
     Delete,
 }

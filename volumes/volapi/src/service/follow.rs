@@ -31,7 +31,6 @@ pub enum Trouble {
     /// Another service did not answer.
     #[error(transparent)]
     Peer(#[from] sdc_clients::Error),
-    /// The storage.
     #[error(transparent)]
     Storage(#[from] Refused),
 }
