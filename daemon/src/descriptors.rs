@@ -22,7 +22,7 @@ pub fn raise(connections: usize) -> u64 {
     if now < wanted {
         let limit = Rlimit { current: Some(wanted), maximum };
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!(%error, wanted, "cannot raise the limit of open files");
+            tracing::warn!(%error, wanted, "cannot raise the limit of open files; the old one stays");
         }
     }
     let got = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -30,7 +30,8 @@ pub fn raise(connections: usize) -> u64 {
         tracing::warn!(
             limit = got,
             needed,
-            "the limit of open files is below the number of connections allowed"
+            "the limit of open files is below what the allowed connections need: further ones have to wait; raise the \
+             service's limit (process.max-file-descriptor)"
         );
     }
     got

@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The single-instance lock: a locked file. The kernel releases the lock when the process ends, so it
-//! cannot be stale. Only its owner may open the file: whoever may read it could hold a shared lock on it, and keep
+//! cannot be stale. Only its owner may open the file: a user who may read it could hold a shared lock on it, and keep
 //! every program from starting.
 
 use std::fs::{File, OpenOptions, Permissions};

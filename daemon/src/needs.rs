@@ -119,7 +119,7 @@ pub const NEEDS: &[Need] = needs! {
         "the nats-servers have different messages, and giving each the same does not succeed: who reads gets those of one"
         => "sdc-fleet streams";
     "fleet-unwatched" "FleetNobodyMakesStreams" Shows:
-        "no fleet-agent has streams.make: nobody sees that the nats-servers have different messages, or that VMS stands still"
+        "no fleet-agent has streams.make: different messages on the nats-servers, or a VMS that stands still, are not noticed"
         => "sdc-fleet streams";
     "migration-agent-silent" "MigrationAgentDown" Shows:
         "migration-agent does not answer: no VM migrates to or from there"

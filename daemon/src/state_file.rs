@@ -213,7 +213,7 @@ impl StateFile {
             let bytes = disk::read(&path, LONGEST)?;
             let copy = path.with_extension("damaged");
             let mut options = std::fs::OpenOptions::new();
-            // An old copy may be anybody's to read.
+            // An old copy may be readable by every user.
             let _absent = std::fs::remove_file(&copy);
             options.create_new(true).write(true).mode(0o600).open(copy)?.write_all(&bytes)
         };

@@ -141,7 +141,10 @@ impl Tasks {
 pub async fn caught<T>(name: &'static str, work: impl Future<Output = T>) -> Option<T> {
     let result = AssertUnwindSafe(work).catch_unwind().await.ok();
     if result.is_none() {
-        tracing::error!(task = name, "a task panicked");
+        tracing::error!(
+            task = name,
+            "a task panicked, and what it was doing is lost; report the panic's text, which is before this line"
+        );
     }
     result
 }

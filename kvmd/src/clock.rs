@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     base: Duration,

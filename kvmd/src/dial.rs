@@ -47,7 +47,6 @@ pub enum Nobody {
     Refused,
 }
 
-/// A connection.
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,

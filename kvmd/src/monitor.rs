@@ -53,7 +53,6 @@ const MUTE_PAUSE: Duration = Duration::from_secs(600);
 /// What all monitors share.
 #[derive(Debug)]
 pub struct Shared {
-    /// The clock.
     pub clock: Clock,
     /// Waits and windows.
     pub limits: Limits,
@@ -80,7 +79,6 @@ pub struct Shared {
 pub struct Seat {
     /// The instance.
     pub name: String,
-    /// Its socket.
     pub socket: PathBuf,
     /// Where its verdicts go.
     pub outlet: Outlet,

@@ -56,7 +56,6 @@ pub enum Message {
 /// An event, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Which one.
     pub name: EventName,
     /// QEMU's wall clock in microseconds since 1970, for the record only.
     pub at_us: Option<i64>,

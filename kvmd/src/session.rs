@@ -36,7 +36,6 @@ pub enum Stage {
 /// A connection.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// Its stage.
     pub stage: Stage,
     /// What QEMU said.
     pub history: History,

@@ -24,9 +24,7 @@ use crate::permit::Writer;
 use crate::status::{Task, history};
 use crate::{comparison, events, own_nics, pass, saver, worker};
 
-/// One agent.
 pub struct Agent {
-    /// Its parts.
     pub parts: Arc<Parts>,
 }
 

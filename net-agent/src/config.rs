@@ -117,7 +117,6 @@ pub type Config = daemon::agent::Config<Own>;
 /// The keys of this agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
-    /// The services.
     pub services: Services,
     /// The rules.
     pub policy: Policy,

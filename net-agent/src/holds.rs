@@ -20,7 +20,6 @@ use daemon::disk::{self, stamp};
 /// Bytes of a holds file: some thousand holds.
 const LONGEST: usize = 1 << 20;
 
-/// One hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// The VM, or none for the whole node.
@@ -93,7 +92,6 @@ pub enum HoldsError {
     },
 }
 
-/// The file.
 #[derive(Clone, Debug)]
 pub struct HoldsFile {
     path: PathBuf,

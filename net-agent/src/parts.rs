@@ -37,7 +37,6 @@ pub struct Clients {
     pub writer: Writer,
     /// VMAPI, with turns; none if the operator chose so.
     pub vmapi: Option<Vmapi>,
-    /// vminfod.
     pub vminfod: Vminfod,
     /// Looks for a second machine of this uuid.
     pub census: Option<Census>,
@@ -59,7 +58,6 @@ impl Work for Upkeep {
     }
 }
 
-/// The parts.
 pub struct Parts {
     /// The configuration.
     pub config: Config,
@@ -67,7 +65,6 @@ pub struct Parts {
     pub clock: Clock,
     /// The source of random waits.
     pub random: Random,
-    /// The clients.
     pub clients: Clients,
     /// What an operator has decided about this machine.
     pub claims: Claims,

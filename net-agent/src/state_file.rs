@@ -49,12 +49,10 @@ pub struct Saved {
     pub lost: Option<WallTime>,
 }
 
-/// One departure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedDeparture {
     /// The address.
     pub mac: MacAddr,
-    /// Its VM.
     pub vm: String,
     /// How it left.
     pub left: Left,

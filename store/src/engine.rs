@@ -60,7 +60,6 @@ pub(crate) struct Rows {
     pub(crate) end: Option<Position>,
 }
 
-/// One write.
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     /// The bucket, as the writer knows it.

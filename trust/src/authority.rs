@@ -31,7 +31,6 @@ const BEHIND: i64 = DAY;
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Authority {
     key: String,
-    /// Its certificate.
     pub certificate: String,
 }
 

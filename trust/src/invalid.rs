@@ -25,7 +25,6 @@ pub enum Invalid {
     /// The authorities' certificates or lists cannot be used.
     #[error("the authorities' certificates cannot be used: {0}")]
     Authorities(#[source] rustls::server::VerifierBuilderError),
-    /// The file.
     #[error("{}: {source}", path.display())]
     File {
         /// Where it is.

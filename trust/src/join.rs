@@ -13,7 +13,6 @@ use crate::random::{secret, unhex};
 
 const PREFIX: &str = "sdc-join-1";
 
-/// A token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     /// The fingerprint of the authority.

@@ -22,9 +22,7 @@ use crate::status::Task;
 use crate::writer::Writer;
 use crate::{events, saver, start, worker};
 
-/// One agent.
 pub struct Agent {
-    /// Its parts.
     pub parts: Arc<Parts>,
 }
 

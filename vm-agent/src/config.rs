@@ -59,7 +59,6 @@ pub type Config = daemon::agent::Config<Own>;
 pub struct Own {
     /// This compute node, where the file names it; else vminfod's sysinfo does.
     pub cn_uuid: Option<String>,
-    /// The services.
     pub services: Services,
     /// The waits.
     pub times: Times,

@@ -44,7 +44,6 @@ pub struct Clients {
     pub admitted: Option<Census>,
     /// Admits to VMAPI.
     pub entry: Arc<Paced>,
-    /// vminfod.
     pub vminfod: Vminfod,
     /// The budget of turns.
     pub pace: Arc<Pace>,
@@ -52,7 +51,6 @@ pub struct Clients {
     pub health: Arc<Health>,
 }
 
-/// The parts.
 pub struct Parts {
     /// The configuration.
     pub config: Config,
@@ -62,7 +60,6 @@ pub struct Parts {
     pub clock: Clock,
     /// The source of random waits.
     pub random: Random,
-    /// The clients.
     pub clients: Clients,
     /// The checks before each write.
     pub gate: Gate,

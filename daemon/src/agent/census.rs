@@ -24,7 +24,7 @@ use super::identity::Identity;
 
 /// More `server` records than any node has.
 const MOST: u32 = 100;
-/// How long CNAPI, and then NAPI, is waited for: a CNAPI that hangs keeps nobody from writing.
+/// How long CNAPI, and then NAPI, is waited for: a CNAPI that hangs keeps no agent from writing.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Why it is not known whether there is a second machine.

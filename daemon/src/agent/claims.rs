@@ -48,7 +48,7 @@ struct Decided {
 /// Why a node is not claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unclaimed {
-    /// It is this node, and nobody doubts it.
+    /// It is this node, and no second machine claims it.
     #[error("no second machine with this node's uuid was seen: there is nothing to decide")]
     NoSecondMachine,
     /// The old node exists for CNAPI.
@@ -59,7 +59,6 @@ pub enum Unclaimed {
     /// CNAPI does not say.
     #[error("CNAPI does not say whether it knows node {node} ({why}): claim it with --really")]
     NoAnswer {
-        /// The node.
         node: String,
         /// Why not.
         why: String,

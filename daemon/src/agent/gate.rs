@@ -41,7 +41,6 @@ pub enum Refusal {
     /// The stream's snapshot is not read, or the stream is lost.
     #[error("waiting for vminfod")]
     NotSynced,
-    /// `mode` is `report`.
     #[error("report mode")]
     ReportMode,
 }

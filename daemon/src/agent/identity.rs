@@ -16,7 +16,6 @@ pub enum Unidentified {
     /// vminfod did not answer.
     #[error("cannot read vminfod's /sysinfo")]
     NoAnswer(#[from] sdc_clients::Error),
-    /// It has no uuid.
     #[error("sysinfo has no UUID")]
     NoUuid,
 }
@@ -24,7 +23,6 @@ pub enum Unidentified {
 /// The node's uuid and its own NICs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Its uuid.
     pub uuid: String,
     /// The serial number of its board, where the board has one.
     pub serial: Option<String>,

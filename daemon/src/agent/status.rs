@@ -23,7 +23,6 @@ use crate::wall;
 /// The state of a task; `S` has those that only one agent knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum State<S = Infallible> {
-    /// It is working.
     #[error("working")]
     Working,
     /// It has nothing to do until something changes.
@@ -98,7 +97,6 @@ impl<T: Ord, C: Counter, S: Display> Status<T, C, S> {
         change(&mut self.board.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Counts one.
     pub fn count(&self, what: C) {
         self.add(what, 1);
     }

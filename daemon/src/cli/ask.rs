@@ -6,7 +6,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-/// Returns true if there is somebody to answer a question.
+/// Returns true if a person can answer a question.
 pub fn is_answered() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }

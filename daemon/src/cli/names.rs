@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(names.in_text("aaaa-1: no room; bbbb-2: none"), "ha: no room; bbbb-2: none");
         // A tenant's name is not read again, and moves no cursor.
         assert_eq!(names.in_text("ä aaaacccc-3aaaa-1"), "ä aaaaaaaa-1\\u001bha");
-        // Somebody types what is shown: there is no dataset zones/ha.
+        // A user types what is shown: there is no dataset zones/ha.
         assert_eq!(
             names.in_text("aaaa-1: zones/aaaa-1/data is full"),
             "ha: zones/aaaa-1/data is full"

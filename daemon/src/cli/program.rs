@@ -122,7 +122,7 @@ where
 #[error("{0}")]
 struct Refusal(String);
 
-/// What whoever typed the command needs to know: the service's own reason, or where nothing answers.
+/// What the user needs to know: the service's own reason, or where nothing answers.
 fn refusal(error: &(dyn Error + 'static)) -> Option<String> {
     let mut cause = Some(error);
     while let Some(inner) = cause {

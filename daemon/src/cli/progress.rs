@@ -36,7 +36,7 @@ impl Progress {
     /// Shows `what` from now on.
     pub fn say(&self, what: &str) {
         let shown = self.painter.as_ref().and_then(|painter| painter.open.as_ref());
-        // Without a terminal nobody listens.
+        // Without a terminal there is no reader.
         let _unheard = shown.map(|open| open.send(what.to_owned()));
     }
 }

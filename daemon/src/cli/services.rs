@@ -52,7 +52,7 @@ impl Services {
     }
 
     /// Returns the address of one of the places.
-    /// Fails if nobody has said it.
+    /// Fails if neither a flag, the environment nor a file has it.
     pub fn url(&self, at: usize) -> Result<&str, Usage> {
         let (name, flag, variable, key) = self.places[at];
         match self.urls[at].as_str() {

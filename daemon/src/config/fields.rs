@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::error::ConfigError;
 use super::file::{collect_unknown, read_capped};
-use super::values::{Window, environment, http_url, https_url, parse_span};
+use super::values::{Window, environment, http_url, https_url, parse_span, written_span};
 
 /// A configuration file. Every look-up returns a usable value, the default in place of a wrong one, and
 /// notes the fault; [`Fields::finish`] returns all faults.
@@ -247,9 +247,10 @@ impl Fields {
         let Some(text) = self.optional_text(key) else { return default };
         match parse_span(&text) {
             Ok(span) if bounds.contains(&span) => span,
-            Ok(span) => {
+            Ok(_) => {
                 let (low, high) = (bounds.start(), bounds.end());
-                self.fault(key, format_args!("{span:?} is not within {low:?} to {high:?}"));
+                let (low, high) = (written_span(*low), written_span(*high));
+                self.fault(key, format_args!("{text} is not within {low} to {high}"));
                 default
             }
             Err(reason) => {

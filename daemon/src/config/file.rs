@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The bytes of a configuration file, and its keys that nobody asked for.
+//! The bytes of a configuration file, and its keys that the program does not know.
 
 use std::collections::BTreeSet;
 use std::io;

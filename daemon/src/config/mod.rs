@@ -23,7 +23,7 @@ mod fields; // typed look-ups
 
 mod error; // why a configuration cannot be used
 
-mod file; // the bytes of a file, and what nobody asked for
+mod file; // the bytes of a file, and its unknown keys
 
 mod values; // URLs, uuids, durations
 
@@ -77,6 +77,23 @@ mod tests {
         }
         for text in ["", "5", "-5s", "soon", "5 parsecs"] {
             assert!(parse_span(text).is_err(), "{text:?} was taken");
+        }
+    }
+
+    #[test]
+    fn bounds_are_shown_as_a_configuration_has_them() {
+        let mut fields = Fields::from_json(r#"{"every": "90m"}"#).unwrap();
+        let bounds = Duration::from_millis(1500)..=Duration::from_secs(3600);
+        fields.span("every", Duration::from_secs(10), bounds);
+        let text = fields.finish().unwrap_err().to_string();
+        assert!(text.contains("every: 90m is not within 1s500ms to 1h"), "{text}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_written_span_reads_as_the_same(nanos: u64, unit in 0_u32..=9) {
+            let span = Duration::from_nanos(nanos / 10_u64.pow(unit) * 10_u64.pow(unit));
+            proptest::prop_assert_eq!(parse_span(&values::written_span(span)), Ok(span));
         }
     }
 

@@ -57,6 +57,29 @@ pub fn parse_span(text: &str) -> Result<Duration, String> {
     Duration::try_from(signed).map_err(|_| wrong())
 }
 
+/// Returns a duration as [`parse_span`] takes it, without loss: `"250ms"`, `"1h30m"`, `"7d"`.
+pub(super) fn written_span(span: Duration) -> String {
+    const DAY: u64 = 86_400;
+    if span.is_zero() {
+        return "0s".to_owned();
+    }
+    let seconds = span.as_secs();
+    if span.subsec_nanos() == 0 && seconds.is_multiple_of(DAY) {
+        return format!("{}d", seconds / DAY);
+    }
+    let nanos = span.subsec_nanos();
+    let parts = [
+        (seconds / 3600, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+        (u64::from(nanos / 1_000_000), "ms"),
+        (u64::from(nanos / 1000 % 1000), "us"),
+        (u64::from(nanos % 1000), "ns"),
+    ];
+    let parts = parts.iter().filter(|(number, _)| *number > 0);
+    parts.map(|(number, unit)| format!("{number}{unit}")).collect()
+}
+
 /// Returns the value of an environment variable; an empty one counts as none.
 pub fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())

@@ -69,7 +69,7 @@ impl Guard {
             let loopback = name == "127.0.0.1" || name == "::1";
             return bracketed && (loopback || self.also == Some(ip));
         }
-        // Any other name may be one that somebody else's DNS server answers for, also one without a
+        // Any other name may be one that a stranger's DNS server answers for, also one without a
         // dot: a search domain is added to it. HTTP/1.0 clients send an empty one.
         let mut names = ["", "localhost"].into_iter().chain(self.names.iter().map(String::as_str));
         !host.starts_with('[') && names.any(|known| name.eq_ignore_ascii_case(known))

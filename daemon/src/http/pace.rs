@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-/// A rate limit with a burst of two seconds' worth. Nobody is refused: the shipped services make their
+/// A rate limit with a burst of two seconds' worth. No request is refused: the shipped services make their
 /// clients wait, too, and a client that asks without a pause must not make requests of others fail.
 #[derive(Debug)]
 pub struct Pace {

@@ -57,7 +57,6 @@ const CUT: Duration = Duration::from_millis(100);
 pub enum Acceptor {
     /// A TCP port.
     Tcp(TcpListener),
-    /// A unix socket.
     Unix(UnixSocket),
     /// A TCP port whose clients prove who they are.
     Secure(TcpListener, Arc<dyn Secure>),
@@ -80,7 +79,7 @@ pub struct Secured {
     pub shown: Option<Shown>,
 }
 
-/// A certificate that somebody has proved himself with.
+/// A certificate that a client has authenticated with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// Its number, as hexadecimal text.

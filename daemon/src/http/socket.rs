@@ -45,7 +45,7 @@ impl Reset for UnixStream {
     fn reset(&self) {}
 }
 
-/// A connection whose client is known. Whoever reads it sees an error where it ends without a word.
+/// A connection whose client is known. Its reader gets an error where it ends without a word.
 pub(super) struct Proved(pub(super) Box<dyn Duplex>);
 
 impl Reset for Proved {

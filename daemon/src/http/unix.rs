@@ -35,7 +35,7 @@ impl Drop for File {
 }
 
 /// Makes the directory of a socket, for this user alone, unless it is there.
-/// Fails with `PermissionDenied` if somebody else could put another socket into it, and the system's own.
+/// Fails with `PermissionDenied` if another user could put another socket into it, and the system's own.
 pub fn private_dir(dir: &Path) -> Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let stat = fs::metadata(dir)?;

@@ -15,7 +15,7 @@
 //! * An answer halves the wait and cuts it to four times what the answer took: a long queue keeps
 //!   the agents slow, and a service that is fast again is asked at once.
 //! * Under strain the deadline of each request is drawn from one to four times the usual. If all
-//!   gave up after the same time, a queue of that length would serve nobody, since a request that
+//!   gave up after the same time, a queue of that length would serve no caller, since a request that
 //!   reaches its head has just been given up. With different deadlines the longest are served, at
 //!   full capacity; and a place in the queue costs the server less than the same request again.
 //!

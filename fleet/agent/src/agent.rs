@@ -14,9 +14,7 @@ use crate::parts::Parts;
 use crate::status::{Own, State, Task};
 use crate::{beat, publish, streams};
 
-/// One agent.
 pub struct Agent {
-    /// Its parts.
     pub parts: Arc<Parts>,
     /// The feed, where this agent makes its streams.
     pub makes: Option<Fleet>,

@@ -28,7 +28,6 @@ pub(crate) enum HubError {
     /// The stream ended.
     #[error("vminfod's stream ended")]
     Ended,
-    /// A line is too long.
     #[error("vminfod's stream: {0}")]
     Long(#[from] LineTooLong),
     /// It does not say at which event its snapshot is.

@@ -35,7 +35,6 @@ pub(crate) struct Told {
     pub(crate) differ: Differ,
 }
 
-/// The parts.
 pub struct Parts {
     /// The configuration.
     pub config: Config,

@@ -56,7 +56,6 @@ pub enum Own {
     /// `VMS` does not take what `CHANGES` has.
     #[error("VMS stands still though CHANGES has more: who begins to read waits for what it lacks")]
     Still,
-    /// The servers have different messages.
     #[error(
         "the servers have different messages ({0}), and who reads gets those of one: giving each the same is tried again"
     )]
@@ -68,7 +67,6 @@ pub enum Own {
     WrongIdentity {
         /// In the configuration.
         configured: String,
-        /// In sysinfo.
         sysinfo: String,
     },
 }

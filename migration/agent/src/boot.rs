@@ -32,14 +32,12 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Why a node's zones may boot although they were not checked.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
-    /// zonecfg.
     #[error("zonecfg of {vm}: {source}")]
     Zonecfg {
         vm: Uuid,
         /// Its message.
         source: CommandError,
     },
-    /// zoneadm.
     #[error("zoneadm of {vm}: {source}")]
     Zoneadm {
         vm: Uuid,

@@ -40,7 +40,6 @@ pub struct Listen {
     pub address: Option<IpAddr>,
     /// The port for requests.
     pub port: u16,
-    /// The port for data.
     pub data_port: u16,
 }
 

@@ -23,7 +23,6 @@ pub enum Failed {
     /// A program or vminfod.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// `zfs`.
     #[error(transparent)]
     Zfs(#[from] ZfsError),
     /// There is no plan for the sync.
@@ -58,7 +57,6 @@ pub enum Failed {
         /// send or receive.
         verb: &'static str,
         dataset: String,
-        /// Its message.
         message: String,
     },
     /// A step was done, and the next plan is the same.

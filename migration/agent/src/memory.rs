@@ -42,7 +42,6 @@ pub struct Entry {
     pub end: End,
     /// The highest revision that was received.
     pub revision: u64,
-    /// Its nonce.
     #[serde(default)]
     pub nonce: Option<u32>,
     /// net-agent is held, and the hold is renewed.
@@ -54,7 +53,7 @@ pub struct Entry {
     /// What quota and refquota are to be again.
     #[serde(default)]
     pub quotas: Properties,
-    /// The quota of these datasets was lifted to send them. Where somebody has set another one since, that one stays.
+    /// The quota of these datasets was lifted to send them. Where an operator has set another since, that one stays.
     #[serde(default)]
     pub tight: BTreeSet<String>,
     /// Streams came since the sender last found everything here.

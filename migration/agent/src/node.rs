@@ -41,7 +41,6 @@ pub enum NodeError {
     /// vmadm has ended well, and vminfod does not show it.
     #[error("vmadm succeeded, but vminfod does not show {0}")]
     NotSeen(&'static str),
-    /// It is no time.
     #[error("vminfod's create_timestamp {0:?} is not a time")]
     NoTime(String),
     /// net-agent's list of holds is not understood.

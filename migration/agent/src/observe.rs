@@ -76,7 +76,7 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
     Ok(Observed { node, object: Some(object), doing: doing(), over })
 }
 
-/// Where no order runs, and the VM does all that was taken from it: somebody has given it back.
+/// Where no order runs, and the VM does all that was taken from it: an operator has given it back.
 async fn has_again(parts: &Parts, migration: Uuid, object: &VmObject) -> Result<(), Failed> {
     let is_busy =
         parts.works.of(migration).is_some_and(|work| work.doing().state == State::Running);

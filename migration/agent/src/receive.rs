@@ -219,7 +219,12 @@ pub async fn opened(parts: &Parts, incoming: Incoming) -> Option<Opened> {
     match stream::accept(stream, &streams.tokens, is_sender, &streams.refusals).await {
         Ok(opened) => Some(opened),
         Err(error) => {
-            tracing::warn!(%error, cause = error_cause(&error), "refused a stream");
+            tracing::warn!(
+                peer = peer.map(tracing::field::display),
+                %error,
+                cause = error_cause(&error),
+                "refused a stream: nothing of it was received, and its sender's sync fails"
+            );
             None
         }
     }
@@ -239,7 +244,13 @@ pub async fn stream(parts: Arc<Parts>, (incoming, expected): Opened) {
     match done {
         Ok(bytes) => tracing::info!(%migration, dataset, bytes, "received a dataset"),
         Err(failed) => {
-            tracing::warn!(%migration, dataset, reason = %failed, "cannot receive a dataset");
+            tracing::warn!(
+                %migration,
+                dataset,
+                from = %expected.from,
+                reason = %failed,
+                "cannot receive a dataset: the sync fails; `sdc-migrate get VM` shows whether it is tried again"
+            );
             running.work().stream_failed(failed.failure());
         }
     }

@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! What the services and other agents may ask. Who asks has been proved by the connection, and is the extension
-//! `Option<Identity>`; a request without one is nobody's.
+//! `Option<Identity>`; a request without one has no known sender.
 
 use std::sync::Arc;
 
@@ -82,14 +82,15 @@ async fn check(
         }
         peer => {
             parts.counts.refused();
-            let who = peer.map_or("nobody".to_owned(), |peer| peer.to_string());
+            let who =
+                peer.map_or("a client without a certificate".to_owned(), |peer| peer.to_string());
             let path = request.uri().path();
             tracing::warn!(
                 who,
                 path,
                 "refused a request: its sender's certificate does not allow it"
             );
-            let why = format!("{who} may not ask this");
+            let why = format!("{who} may not send this request");
             refuse(StatusCode::FORBIDDEN, "NotAuthorized", &why)
         }
     }

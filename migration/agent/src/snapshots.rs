@@ -50,7 +50,6 @@ pub enum NotDone {
     /// A program or vminfod.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// `zfs`.
     #[error(transparent)]
     Zfs(#[from] ZfsError),
 }
@@ -168,7 +167,7 @@ async fn changeable(parts: &Parts, vm: Uuid) -> Result<String, NotDone> {
     if migrates && !is_running(&object) { Err(NotDone::Moves) } else { Ok(dataset) }
 }
 
-/// A snapshot or a bookmark of the dataset, whoever made it.
+/// A snapshot or a bookmark of the dataset, made by any program.
 struct Row {
     snapshot: Snapshot,
     age: u64,

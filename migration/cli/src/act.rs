@@ -217,7 +217,6 @@ impl Act<'_> {
         self.ordered(&vm, "finalize", &text, stake, consent, &options).await
     }
 
-    /// Adopts.
     pub(super) async fn adopt(
         &self,
         vm: &str,

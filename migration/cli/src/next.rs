@@ -44,7 +44,7 @@ pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String>
     }
 }
 
-/// Returns what shows why an agent is silent, if a step waits for one, and on which node: nobody else can say it.
+/// Returns what shows why an agent is silent, if a step waits for one, and on which node: no other program knows it.
 fn hint(why: &str, raw: &Value) -> Option<String> {
     let is_silent = |end: &End| why == Wait::Silent(*end).to_string();
     let end = [End::Source, End::Target].into_iter().find(is_silent)?;

@@ -26,7 +26,7 @@ use super::watching::{Watched, follow};
 
 /// Ctrl-C: 128 and SIGINT.
 const LEFT: u8 = 130;
-/// Whoever leaves does not wait longer for a name.
+/// A user who interrupts the command does not wait longer for a name.
 const NAMED: Duration = Duration::from_secs(1);
 /// What was asked was not wanted.
 pub(super) const REFUSED: u8 = exit::FAILED;

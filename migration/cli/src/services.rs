@@ -35,7 +35,6 @@ const PLACES: [Place; 2] = [
     ("CNAPI", "--cnapi", "CNAPI_URL", "cnapi_url"),
 ];
 
-/// The services.
 #[derive(Debug)]
 pub(super) struct Services {
     pub migrations: Migrations,
@@ -68,7 +67,6 @@ pub(super) fn way(reach: &Reach, proof: &Proof) -> Result<Way, ConfigError> {
 }
 
 impl Services {
-    /// Finds the services.
     pub(super) fn find(reach: &Reach) -> anyhow::Result<Services> {
         let (flags, config) = ([&reach.url, &reach.cnapi], reach.config.as_deref());
         let (found, (poll, _)) =

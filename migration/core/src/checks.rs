@@ -119,28 +119,13 @@ pub enum Obstacle {
     #[error(
         "migration-agent speaks version {source_version} on the source's node and {target_version} on the target's"
     )]
-    Agents {
-        /// On the source.
-        source_version: u32,
-        /// On the target.
-        target_version: u32,
-    },
+    Agents { source_version: u32, target_version: u32 },
     /// Guests see the CPU.
     #[error("The target's CPU is of another kind: {target_cpu}, not {source_cpu}")]
-    Cpu {
-        /// On the source.
-        source_cpu: String,
-        /// On the target.
-        target_cpu: String,
-    },
+    Cpu { source_cpu: String, target_cpu: String },
     /// A VM may rely on what its platform has.
     #[error("The target's platform {target_platform} is older than {source_platform}")]
-    Platform {
-        /// On the source.
-        source_platform: String,
-        /// On the target.
-        target_platform: String,
-    },
+    Platform { source_platform: String, target_platform: String },
     /// What has to be compared is not known.
     #[error("The {what} of the {end}'s node is not known")]
     Unknown { end: End, what: &'static str },
@@ -193,7 +178,6 @@ pub enum Warning {
     Needs(#[from] Needs),
 }
 
-/// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// With any of these there is no begin.

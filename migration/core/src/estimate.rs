@@ -25,7 +25,6 @@ pub struct Basis {
     pub is_stopped: bool,
 }
 
-/// An estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// From now to the end of the switch.

@@ -15,7 +15,6 @@ pub struct Known {
     pub alias: String,
     /// VMAPI has it on the node.
     pub is_here: bool,
-    /// Its migration.
     pub migration: Option<Migration>,
     /// What it takes.
     pub estimate: Option<Estimate>,
@@ -29,7 +28,7 @@ pub enum Obstacle {
     /// The service refuses.
     #[error("{0}")]
     Refused(String),
-    /// Somebody moves it step by step.
+    /// An operator moves it step by step.
     #[error("an operator migrates it step by step: switch or abort it")]
     ByHand,
     /// It has its own time.
@@ -38,7 +37,7 @@ pub enum Obstacle {
     /// It was tried, and failed.
     #[error("{0}")]
     Failed(String),
-    /// Somebody ended it after this evacuation began it.
+    /// An operator ended it after this evacuation began it.
     #[error("its migration was aborted")]
     Aborted,
     /// It came here not long ago.
@@ -124,7 +123,6 @@ pub struct Count {
     pub left: usize,
 }
 
-/// Counts the VMs.
 pub fn count(vms: &BTreeMap<String, Known>, cn: &str, tried: &BTreeSet<String>) -> Count {
     let mut count = Count::default();
     for (vm, known) in vms {

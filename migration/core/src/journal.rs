@@ -182,7 +182,6 @@ pub struct Asker {
     /// The account or the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     pub at: Time,

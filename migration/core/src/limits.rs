@@ -13,9 +13,7 @@ use crate::record::{Record, State};
 /// The settings that operators change. Those with a node's own value are looked up by node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `allow_user_migrations`.
     pub allow_user_migrations: bool,
-    /// `max_running_migrations_per_cn`.
     pub max_running_migrations_per_cn: u32,
     /// `zfs_send_mbps_limit`, in megabit per second.
     pub zfs_send_mbps_limit: u32,
@@ -48,9 +46,7 @@ pub const SETTINGS: [&str; 8] = [
 /// What differs on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// `max_running_migrations_per_cn`.
     pub max_running_migrations_per_cn: Option<u32>,
-    /// `zfs_send_mbps_limit`.
     pub zfs_send_mbps_limit: Option<u32>,
 }
 

@@ -15,7 +15,6 @@ const PAUSED_MS: i64 = 3 * DAY_MS;
 const UNFINISHED_MS: i64 = 7 * DAY_MS;
 const HIDDEN_MS: i64 = 60_000;
 const AGAIN_MS: i64 = 60_000;
-/// A day.
 pub const DAY_MS: i64 = 86_400_000;
 
 /// A state that a person ends.

@@ -28,7 +28,7 @@ pub enum Denied {
     /// Neither the data centre nor the VM allows it.
     #[error("User migration on this VM not allowed")]
     NotAllowed,
-    /// Somebody else began the migration.
+    /// An operator began the migration.
     #[error("This migration was begun by an operator")]
     NotYours,
 }

@@ -112,7 +112,7 @@ pub fn may_set(name: &str, value: &str, is_zoned: bool) -> bool {
 }
 
 /// Reads the values of these user properties of one dataset, as `zfs get -H -o property,value` prints them in this
-/// order. None where a value has more than one line, so that nobody can tell whose line is whose.
+/// order. None where a value has more than one line, so that a line cannot be matched to its value.
 pub fn in_lines<'a>(printed: &'a [u8], names: &[String]) -> Option<Vec<&'a [u8]>> {
     let lines: Vec<&[u8]> = printed.strip_suffix(b"\n")?.split(|byte| *byte == b'\n').collect();
     if lines.len() != names.len() {

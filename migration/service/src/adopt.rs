@@ -204,7 +204,7 @@ impl Service {
             // One node has no two ends: the record may know none of the target's.
             let is_others = of(end.other()).map(|(cn, _)| cn).or(of_record(end.other())) == cn;
             let why = format!(
-                "The agent of the {end}'s node does not say that it has the migration; name it as `other`"
+                "The agent of the {end}'s node does not report the migration as open; name the node as `other`"
             );
             cn.filter(|_| is_named && !is_others).ok_or_else(|| Refused::precondition(&why))
         };
@@ -303,7 +303,7 @@ impl Service {
             Ok(observed) => Ok(Known::Node(observed.node)),
             Err(error) if error.code() == Some(WAITS) => Ok(Known::Waits),
             Err(error) => {
-                let why = format!("The agent of {cn} does not say what is true: {error}");
+                let why = format!("The agent of {cn} cannot report the state of its copy: {error}");
                 Err(Refused::precondition(&why))
             }
         }

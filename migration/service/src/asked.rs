@@ -62,7 +62,7 @@ impl Words {
 }
 
 impl Asked {
-    /// Returns an action that nobody has asked for by name.
+    /// Returns an action that no caller has asked for by name.
     pub fn of(action: Action) -> Asked {
         Asked {
             action: Some(action),

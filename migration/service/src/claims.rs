@@ -66,7 +66,7 @@ impl Claims {
             ([one], _) | (_, [one]) => Ok(Some(*one)),
             _ => {
                 let nodes: Vec<String> = all.iter().map(|(cn, _)| cn.to_string()).collect();
-                let what = format!("Several nodes say that they have the {end}'s copy");
+                let what = format!("Several nodes report that they have the {end}'s copy");
                 Err(Refused::precondition(&format!(
                     "{what}: {}; name it as `other`",
                     nodes.join(", ")

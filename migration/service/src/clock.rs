@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use migration_core::time::Time;
 
-/// A clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Clock {
     /// The system's.

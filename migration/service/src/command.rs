@@ -222,7 +222,7 @@ impl Service {
         let text = text.ok_or_else(|| bad("a time is needed"))?;
         let seen = self.records.news.seen().await?;
         if !schedule::is_followed(seen, HEARD_MS, now) {
-            let why = "No service runs the timers: nobody would follow the schedule";
+            let why = "No migration-service runs the timers, so a schedule would have no effect";
             return Err(Failed::Refused(Refused::coded(503, "ServiceUnavailableError", why)));
         }
         schedule::read(text, now).map_err(|why| bad(&why.to_string()))
@@ -231,9 +231,8 @@ impl Service {
 
 /// Why a try failed.
 enum Failed {
-    /// Somebody else has changed the record meanwhile.
+    /// Another request or instance has changed the record meanwhile.
     Lost,
-    /// It is refused.
     Refused(Refused),
 }
 

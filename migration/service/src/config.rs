@@ -21,7 +21,6 @@ const PORT: u16 = 5315;
 const STATUS_PORT: u16 = 5318;
 /// The port for agents and volapi, with mutual TLS.
 const TRUST_PORT: u16 = 5320;
-/// The agents' port.
 const AGENTS_PORT: u16 = 5314;
 
 /// Where the records are kept.

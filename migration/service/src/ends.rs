@@ -28,7 +28,6 @@ pub struct Replaced {
     pub cn_uuid: Uuid,
     /// The highest revision with which its agent may have been asked. Where the record is there, the record's counts.
     pub revision: u64,
-    /// Its nonce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<u32>,
     /// When the node was declared dead.

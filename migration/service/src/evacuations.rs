@@ -25,7 +25,6 @@ const MOST_EXCLUDED: usize = 10_000;
 /// How often a write is tried that loses against others.
 const TRIES: usize = 8;
 
-/// The evacuations.
 #[derive(Clone, Debug)]
 pub struct Evacuations {
     store: Store,

@@ -17,7 +17,6 @@ use migration_core::record::{Record, State};
 /// What became of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is new here.
     New,
     /// It is here, and equal.
     Same,

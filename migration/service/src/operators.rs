@@ -60,10 +60,10 @@ async fn check(request: Request, next: Next) -> Response<Body> {
         tracing::info!(target: daemon::log::AUDIT, audit = true, %method, path, "an operator sent a request with a certificate");
         return next.run(request).await;
     }
-    let who = peer.map_or("nobody".to_owned(), |peer| peer.to_string());
+    let who = peer.map_or("a client without a certificate".to_owned(), |peer| peer.to_string());
     let path = request.uri().path();
     tracing::warn!(who, path, "refused a request: its certificate is not an operator's");
-    let why = format!("{who} may not ask this: it takes an operator's certificate");
+    let why = format!("{who} may not send this request: it needs an operator's certificate");
     refuse(StatusCode::FORBIDDEN, "NotAuthorized", &why)
 }
 

@@ -36,7 +36,7 @@ pub fn router(service: Service) -> Router {
         .with_state(service)
 }
 
-/// The longest that a page waits for the store, which tries for longer: whoever asks waits 5 s, a Prometheus 10 s.
+/// The longest that a page waits for the store, which tries for longer: a client waits 5 s, a Prometheus 10 s.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 async fn status(State(service): State<Service>) -> Response<Body> {
@@ -212,7 +212,7 @@ const GAUGES: [(&str, &str); 19] = [
     ("store_up", "1 if the store could be read for this page"),
 ];
 
-/// The gauges while the store cannot be read: nobody knows when the rounds were done, and it is not up.
+/// The gauges while the store cannot be read: it is unknown when the rounds were done, and the service is not up.
 const UNREAD: [f64; GAUGES.len()] = {
     let mut all = [0.0; GAUGES.len()];
     all[GAUGES.len() - 2] = -1.0;

@@ -28,13 +28,9 @@ pub const OF_VM: &str = "vm";
 pub struct Addresses {
     /// The VMAPI that this service stands in front of.
     pub vmapi: String,
-    /// CNAPI.
     pub cnapi: String,
-    /// NAPI.
     pub napi: String,
-    /// IMGAPI.
     pub imgapi: String,
-    /// PAPI.
     pub papi: String,
 }
 
@@ -43,15 +39,11 @@ pub struct Addresses {
 pub struct Peers {
     /// The VMAPI behind this service.
     pub vmapi: Vmapi,
-    /// CNAPI.
     pub cnapi: Cnapi,
-    /// NAPI.
     pub napi: Napi,
     /// CNAPI and NAPI for calls that their clients do not have.
     napi_raw: Http,
-    /// IMGAPI.
     pub imgapi: Http,
-    /// PAPI.
     pub papi: Http,
 }
 

@@ -89,7 +89,6 @@ impl Stored {
     }
 }
 
-/// The records.
 #[derive(Clone, Debug)]
 pub struct Records {
     /// The ends that were replaced.

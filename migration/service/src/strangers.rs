@@ -18,11 +18,9 @@ const STRANGERS: Schema =
 /// An end that an agent has, of a migration that the store does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stranger {
-    /// The migration.
     pub migration: Uuid,
     /// Which of its ends.
     pub end: End,
-    /// The VM.
     pub vm_uuid: Uuid,
     /// The node.
     pub cn_uuid: Uuid,
@@ -42,7 +40,6 @@ impl Stranger {
     }
 }
 
-/// The strangers.
 #[derive(Clone, Debug)]
 pub struct Strangers(Bucket<Stranger>);
 

@@ -31,7 +31,6 @@ pub enum Refusal {
     Held(Hold),
 }
 
-/// A reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     // What the guards find.

@@ -11,11 +11,8 @@ use sdc_clients::napi::{BelongsToType, NicState, NicUpdate};
 /// The fields to write; a field that is none stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// `cn_uuid`.
     pub cn_uuid: Option<String>,
-    /// `state`.
     pub state: Option<NicState>,
-    /// `owner_uuid`.
     pub owner_uuid: Option<String>,
     /// `primary: true`.
     pub primary: bool,

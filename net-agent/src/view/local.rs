@@ -20,9 +20,7 @@ pub struct LocalNic {
 /// The states of a VM that matter here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VmState {
-    /// `running`.
     Running,
-    /// `stopped`.
     Stopped,
     Other(String),
 }

@@ -34,7 +34,7 @@ pub enum SupplyError {
     #[error("another program than vminfod answers on {0}")]
     Another(String),
     /// The daemon did not start in time.
-    #[error("vminfod did not come up within {0:?}")]
+    #[error("vminfod did not come up within {time}", time = daemon::cli::span(*.0))]
     NotUp(std::time::Duration),
     /// Any other failure of the request.
     #[error("{0}")]

@@ -29,7 +29,6 @@ pub enum Fact {
     Nothing,
 }
 
-/// A VM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vm {
     pub owner_uuid: String,

@@ -34,7 +34,7 @@ pub struct Package {
     /// The package of PAPI that the storage VM gets.
     pub compute_package_uuid: String,
     pub description: String,
-    /// Whoever may use it; everybody if there is none.
+    /// The owners that may use it; all if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owner_uuids: Vec<String>,
     pub active: bool,

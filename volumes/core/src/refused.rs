@@ -37,7 +37,6 @@ pub enum Step {
     Packages,
     /// The new record.
     Record,
-    /// The storage VM.
     StorageVm,
 }
 

@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 
 use super::script::show_time;
 
-/// A reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// In milliseconds since 1970.

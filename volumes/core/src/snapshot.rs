@@ -29,7 +29,6 @@ pub struct Asked {
     pub at: i64,
 }
 
-/// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     pub uuid: String,

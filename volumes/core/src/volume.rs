@@ -211,7 +211,6 @@ impl Volume {
         self.fields.get("filesystem_path").and_then(Value::as_str)
     }
 
-    /// Sets the name.
     pub fn set_name(&mut self, name: &str) {
         self.fields.insert("name".to_owned(), name.into());
     }
@@ -227,7 +226,6 @@ impl Volume {
         self.fields.insert(FAILURE.to_owned(), why.to_string().into());
     }
 
-    /// Sets the state.
     pub fn set_state(&mut self, state: State) {
         self.state = state;
         self.fields.shift_remove(FAILURE);
@@ -239,7 +237,6 @@ impl Volume {
         self.fields.insert("vm_uuid".to_owned(), vm.into());
     }
 
-    /// Sets the labels.
     pub fn set_labels(&mut self, labels: &Map<String, Value>) {
         self.fields.insert("labels".to_owned(), labels.clone().into());
     }

@@ -20,7 +20,6 @@ use crate::service::ServiceConfig;
 /// Where the file is.
 pub const DEFAULT_FILE: &str = "/opt/smartdc/volapi/etc/volapi.json";
 
-/// The agents' port.
 const AGENTS_PORT: u16 = 5314;
 const DAY: Duration = Duration::from_secs(86_400);
 

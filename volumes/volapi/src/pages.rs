@@ -26,7 +26,7 @@ use volumes_core::volume::{State as VolumeState, Volume};
 /// Volumes that failed and are named; `volumes` counts all.
 const SHOWN: usize = 100;
 
-/// The longest that a page waits for the storage, which tries for longer: whoever asks waits 5 s, a Prometheus 10 s.
+/// The longest that a page waits for the storage, which tries for longer: a client waits 5 s, a Prometheus 10 s.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What the pages are made from.

@@ -36,7 +36,7 @@ const FAILURES: u32 = 2;
 pub enum Answer {
     /// The server serves.
     Serves,
-    /// Somebody is there and does not serve.
+    /// A host answers at the address and does not serve.
     Fails(String),
     /// Nothing came through.
     Nothing(String),
@@ -329,7 +329,7 @@ mod tests {
         pass(&state, 20, &away);
         // Its neighbour answers: it is its own fault.
         assert_eq!((silent(&state), state.out_of_reach()), (vec![("b".to_owned(), 10)], 1));
-        // Somebody is there and refuses.
+        // A host answers at the address and refuses.
         let state = State::default();
         pass(&state, 10, &[("a", "far", fails())]);
         pass(&state, 20, &[("a", "far", fails())]);

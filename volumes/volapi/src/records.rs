@@ -76,7 +76,6 @@ pub struct Claim {
 pub struct Work {
     /// Whose process does it.
     pub instance: String,
-    /// The id of its ticket.
     pub ticket_id: String,
     /// When its ticket ends, in seconds since 1970; with the id it says which ticket that is.
     pub expires_at: i64,

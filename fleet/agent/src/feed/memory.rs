@@ -35,7 +35,6 @@ pub enum Fault {
 /// A message of `CHANGES`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Its subject.
     pub subject: String,
     /// Itself.
     pub stored: Stored,
@@ -99,7 +98,6 @@ impl Memory {
         }
     }
 
-    /// Deletes a stream.
     pub fn delete(&self, stream: &str) {
         let mut streams = self.streams();
         match stream {

@@ -154,7 +154,7 @@ impl Facts {
         self.is_absent(end) || self.copy(end).is_some_and(|copy| copy.bare)
     }
 
-    /// Returns true if the source was seen hidden, and the target is not shown as far as anybody knows.
+    /// Returns true if the source was seen hidden, and the target is not shown as far as is known.
     pub fn is_nowhere(&self, target_shown: bool) -> bool {
         let target = self.copy(End::Target).map_or(!target_shown, |copy| copy.hidden);
         target && self.copy(End::Source).is_some_and(|copy| copy.hidden)

@@ -33,7 +33,7 @@ pub enum Note {
     Restored,
     /// The snapshot of this number is about to be taken and sent; None: it is too old, another will be.
     Sending(Option<u32>),
-    /// Somebody else took the name of that snapshot first: another will be.
+    /// Another program used the name of that snapshot first: another name will be tried.
     NameTaken,
     /// The target is about to be ordered to show itself: the point of no return.
     TargetShown,
@@ -162,7 +162,7 @@ pub enum Reason {
     /// A node that was declared dead answers: its copy is the newer one.
     #[error("the {0}'s node answers: it is not dead")]
     NotDead(End),
-    /// Somebody destroyed the datasets of a copy.
+    /// An operator destroyed the datasets of a copy.
     #[error("the copy on the {0}'s node has lost its datasets")]
     Bare(End),
     /// The only copy that is left would be deleted.

@@ -97,7 +97,7 @@ impl Watch {
         }
         let is_silent = self.sent.is_some_and(|sent| now.since(sent) >= AGAIN);
         if lines.is_empty() && is_silent {
-            // No rate is repeated: whoever is silent sends nothing.
+            // No rate is repeated: an agent that is silent sends nothing.
             lines.extend(current.map(|entry| running(entry, again, now)));
         }
         if !lines.is_empty() || self.sent.is_none() {

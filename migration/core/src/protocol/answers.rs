@@ -80,15 +80,12 @@ pub struct Progress {
 /// A migration that an agent has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
-    /// The migration.
     pub migration: Uuid,
-    /// The VM.
     pub vm: Uuid,
     /// Which copy is here.
     pub end: End,
     /// The highest revision of the record that the agent received.
     pub revision: u64,
-    /// Its nonce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<u32>,
     /// What the VM did here before an order of this migration took it from it.

@@ -18,7 +18,6 @@ pub type Record = Shape<RecordFields>;
 /// An entry of a record's history: one phase that ran or runs.
 pub type Entry = Shape<EntryFields>;
 
-/// The fields of a record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RecordFields {
     /// `begin` in the records of the deployed service.
@@ -81,7 +80,6 @@ pub struct ReservedNic {
     pub ip: std::net::IpAddr,
 }
 
-/// The fields of an entry.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EntryFields {
     #[serde(rename = "type")]

@@ -28,7 +28,7 @@ pub struct Incoming<C> {
 }
 
 /// Reads the opening of a stream, and returns the stream and what its token was issued for. `is_for` returns whether
-/// that is meant for whoever is at the other end of the connection.
+/// that is meant for the program at the other end of the connection.
 /// Fails with [`StreamError::Refused`], [`StreamError::Connection`], and [`StreamError::Idle`] after 10 s.
 pub async fn accept<C: AsyncRead + AsyncWrite + Unpin, T>(
     mut connection: C,

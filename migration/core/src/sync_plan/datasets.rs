@@ -21,7 +21,6 @@ pub struct Vm {
 /// Where the disks of a VM are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Disks {
-    /// It has none.
     #[default]
     None,
     /// Children of the root (bhyve).

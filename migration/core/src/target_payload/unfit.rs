@@ -16,7 +16,6 @@ pub enum Unfit {
     /// A value of a kind that vmadm refuses.
     #[error("vmadm rejects the instance's {0}")]
     Value(&'static str),
-    /// A disk.
     #[error("The disk {disk} {why}")]
     Disk {
         /// Its path, or its place in the list.
@@ -24,7 +23,6 @@ pub enum Unfit {
         /// What is wrong with it.
         why: DiskFault,
     },
-    /// A NIC.
     #[error("The NIC {nic} {why}")]
     Nic {
         nic: String,

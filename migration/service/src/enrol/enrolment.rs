@@ -368,7 +368,7 @@ impl Enrolment {
         Ok(State { known, certificate: Some(certificate), renew: false })
     }
 
-    /// Somebody has a certificate, and the store does not know him: it was lost, or is older. A person decides.
+    /// A program has a certificate, and the store does not know it: the store was lost, or is older. A person decides.
     async fn unknown(
         &self,
         identity: Identity,

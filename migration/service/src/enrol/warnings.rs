@@ -24,7 +24,7 @@ impl Enrolment {
         Ok(has(Standing::Revoked) && !has(Standing::Enrolled))
     }
 
-    /// Returns the programs that were revoked, and of which no other key was let in since: it is as somebody wanted it.
+    /// Returns the programs that were revoked, and of which no other key was let in since: an operator wanted that.
     pub async fn revoked(&self) -> Result<Vec<String>, Refused> {
         let members = self.all().await?;
         let is_in = |name: &str| {

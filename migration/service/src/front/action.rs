@@ -228,7 +228,11 @@ impl Front {
                 return done();
             }
             if !kept.record.journal.finalize {
-                let why = kept.record.error.as_deref().unwrap_or("it was ended by somebody else");
+                let why = kept
+                    .record
+                    .error
+                    .as_deref()
+                    .unwrap_or("another request or the service ended it");
                 return Err(Refused::internal(&format!("Migration finalize failed: {why}")));
             }
             if Instant::now() >= until {

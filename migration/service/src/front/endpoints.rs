@@ -78,9 +78,9 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
         Endpoint::new("/migrations/{uuid}/adopt", "POST", Route::Adopt)
             .about("403: an operator asks this at the service's unix socket, or with a certificate"),
         Endpoint::new("/migrations/{uuid}/store", "POST", Route::OfJobs)
-            .about("403: nobody else writes the records of migrations"),
+            .about("403: only migration-service writes the records of migrations"),
         Endpoint::new("/migrations/{uuid}/progress", "POST", Route::OfJobs)
-            .about("403: nobody else writes the progress of migrations"),
+            .about("403: only migration-service writes the progress of migrations"),
         Endpoint::new("/migrations/{uuid}/updateVmServerUuid", "POST", Route::OfJobs)
             .about("403: a VM is moved by its migration alone"),
         Endpoint::new("/jobs/{uuid}", "GET", Route::Job)

@@ -46,7 +46,7 @@ impl Front {
 
     /// Refuses what the deployed service's jobs write: this service does the steps itself.
     pub fn written_by_jobs() -> Answer {
-        let why = "migration-service does the steps itself: nobody else writes its records";
+        let why = "migration-service executes the steps itself: only it writes its records";
         Err(Refused::coded(403, "Forbidden", why))
     }
 

@@ -75,7 +75,12 @@ async fn replaced(
                     found_returned(&service, &kept, None).await
                 };
                 if let Err(why) = recorded.await {
-                    tracing::warn!(reason = %why, "cannot record the alarm for a node that is back");
+                    tracing::warn!(
+                        %cn,
+                        migration = %kept.row.migration,
+                        reason = %why,
+                        "cannot record the alarm for a node that is back; its agent asks again"
+                    );
                 }
             }
         }
@@ -84,7 +89,12 @@ async fn replaced(
         let unknown = open.iter().map(|it| &it.migration).filter(|id| !known.contains(id));
         let unknown = unknown.map(Uuid::to_string).collect::<Vec<_>>().join(", ");
         if !unknown.is_empty() {
-            tracing::error!(%cn, unknown, "a node has open migrations that the store does not know");
+            tracing::error!(
+                %cn,
+                unknown,
+                "the store does not know migrations that a node has open, or the other node's agent does not answer \
+                 about them; `sdc-migrate adopt VM` for each VM that `migration-service status` names as unknown"
+            );
         }
         ok(&json!(Replaced { replaced, known, over }))
     };
@@ -96,7 +106,6 @@ struct OpenMigration {
     migration: Uuid,
     /// The highest revision.
     revision: u64,
-    /// Its nonce.
     nonce: Option<u32>,
     /// The node of the other copy.
     other: Option<Uuid>,
@@ -167,7 +176,7 @@ async fn compared(service: &Service, cn: Uuid, theirs: &OpenMigration) -> Result
 }
 
 /// Returns those that are over, but for copies that were replaced, which are watched. The others' agents did not
-/// receive the end, or nobody sent it: a begin that chose no node is given up without a round.
+/// receive the end, or it was not sent: a begin that chose no node is given up without a round.
 async fn over(service: &Service, known: &[Uuid], replaced: &[Uuid]) -> Result<Vec<Uuid>, Refused> {
     let mut over = Vec::new();
     for id in known.iter().filter(|id| !replaced.contains(id)) {

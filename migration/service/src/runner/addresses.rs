@@ -118,7 +118,7 @@ pub async fn unreserve(service: &Service, kept: &mut Stored, fence: &Fence) -> R
 }
 
 /// Gives NAPI the NICs of the VM that it lacks, on its node: a node that was installed anew has reported the VM to
-/// VMAPI as destroyed, and has deleted its NICs. An address that is somebody else's by now, of either kind, is refused,
+/// VMAPI as destroyed, and has deleted its NICs. An address that is another VM's by now, of either kind, is refused,
 /// and the VM stays down.
 pub async fn register(
     service: &Service,

@@ -90,11 +90,23 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
         let Open { migration, vm, end, revision, nonce, .. } = it;
         if !known.contains(&migration) {
             if room == 0 {
-                tracing::error!(%cn, %vm, %migration, "ignored an open migration: the agent has too many that the store does not know");
+                tracing::error!(
+                    %cn,
+                    %vm,
+                    %migration,
+                    "ignored an open migration: its agent has too many that the store does not know, and the status \
+                     does not show this one; adopt those that it shows first, or revoke the agent's key"
+                );
                 return Ok(());
             }
             room -= 1;
-            tracing::error!(%cn, %vm, %migration, "an agent has an open migration that the store does not know");
+            tracing::error!(
+                %cn,
+                %vm,
+                %migration,
+                "the store does not know a migration that an agent has open: none of its steps are executed until \
+                 `sdc-migrate adopt VM`"
+            );
             let (vm_uuid, cn_uuid, heard) = (vm, cn, service.clock.now());
             let stranger = Stranger { migration, end, vm_uuid, cn_uuid, heard };
             service.records.strangers.keep(&stranger).await?;
@@ -163,7 +175,12 @@ pub async fn found_older(
     fence: Option<&Fence>,
 ) -> Result<(), Failed> {
     let (vm, id) = (kept.record.vm_uuid, kept.record.id);
-    tracing::error!(%vm, %id, "the store is older than the orders that the agents have accepted");
+    tracing::error!(
+        %vm,
+        %id,
+        "the store is older than the orders that the agents have accepted: no step of the migration is executed \
+         until `sdc-migrate adopt VM`"
+    );
     kept.record.journal.older = Some(service.clock.now());
     Ok(service.records.write(kept, fence).await?)
 }

@@ -254,7 +254,7 @@ impl Drive<'_> {
                 });
                 let written = service.records.write(kept, Some(fence)).await.map_err(Failed::from);
                 if written == Err(Failed::Lost) {
-                    // Somebody has changed the record: a command does not wait for this.
+                    // A request has changed the record: a command does not wait for this.
                     (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
                 }
                 written?;

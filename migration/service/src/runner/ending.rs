@@ -138,7 +138,12 @@ async fn over(service: &Service, record: &Record, ending: &Ending) {
             continue;
         }
         if let Err(why) = order(service, record, end, What::Over).await {
-            tracing::warn!(vm = %record.vm_uuid, %end, reason = %why, "cannot make an agent forget an ended migration");
+            tracing::warn!(
+                vm = %record.vm_uuid,
+                %end,
+                reason = %why,
+                "cannot make an agent forget an ended migration; the agent asks about it later, and then forgets it"
+            );
         }
     }
 }

@@ -73,7 +73,7 @@ pub async fn take(
 }
 
 /// Makes CNAPI count the target among the VMs of its node until VMAPI has it there: two begins do not fill one node
-/// twice. Nobody else creates this VM there meanwhile.
+/// twice. No other program creates this VM there meanwhile.
 pub async fn reserve(
     service: &Service,
     kept: &mut Stored,

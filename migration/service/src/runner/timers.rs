@@ -164,7 +164,12 @@ fn take(record: &mut Record, action: ByClock, now: Time) {
     match action {
         ByClock::Begin(phase) => start(record, phase, message(phase), Uuid::new_v4(), now),
         ByClock::Late => {
-            tracing::error!(vm = %record.vm_uuid, id = %record.id, "a scheduled switch missed its time");
+            tracing::error!(
+                vm = %record.vm_uuid,
+                id = %record.id,
+                "a scheduled switch missed its time and does not start by itself; order it with \
+                 `sdc-migrate switch VM`, or set another time"
+            );
             record.error =
                 Some("The time of the switch has passed: it does not start by itself".into());
         }

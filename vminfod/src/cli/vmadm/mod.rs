@@ -108,7 +108,8 @@ async fn within<T: Send + 'static>(
         Ok(Ok(picked)) => picked,
         Ok(Err(panicked)) => Err(Failure::failed(panicked.to_string())),
         Err(_elapsed) => Err(Failure::failed(format!(
-            "the filters were not done after {limit:?}: is a regular expression among them too hard?"
+            "the filters were not done after {}: simplify the regular expressions among them",
+            daemon::cli::span(limit)
         ))),
     }
 }

@@ -38,7 +38,6 @@ pub(super) enum Deed {
 enum Task {
     Reboot,
     Start,
-    /// With its image.
     Remake(Box<Image>),
     Delete,
 }
@@ -149,7 +148,7 @@ async fn orders(
         let zone = vms.get(&volume.vm_uuid);
         let zone = zone.with_context(|| format!("{}: VMAPI has no storage VM", called(&volume)))?;
         let has = text(zone, "image_uuid").with_context(|| {
-            format!("{}: VMAPI does not say which image its storage VM has", called(&volume))
+            format!("{}: VMAPI's record of its storage VM has no image", called(&volume))
         })?;
         let image = match wanted {
             Some(wanted) => named_image(&imgapi, wanted, has).await?,

@@ -102,8 +102,9 @@ Examples:
   sdc-voladm restart-volume-zone VOLUME
   sdc-voladm restart-volume-zone --owner OWNER -y
 
-It refuses, and says which VMs use the volume, unless --force is given: they wait until it is back. One that is
-stopped serves nobody: it is started without that. It waits until the job has ended, and says what came of it.")]
+It refuses, and says which VMs use the volume, unless --force is given: they wait until it is back. A
+storage VM that is stopped serves no VM, and is started without --force. The command waits until the job has ended, and
+prints its result.")]
     RestartVolumeZone {
         #[command(flatten)]
         chosen: Chosen,

@@ -26,7 +26,7 @@ pub(super) async fn list(
     layout: &Layout,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    // A column that does not exist is refused before anybody is asked.
+    // A column that does not exist is refused before a service is asked.
     table(&[]).print(layout, screen)?;
     let since = since.map(|text| time(text, daemon::wall::now())).transpose()?;
     let volapi = services.volapi()?;

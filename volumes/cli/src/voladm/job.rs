@@ -27,7 +27,7 @@ pub(super) async fn done(ordered: &Ordered) -> anyhow::Result<()> {
     let job = word(&ordered.job_uuid);
     let Some(url) = &ordered.workflow else {
         bail!(
-            "job {job} is ordered, and VMAPI does not say where jobs are: check whether it is done"
+            "job {job} is ordered, and VMAPI does not return the address of the workflow API: check whether it is done"
         );
     };
     let workflow =
@@ -39,7 +39,7 @@ pub(super) async fn done(ordered: &Ordered) -> anyhow::Result<()> {
             return Ok(());
         }
         if found.is_over() {
-            let why = found.error().unwrap_or_else(|| "it does not say why".to_owned());
+            let why = found.error().unwrap_or_else(|| "it has no error".to_owned());
             bail!("job {job} {}: {why}", word(&found.execution));
         }
         if began.elapsed() >= PATIENCE {

@@ -32,7 +32,6 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().copied().flat_map(u32::to_be_bytes).collect()
 }
 
-/// A whole record.
 fn record(all: &[u32]) -> Vec<u8> {
     let body = words(all);
     [words(&[LAST | u32::try_from(body.len()).unwrap()]), body].concat()

@@ -235,7 +235,11 @@ impl Creates {
             return Ok(());
         }
         let why = Failure::CutOff;
-        tracing::warn!(volume = uuid, %why, "set the volume to failed");
+        tracing::warn!(
+            volume = uuid,
+            %why,
+            "set the volume to failed: it has no storage VM; delete it and create it again"
+        );
         let fail = |volume: &mut Volume| {
             if volume.state() == State::Creating && volume.vm_uuid() == vm {
                 volume.fail(&why);

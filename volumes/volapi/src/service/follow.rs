@@ -31,7 +31,6 @@ pub enum Trouble {
     /// Another service did not answer.
     #[error(transparent)]
     Peer(#[from] sdc_clients::Error),
-    /// The storage.
     #[error(transparent)]
     Storage(#[from] Refused),
 }
@@ -190,7 +189,11 @@ impl Follower {
                         ready.push(volume.clone());
                     }
                     if let Some(why) = volume.failure().filter(|_| was.value.failure().is_none()) {
-                        tracing::warn!(volume = volume.uuid(), why, "set the volume to failed");
+                        tracing::warn!(
+                            volume = volume.uuid(),
+                            why,
+                            "set the volume to failed: no VM can begin to use it; `sdc-voladm check` has the repair"
+                        );
                     }
                     let expect = Expect::Etag(was.etag.clone());
                     self.shared

@@ -212,7 +212,13 @@ impl NetworkChanges {
                 Outcome::Failed => {
                     let (network, vm) = (&change.value.network_uuid, &change.value.vm_uuid);
                     let volume = &change.key;
-                    tracing::warn!(volume, network, vm, "a network change did not take effect");
+                    tracing::warn!(
+                        volume,
+                        network,
+                        vm,
+                        "gave up a network change: the storage VM may have its NICs of before; compare them with \
+                         the volume's networks, and order the change again"
+                    );
                     self.shared.counts.add(Count::NetworkChangesFailed);
                 }
             }

@@ -21,7 +21,6 @@ use super::works::Works;
 use crate::peers::Peers;
 use crate::records::Records;
 
-/// The service.
 #[derive(Debug)]
 pub struct Service {
     pub shared: Arc<Shared>,

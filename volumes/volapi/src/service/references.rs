@@ -151,7 +151,12 @@ impl References {
         let vm = &found.value.vm_uuid;
         if let Err(error) = self.follower.follow(vm, None).await {
             // It is gone all the same; the next listing of VMAPI checks the VM again.
-            tracing::warn!(%error, vm, "cannot read whether the VM of a released reservation uses its volume");
+            tracing::warn!(
+                %error,
+                vm,
+                "cannot read whether the VM of a released reservation uses its volume; the next listing of VMAPI \
+                 checks it again"
+            );
         }
         Ok(())
     }

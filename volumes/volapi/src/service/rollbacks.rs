@@ -133,7 +133,11 @@ impl Rollbacks {
         to: &str,
         error: &sdc_clients::Error,
     ) -> Result<(), Trouble> {
-        tracing::warn!(%error, volume, "giving up a rollback");
+        tracing::warn!(
+            %error,
+            volume,
+            "gave up a roll-back: the volume keeps its data as it is; order the roll-back again"
+        );
         let why = error.message();
         self.shared.records.change(volume, |volume| rules::gave_up(volume, to, why)).await?;
         Ok(())

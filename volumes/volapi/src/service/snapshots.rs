@@ -154,7 +154,7 @@ impl Snapshots {
             Fact::Gone | Fact::Nothing => None,
         };
         let Some(at) = Place::of(node, volume.vm_uuid()) else {
-            let why = "VMAPI does not say on which node the storage VM is";
+            let why = "VMAPI's record of the storage VM has no node";
             return Err(Refused::NotRolledBack(why.to_owned()));
         };
         let found = self.shared.peers.snapshots(at).await.map_err(|error| Refused::Peer {

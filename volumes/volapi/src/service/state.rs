@@ -87,7 +87,6 @@ impl Counts {
 /// What every part of the service has.
 #[derive(Debug)]
 pub struct Shared {
-    /// The records.
     pub records: Records,
     /// The services that are asked.
     pub peers: Peers,

@@ -30,7 +30,7 @@ pub fn source(record: &Record, facts: &Facts) -> Stage<()> {
     quota(facts, End::Source)?;
     quota(facts, End::Target)?;
     // The target was never allowed to be shown, nor to boot: a person has done it. One that is shown beside a source
-    // that is not hidden may be somebody else's.
+    // that is not hidden may be another program's.
     if facts.copy(End::Source).is_some_and(|copy| copy.hidden) {
         hidden(facts, End::Target)?;
     }

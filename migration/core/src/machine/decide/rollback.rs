@@ -47,13 +47,13 @@ fn target_off(record: &Record, facts: &Facts) -> Stage<()> {
     }
     if journal.power.is_none() {
         let power = if is_lost {
-            Power { running: true, autoboot: true } // nobody can be asked
+            Power { running: true, autoboot: true } // the target cannot be asked
         } else {
             copy(facts, End::Target)?.power()
         };
         return Err(Next::Note(Note::Power(power)));
     }
-    // Nobody but a person shows or starts the source before it is its turn.
+    // Only an operator shows or starts the source before it is its turn.
     stopped(facts, End::Source)?;
     hidden(facts, End::Source)?;
     if is_lost {
@@ -92,7 +92,7 @@ fn source_on(record: &Record, facts: &Facts) -> Stage<()> {
     forgotten(facts, End::Source, None)
 }
 
-/// The source is the VM again. The target stays off, even if somebody started it.
+/// The source is the VM again. The target stays off, even if an operator started it.
 fn in_use(record: &Record, facts: &Facts) -> Stage<()> {
     let journal = &record.journal;
     stopped(facts, End::Target)?;
