@@ -185,6 +185,11 @@ impl Store {
         Some(world.nic_json(row))
     }
 
+    /// An address of a network in the form the API gives it.
+    pub fn ip(&self, network: &str, ip: &str) -> Option<Value> {
+        self.world().get_ip(network, ip).ok()
+    }
+
     /// All stored NICs, by address.
     pub fn nics(&self) -> Vec<Value> {
         let world = self.world();

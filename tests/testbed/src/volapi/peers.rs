@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
-use http::StatusCode;
+use mocks::faults::{Action, Rule};
 use mocks::transport::InProcess;
 use mocks::{cnapi, vmapi, workflow};
 use sdc_clients::agents::{Known, NodeAgents};
@@ -191,12 +191,9 @@ impl DataCentre {
             && cn.runs(vm).is_ok_and(|now| now == *runs)
         {
             let message = format!("VM is already {}", if *runs { "running" } else { "stopped" });
-            let body = json!({"code": "ValidationFailed", "message": message}).to_string().into();
-            return Ok(Response {
-                status: StatusCode::CONFLICT,
-                headers: Default::default(),
-                body,
-            });
+            let body = Some(json!({"code": "ValidationFailed", "message": message}));
+            let refusal = Action::Status { status: 409, body, retry_after: None };
+            self.vms.faults().add(Rule::new("POST", request.url.path(), refusal).times(1));
         }
         self.services.prepare(asked);
         let answer = InProcess::shared(self.services.mock(&peer)).send(request).await?;

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::fleet::{Fleet, vm};
-use super::node::{ONE, TWO, VM};
+use super::node::{ONE, OWNER, TWO, VM};
 use super::routed::Routed;
 use super::story::{AUTOMATIC, beside};
 use super::words::page;
@@ -249,10 +249,7 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
     assert_eq!(take(false).await, [(VM.to_string(), Taken::New)]);
     assert_eq!(take(false).await, [(VM.to_string(), Taken::Same)]);
     let kept = service.records.of_vm(VM).await.unwrap().unwrap().record;
-    assert_eq!(
-        (kept.owner_uuid, kept.account_uuid),
-        (Some(super::world::owner()), Some(operators))
-    );
+    assert_eq!((kept.owner_uuid, kept.account_uuid), (Some(OWNER), Some(operators)));
     (paused.state, paused.num_sync_phases) = (State::Failed, 3);
     old.records.overwrite(&paused).await.unwrap();
     let differs = Taken::Differs(vec!["num_sync_phases".into(), "state".into()]);
@@ -264,6 +261,7 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
         json!({"id": Uuid::from_u128(4), "vm_uuid": Uuid::from_u128(5), "state": "running"}),
     );
     old.records.overwrite(&running).await.unwrap();
+    world.services.vmapi.set(&running.vm_uuid.to_string(), "running", None);
     let of_running = |taken: Vec<(String, Taken)>| {
         taken.into_iter().find(|(vm, _)| *vm == running.vm_uuid.to_string()).unwrap().1
     };
@@ -276,7 +274,6 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
     old.records.remove(&kept, None, crate::records::Rest::Stays).await.unwrap();
     // One that nobody can read stops no other.
     let stranger = Uuid::from_u128(77);
-    world.centre().unknown = Some(stranger);
     let foreign = record(json!({"id": Uuid::from_u128(3), "vm_uuid": stranger}));
     old.records.overwrite(&foreign).await.unwrap();
     let taken = take(false).await;

@@ -54,7 +54,7 @@ async fn until_it_is_over(world: &Arc<World>) {
 #[tokio::test(start_paused = true)] // M149
 async fn an_evacuation_is_kept_by_the_service_and_ends_in_the_history() {
     let world = World::new(true);
-    world.cnapi.beat(&ONE.to_string());
+    world.services.cnapi.beat(&ONE.to_string());
     assert_eq!(world.ask("GET", &path(), json!({})).await.0, 404);
     assert_eq!(world.ask("DELETE", &path(), json!({})).await.0, 404);
     for bad in [

@@ -2,20 +2,20 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Many VMs on one node, each with its own [`Centre`]: what the service asks of a VM is answered by its own.
+//! Many VMs on one node, each with its own [`Centre`]: what the service asks a VM's agents is answered there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, StatusCode};
 use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, Transport};
 use store::Store;
 use uuid::Uuid;
 
+use super::centre::{Centre, Find, Services, is_for_its_peer};
 use super::node::VM;
-use super::world::{Centre, ask, cnapi, is_for_its_peer, service};
+use super::world::service;
 use crate::asked::Asked;
 use crate::params::Params;
 use crate::state::Service;
@@ -31,7 +31,7 @@ pub fn vm(n: u8) -> Uuid {
 #[derive(Debug)]
 pub struct Fleet {
     centres: Arc<Mutex<BTreeMap<Uuid, Centre>>>,
-    cnapi: mocks::cnapi::Store,
+    pub services: Services,
 }
 
 impl Fleet {
@@ -41,10 +41,10 @@ impl Fleet {
             (0..=count).map(|n| (vm(n), Centre::new(vm(n), true))).collect();
         let centres = Arc::new(Mutex::new(centres));
         let known = Arc::clone(&centres);
-        let cnapi = cnapi(Arc::new(move |vm, work| {
-            work(known.lock().unwrap().get_mut(&vm).unwrap());
-        }));
-        Arc::new(Fleet { centres, cnapi })
+        let find: Find =
+            Arc::new(move |vm, work| work(known.lock().unwrap().get_mut(&vm).unwrap()));
+        let services = Services::new(find, centres.lock().unwrap().values());
+        Arc::new(Fleet { centres, services })
     }
 
     pub fn centres(&self) -> MutexGuard<'_, BTreeMap<Uuid, Centre>> {
@@ -55,14 +55,6 @@ impl Fleet {
     pub async fn service(self: &Arc<Fleet>, store: &Store) -> Service {
         let clock = self.centres()[&vm(0)].clock;
         service(self.clone(), store, clock).await
-    }
-
-    fn answer(&self, request: &Request) -> (u16, serde_json::Value) {
-        let mut centres = self.centres();
-        let centre = centres.get_mut(&about(request)).unwrap();
-        let answer = centre.answer(request);
-        centre.check();
-        answer
     }
 }
 
@@ -83,9 +75,6 @@ pub async fn command(service: &Service, vm: Uuid, query: &str) {
 fn about(request: &Request) -> Uuid {
     let path = request.url.path();
     let body = String::from_utf8_lossy(request.body.as_deref().unwrap_or_default()).into_owned();
-    if path.contains("/ips/") {
-        return vm(path.rsplit('.').next().and_then(|n| n.parse().ok()).unwrap());
-    }
     let known = &vm(0).to_string()[..34];
     let find = |text: &str| text.get(text.find(known)?..)?.get(..36)?.parse().ok();
     find(path).or_else(|| find(&body)).unwrap_or(vm(0))
@@ -94,17 +83,13 @@ fn about(request: &Request) -> Uuid {
 impl Transport for Fleet {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
-            let host = request.url.host_str().and_then(|host| host.strip_suffix(".sim"));
             is_for_its_peer(&request);
-            let (status, body) = match host {
-                Some("cnapi") => ask(&self.cnapi, &request).await?,
-                _ => self.answer(&request),
+            let answer = match self.services.mock(&request) {
+                Some(mock) => mock.send(request).await?,
+                None => self.centres().get_mut(&about(&request)).unwrap().answer(&request),
             };
-            let status = StatusCode::from_u16(status).unwrap();
-            let body = if body.is_null() { String::new() } else { body.to_string() };
-            let headers = HeaderMap::new();
             tokio::task::yield_now().await;
-            Ok(Response { status, headers, body: body.into() })
+            Ok(answer)
         })
     }
 }

@@ -6,20 +6,19 @@
 
 use std::sync::Arc;
 
+use mocks::napi::NewNic;
 use pretty_assertions::assert_eq;
 use serde_json::json;
+use uuid::Uuid;
 
-use super::node::{Fails, ONE, OWNER, TWO, VM};
+use super::node::{Fails, ONE, TWO, VM, mac};
 use super::story::beside;
 use super::world::World;
 use migration_core::machine::Copy;
 use migration_core::protocol;
 use migration_core::record::{Phase, State};
 
-/// What VMAPI's double answers to a request that reached it.
-const REACHED: u16 = 202;
-
-fn on(world: &World, cn: uuid::Uuid) -> Copy {
+fn on(world: &World, cn: Uuid) -> Copy {
     world.centre().hosts[&cn].copy.clone().unwrap()
 }
 
@@ -28,7 +27,9 @@ async fn a_vm_that_was_deleted_by_hand_is_rescued_from_its_copy() {
     let world = World::new(true);
     beside(&world, async {
         world.synced().await;
+        // A node that was installed anew has deleted the VM's NIC.
         world.centre().hosts.get_mut(&ONE).unwrap().copy = None;
+        assert!(world.services.napi.remove(&mac(VM)));
         for action in ["abort", "abort", "switch", "sync"] {
             let (status, body) = world.act(action).await;
             if status == 202 {
@@ -47,11 +48,11 @@ async fn a_vm_that_was_deleted_by_hand_is_rescued_from_its_copy() {
     let target = on(&world, TWO);
     assert!(target.running && target.autoboot && !target.hidden && target.snapshots.is_empty());
     let centre = world.centre();
-    assert!(!centre.hosts[&TWO].held && !centre.hosts[&ONE].held && !centre.reserved);
-    assert_eq!(centre.vmapi["server_uuid"], json!(TWO));
+    assert!(!centre.hosts[&TWO].held && !centre.hosts[&ONE].held && !world.is_reserved());
+    assert_eq!(world.record_in_vmapi()["server_uuid"], json!(TWO));
     // M178
-    let nics = centre.nics.iter().map(|nic| (&nic["belongs_to_uuid"], &nic["cn_uuid"]));
-    assert_eq!(nics.collect::<Vec<_>>(), [(&json!(VM), &json!(TWO))]);
+    let nic = world.services.napi.nic(&mac(VM)).unwrap();
+    assert_eq!((&nic["belongs_to_uuid"], &nic["cn_uuid"]), (&json!(VM), &json!(TWO)));
     assert_eq!((centre.hosts[&ONE].over.len(), centre.hosts[&TWO].over.len()), (1, 1));
 }
 
@@ -61,27 +62,28 @@ async fn a_rescue_takes_no_address_that_is_another_machines_by_then() {
     beside(&world, async {
         world.synced().await;
         world.centre().hosts.get_mut(&ONE).unwrap().copy = None;
-        let taken = json!({
-            "mac": "90:b8:d0:00:00:29", "owner_uuid": OWNER, "belongs_to_type": "zone",
-            "belongs_to_uuid": uuid::Uuid::from_u128(99), "state": "running",
-        });
-        world.centre().nics.push(taken.clone());
+        let (napi, mac) = (&world.services.napi, mac(VM));
+        assert!(napi.remove(&mac));
+        let other = Uuid::from_u128(99).to_string();
+        napi.add_nic(NewNic::zone(&mac, &other, &ONE.to_string())).unwrap();
+        let taken = napi.nics();
         assert_eq!(world.act("rescue").await.0, 202);
         let record = world.settled().await.unwrap();
         assert_eq!(record.state, State::Paused);
         let why = record.error.as_ref().unwrap();
-        assert!(why.contains("gives the VM's NIC 90:b8:d0:00:00:29 to the zone 00000000"), "{why}");
+        assert!(why.contains(&format!("gives the VM's NIC {mac} to the zone {other}")), "{why}");
         assert!(!on(&world, TWO).running);
-        assert_eq!(world.centre().nics, std::slice::from_ref(&taken));
-        assert_eq!(world.centre().vmapi["server_uuid"], json!(ONE));
-        // Its record in NAPI has gone: the same command goes on.
-        world.centre().nics[0]["belongs_to_uuid"] = json!(VM.to_string().to_uppercase());
+        assert_eq!(napi.nics(), taken);
+        assert_eq!(world.record_in_vmapi()["server_uuid"], json!(ONE));
+        // NAPI gives it to the VM again: the same command goes on.
+        let vm = json!(VM.to_string().to_uppercase());
+        assert!(napi.store_unchecked(&mac, "belongs_to_uuid", &vm));
         assert_eq!(world.act("rescue").await.0, 202);
         assert_eq!(world.settled().await, None);
     })
     .await;
     assert!(on(&world, TWO).running);
-    assert_eq!(world.centre().vmapi["server_uuid"], json!(TWO));
+    assert_eq!(world.record_in_vmapi()["server_uuid"], json!(TWO));
 }
 
 /// The next deletions on the target's node are refused by vmadm.
@@ -94,9 +96,16 @@ fn refuse_deletion(world: &World) {
 
 /// Whether VMAPI was asked.
 async fn reaches(world: &Arc<World>, method: &str, query: &str) -> bool {
-    let (status, body) = world.ask(method, &format!("/vms/{VM}{query}"), json!({})).await;
-    assert!(status == REACHED || status == 409, "{status} {body}");
-    status == REACHED
+    let path = format!("/vms/{VM}");
+    let asked = || {
+        let all = world.services.vmapi.log().all();
+        all.iter().filter(|it| (it.method.as_str(), &it.path) == (method, &path)).count()
+    };
+    let before = asked();
+    let (status, body) = world.ask(method, &format!("{path}{query}"), json!({})).await;
+    let is_asked = asked() > before;
+    assert!(is_asked || status == 409, "{status} {body}");
+    is_asked
 }
 
 #[tokio::test(start_paused = true)] // M111

@@ -12,9 +12,9 @@ use sdc_clients::migrations::Ended;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::node::{Fails, ONE, TWO, VM};
+use super::node::{Fails, ONE, OWNER, TWO, VM};
 use super::story::beside;
-use super::world::{World, owner};
+use super::world::World;
 use crate::through::Through;
 use migration_core::protocol;
 use migration_core::record::State;
@@ -61,7 +61,7 @@ async fn a_vm_that_was_migrated_rolled_back_migrated_and_finalized_shows_four_en
         assert_eq!(listed, want);
         for entry in &found {
             let is_known = (entry.outcome.as_str(), &entry.vm_uuid, &entry.owner_uuid);
-            assert_eq!(is_known, ("successful", &Some(VM.to_string()), &Some(owner().to_string())));
+            assert_eq!(is_known, ("successful", &Some(VM.to_string()), &Some(OWNER.to_string())));
             let asked = (entry.by.as_deref(), entry.program.as_deref());
             assert_eq!(asked, (Some("ops"), Some("sdc-migrate/1.0.0")), "{}", entry.what);
             assert_eq!(entry.error, None);
@@ -159,7 +159,7 @@ async fn a_setting_that_changes_is_told_with_what_it_was() {
     assert_eq!(found[0].cn_uuids, [ONE.to_string()]);
     assert_eq!(history(&world, &format!("&cn_uuid={ONE}")).await, found[..1]);
     assert_eq!(history(&world, &format!("&since={}", found[0].ended)).await, found[..1]);
-    assert_eq!(history(&world, &format!("&owner_uuid={}", owner())).await, []);
+    assert_eq!(history(&world, &format!("&owner_uuid={OWNER}")).await, []);
     assert_eq!(history(&world, "&limit=1").await, found[..1]);
     let (status, _) = world.ask("GET", "/migrations?format=history&since=x", json!({})).await;
     assert_eq!(status, 409);

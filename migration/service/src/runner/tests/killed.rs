@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 
+use super::centre::Kill;
 use super::node::{ONE, TWO};
 use super::story::{AUTOMATIC, beside};
-use super::world::{Kill, World};
+use super::world::World;
 use crate::runner::{TERM, lead};
 use migration_core::record::State;
 
@@ -57,8 +58,8 @@ fn check(world: &World, kill: Kill, is_rolled_back: bool) {
         "{kill:?} {copy:?}"
     );
     assert!(centre.hosts[&goes].copy.is_none(), "{kill:?}");
-    assert_eq!(centre.vmapi["server_uuid"], serde_json::json!(stays), "{kill:?}");
-    assert!(!centre.reserved, "{kill:?}: an address stays reserved");
+    assert_eq!(world.record_in_vmapi()["server_uuid"], serde_json::json!(stays), "{kill:?}");
+    assert!(!world.is_reserved(), "{kill:?}: an address stays reserved");
     let held = centre.hosts.values().any(|host| host.held);
     assert!(!held, "{kill:?}: net-agent stays held");
     let tickets = world.tickets();

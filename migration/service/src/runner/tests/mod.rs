@@ -38,4 +38,6 @@ mod fleet;
 
 mod world;
 
+mod centre;
+
 mod node;

@@ -22,9 +22,17 @@ pub const TWO: Uuid = Uuid::from_u128(0xbbbb_0000_0000_4000_8000_0000_0000_0002)
 /// When the VM was created.
 pub const BORN: &str = "2015-02-03T04:05:06.789Z";
 
-/// The address of a VM: its last byte tells whose it is.
+/// Their image and network.
+pub const IMAGE: Uuid = Uuid::from_u128(5);
+pub const NETWORK: Uuid = Uuid::from_u128(7);
+
+/// The addresses of a VM: the last byte of its uuid tells them apart. NAPI keeps the first of a network to itself.
 pub fn ip(vm: Uuid) -> String {
-    format!("10.0.0.{}", vm.as_bytes()[15])
+    format!("10.0.0.{}", 10 + vm.as_bytes()[15])
+}
+
+pub fn mac(vm: Uuid) -> String {
+    format!("90:b8:d0:00:00:{:02x}", vm.as_bytes()[15])
 }
 
 #[derive(Clone, Debug, Default)]
@@ -127,9 +135,9 @@ impl Host {
             "create_timestamp": self.created,
             "indestructible_zoneroot": copy.protection.zoneroot,
             "autoboot": copy.autoboot, "do_not_inventory": copy.hidden, "server_uuid": cn,
-            "image_uuid": Uuid::from_u128(5), "ram": 1024, "tags": {},
+            "image_uuid": IMAGE, "ram": 1024, "tags": {},
             "nics": [{
-                "mac": "90:b8:d0:00:00:29", "network_uuid": Uuid::from_u128(7), "ip": ip(self.vm),
+                "mac": mac(self.vm), "network_uuid": NETWORK, "ip": ip(self.vm),
                 "netmask": "255.255.255.0", "nic_tag": "external",
             }],
         });

@@ -189,11 +189,10 @@ async fn a_store_that_does_not_know_the_end_of_a_migration_moves_nothing_until_i
         let old = restored(&world, Some(old)).await;
         let all = |world: &Arc<World>| {
             let centre = world.centre();
-            let vmapi = centre.vmapi.clone();
             (
                 [ONE, TWO]
                     .map(|cn| (centre.hosts[&cn].orders.len(), centre.hosts[&cn].copy.clone())),
-                vmapi,
+                world.record_in_vmapi(),
             )
         };
         let before = all(&old);
@@ -416,7 +415,7 @@ async fn a_node_that_claims_a_vm_of_another_node_is_shown_and_stops_nobody() {
         let (status, body) = again.act("estimate").await;
         assert_eq!(status, 200, "{body}");
         // What the node says of itself counts.
-        again.centre().vmapi.insert("server_uuid".to_owned(), json!(TWO));
+        again.services.vmapi.set(&VM.to_string(), "running", Some(&TWO.to_string()));
         let (status, body) = again.act("estimate").await;
         assert_eq!(status, 412, "{body}");
     })

@@ -11,8 +11,8 @@ use pretty_assertions::assert_eq;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::node::{BORN, Fails, ONE, TWO};
-use super::world::{World, owner};
+use super::node::{BORN, Fails, ONE, OWNER, TWO};
+use super::world::World;
 use crate::runner::{TERM, lead};
 use migration_core::protocol;
 use migration_core::record::{Phase, State};
@@ -45,7 +45,7 @@ async fn an_automatic_migration_goes_from_begin_to_finalize() {
             "{:?}",
             record.error
         );
-        assert_eq!((record.owner_uuid, record.target_server_uuid), (Some(owner()), Some(TWO)));
+        assert_eq!((record.owner_uuid, record.target_server_uuid), (Some(OWNER), Some(TWO)));
         assert!(record.num_sync_phases >= 2, "{}", record.num_sync_phases);
         {
             let centre = world.centre();
@@ -55,8 +55,8 @@ async fn an_automatic_migration_goes_from_begin_to_finalize() {
             assert_eq!((new.running, new.autoboot, new.hidden), (is_running, is_running, false));
             assert!(!target.held && !new.quota_lifted);
             assert_eq!(target.created, BORN);
-            assert_eq!(centre.vmapi["server_uuid"], serde_json::json!(TWO));
-            assert_eq!((centre.reserved, world.tickets().len()), (false, 0));
+            assert_eq!(world.record_in_vmapi()["server_uuid"], serde_json::json!(TWO));
+            assert_eq!((world.is_reserved(), world.tickets().len()), (false, 0));
             assert_eq!(centre.broken, None);
         }
         let gone = beside(&world, async {
@@ -87,8 +87,8 @@ async fn a_rollback_brings_back_what_the_target_wrote() {
     assert!(copy.running && copy.autoboot && !copy.hidden && copy.snapshots.is_empty());
     assert!(source.data > 1000, "the target's boot had written");
     assert!(centre.hosts[&TWO].copy.is_none());
-    assert_eq!(centre.vmapi["server_uuid"], serde_json::json!(ONE));
-    assert_eq!((centre.reserved, world.tickets().len(), &centre.broken), (false, 0, &None));
+    assert_eq!(world.record_in_vmapi()["server_uuid"], serde_json::json!(ONE));
+    assert_eq!((world.is_reserved(), world.tickets().len(), &centre.broken), (false, 0, &None));
 }
 
 #[tokio::test(start_paused = true)] // M104
@@ -130,7 +130,7 @@ async fn an_alias_that_changes_between_the_syncs_is_brought_over() {
     .await;
     let centre = world.centre();
     assert_eq!(centre.hosts[&TWO].alias, "b");
-    assert_eq!(centre.vmapi["alias"], "b");
+    assert_eq!(world.record_in_vmapi()["alias"], "b");
 }
 
 #[tokio::test(start_paused = true)] // R15
@@ -252,7 +252,7 @@ async fn a_target_that_is_lost_before_it_is_shown_gives_the_source_back() {
     let copy = centre.hosts[&ONE].copy.as_ref().unwrap();
     assert!(copy.running && copy.autoboot && !copy.hidden);
     // The room for the target on its node.
-    assert_eq!((world.tickets().len(), centre.reserved), (1, false));
+    assert_eq!((world.tickets().len(), world.is_reserved()), (1, false));
 }
 
 #[tokio::test(start_paused = true)] // R17

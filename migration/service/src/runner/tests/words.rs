@@ -86,7 +86,7 @@ async fn a_source_that_is_declared_dead_is_recorded_kept_down_and_an_alert_when_
         let centre = world.centre();
         let copy = centre.hosts[&TWO].copy.as_ref().unwrap();
         assert!(copy.running && !copy.hidden);
-        assert_eq!((&centre.broken, &centre.vmapi["server_uuid"]), (&None, &json!(TWO)));
+        assert_eq!((&centre.broken, &world.record_in_vmapi()["server_uuid"]), (&None, &json!(TWO)));
     }
     assert!(page(&world, "/status").await.contains("the source's node was declared dead"));
     assert!(page(&world, "/metrics").await.contains("migration_service_migrations_returned 0"));
@@ -134,7 +134,7 @@ async fn an_agent_that_answers_with_an_error_is_not_dead_whatever_an_operator_sa
     })
     .await;
     let centre = world.centre();
-    assert_eq!((&centre.broken, &centre.vmapi["server_uuid"]), (&None, &json!(ONE)));
+    assert_eq!((&centre.broken, &world.record_in_vmapi()["server_uuid"]), (&None, &json!(ONE)));
     assert!(centre.hosts[&ONE].copy.as_ref().unwrap().running);
     assert!(!centre.hosts[&TWO].copy.as_ref().unwrap().running);
 }
@@ -153,13 +153,13 @@ async fn a_node_is_not_taken_for_dead_while_it_was_heard_of_late_or_nobody_knows
             world.synced().await;
             world.power(ONE, false);
             if what == "CNAPI restarted" {
-                world.cnapi.restart();
+                world.services.cnapi.restart();
             }
             let fails = |status, code: &str| {
                 let body = Some(json!({"code": code, "message": code}));
                 let action = Action::Status { status, body, retry_after: None };
                 let path = format!("/servers/{ONE}");
-                world.cnapi.faults().add(Rule::new("GET", &path, action));
+                world.services.cnapi.faults().add(Rule::new("GET", &path, action));
             };
             let switch = format!("switch&source_dead={ONE}");
             if what != "young" {
@@ -255,7 +255,7 @@ async fn an_agent_is_told_of_the_end_of_a_begin_that_chose_no_node() {
     let world = World::new(true);
     let none = json!({"code": "NoAllocatableServersError", "message": "none"});
     let answer = Action::Status { status: 409, body: Some(none), retry_after: None };
-    world.cnapi.faults().add(Rule::new("POST", "/allocate", answer));
+    world.services.cnapi.faults().add(Rule::new("POST", "/allocate", answer));
     beside(&world, async {
         world.command("migration_action=begin").await.unwrap();
         let record = world.settled().await.unwrap();
@@ -339,7 +339,7 @@ async fn a_target_that_is_declared_dead_is_given_up_only_with_what_it_wrote() {
     let centre = world.centre();
     let copy = centre.hosts[&ONE].copy.as_ref().unwrap();
     assert!(copy.running && copy.autoboot && !copy.hidden);
-    assert_eq!((&centre.broken, &centre.vmapi["server_uuid"]), (&None, &json!(ONE)));
+    assert_eq!((&centre.broken, &world.record_in_vmapi()["server_uuid"]), (&None, &json!(ONE)));
 }
 
 #[tokio::test(start_paused = true)] // M23 M55
