@@ -190,6 +190,7 @@ impl Prober {
         }
         loop {
             tokio::time::sleep(self.every).await;
+            // It needs no fence: a call changes nothing, and what is learned is kept in this process only.
             if !self.updater.has_lease() {
                 self.state.clear();
                 continue;

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use sdc_clients::volapi::EndedSnapshot;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use store::{Batch, Bucket, Etag, Expect, Query, Schema, Store, Versioned};
+use store::{Batch, Bucket, Etag, Expect, Fence, Query, Schema, Store, Versioned};
 
 use volumes_core::history::{self, End, Wanted};
 use volumes_core::networks::Way;
@@ -248,6 +248,16 @@ impl Records {
         uuid: &str,
         change: impl Fn(&mut Volume),
     ) -> Result<Option<Volume>, Refused> {
+        self.change_under(None, uuid, change).await
+    }
+
+    /// Does as `change` does; with a fence only while its lease is held.
+    pub async fn change_under(
+        &self,
+        fence: Option<&Fence>,
+        uuid: &str,
+        change: impl Fn(&mut Volume),
+    ) -> Result<Option<Volume>, Refused> {
         let mut tries = Tries::default();
         loop {
             tries.another()?;
@@ -258,6 +268,7 @@ impl Records {
                 return Ok(Some(wanted));
             }
             let mut batch = Batch::new();
+            fence.into_iter().for_each(|fence| batch.require(fence));
             let expect = Expect::Etag(found.etag);
             self.volumes.put_in(&mut batch, uuid, expect, &wanted).map_err(of_storage)?;
             self.tell(&mut batch, &wanted, history::ended(&found.value, &wanted)).await?;

@@ -225,7 +225,11 @@ impl Creates {
     }
 
     /// Ends a create that was cut off: a volume whose storage VM VMAPI does not know will not become ready.
-    pub(super) async fn end(&self, uuid: &str) -> Result<(), Trouble> {
+    pub(super) async fn end(
+        &self,
+        uuid: &str,
+        fence: Option<&store::Fence>,
+    ) -> Result<(), Trouble> {
         let Some(volume) = self.shared.records.volume(uuid, None).await? else { return Ok(()) };
         if volume.value.state() != State::Creating {
             return Ok(());
@@ -245,7 +249,7 @@ impl Creates {
                 volume.fail(&why);
             }
         };
-        self.shared.records.change(uuid, fail).await?;
+        self.shared.records.change_under(fence, uuid, fail).await?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::follow::{Follower, Trouble};
 use super::networks::NetworkChanges;
-use super::state::{Count, Shared};
+use super::state::{Count, Right, Shared};
 use crate::peers::{Place, is_refusal};
 use volumes_core::facts::{Fact, Vm, VmState};
 use volumes_core::snapshot::Rollback;
@@ -68,13 +68,14 @@ impl Rollbacks {
         at: Place,
         rollback: &Rollback,
         vm: &Vm,
+        right: Right<'_>,
     ) -> Result<bool, Trouble> {
         let (uuid, to) = (volume.uuid(), &*rollback.snapshot);
         match rules::step(rollback, vm.state) {
             Step::Wait => return Ok(false),
             // One that began in the same moment ends with a restart of the storage VM.
             Step::Stop if self.networks.is_changing(uuid).await? => return Ok(false),
-            Step::Stop => return self.stop(volume, to).await,
+            Step::Stop => return self.stop(volume, to, right).await,
             Step::Start => {
                 if self.may_ask(uuid, true) {
                     self.shared.peers.start_vm(volume.vm_uuid()).await.inspect_err(|_| {
@@ -86,26 +87,31 @@ impl Rollbacks {
             Step::RollBack => match self.shared.peers.roll_back(at, to).await {
                 Ok(left) => {
                     let done = |volume: &mut Volume| rules::rolled_back(volume, to, &left);
-                    self.shared.records.change(uuid, done).await?;
+                    self.shared.records.change_under(right.fence(), uuid, done).await?;
                     self.shared.counts.add(Count::RolledBack);
                 }
-                Err(error) if is_refusal(&error) => self.give_up(uuid, to, &error).await?,
+                Err(error) if is_refusal(&error) => self.give_up(uuid, to, &error, right).await?,
                 Err(error) => return Err(error.into()),
             },
             Step::Ready => {
-                let changed =
-                    self.shared.records.change(uuid, |volume| rules::ready(volume, to)).await?;
+                let changed = self
+                    .shared
+                    .records
+                    .change_under(right.fence(), uuid, |volume| rules::ready(volume, to))
+                    .await?;
                 if let Some(volume) = changed.filter(|volume| volume.state() == State::Ready) {
-                    self.follower.use_reserved(&volume, None).await?;
+                    self.follower.use_reserved(&volume, right.fence()).await?;
                 }
             }
-            Step::Fail => drop(self.shared.records.change(uuid, rules::lost).await?),
+            Step::Fail => {
+                drop(self.shared.records.change_under(right.fence(), uuid, rules::lost).await?)
+            }
         }
         Ok(true)
     }
 
     /// Has the storage VM stopped. If VMAPI refuses and it runs on, the roll-back is given up.
-    async fn stop(&self, volume: &Volume, to: &str) -> Result<bool, Trouble> {
+    async fn stop(&self, volume: &Volume, to: &str, right: Right<'_>) -> Result<bool, Trouble> {
         let (uuid, vm) = (volume.uuid(), volume.vm_uuid());
         if !self.may_ask(uuid, false) {
             return Ok(false);
@@ -115,8 +121,8 @@ impl Rollbacks {
             Err(error) if is_refusal(&error) => {
                 let runs =
                     |known: &Fact| matches!(known, Fact::Vm(vm) if vm.state == VmState::Running);
-                if runs(&self.shared.peers.vm(vm).await?) {
-                    self.give_up(uuid, to, &error).await?;
+                if runs(&self.shared.peers.vm(vm).await?) && right.holds() {
+                    self.give_up(uuid, to, &error, right).await?;
                 }
                 Ok(true)
             }
@@ -132,6 +138,7 @@ impl Rollbacks {
         volume: &str,
         to: &str,
         error: &sdc_clients::Error,
+        right: Right<'_>,
     ) -> Result<(), Trouble> {
         tracing::warn!(
             %error,
@@ -139,7 +146,10 @@ impl Rollbacks {
             "gave up a roll-back: the volume keeps its data as it is; order the roll-back again"
         );
         let why = error.message();
-        self.shared.records.change(volume, |volume| rules::gave_up(volume, to, why)).await?;
+        self.shared
+            .records
+            .change_under(right.fence(), volume, |volume| rules::gave_up(volume, to, why))
+            .await?;
         Ok(())
     }
 

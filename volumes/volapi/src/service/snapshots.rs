@@ -19,7 +19,7 @@ use super::delete::{Deletes, Ended, is_gone, passed_on};
 use super::follow::Trouble;
 use super::networks::NetworkChanges;
 use super::rollbacks::Rollbacks;
-use super::state::{Count, Shared};
+use super::state::{Count, Right, Shared};
 use super::works::{Busy, Works};
 use crate::peers::{Place, is_refusal};
 use crate::records::{Doing, Tries, Work, of_storage, written};
@@ -76,8 +76,8 @@ impl Snapshots {
         };
         let most = self.shared.settings.max_snapshots;
         let add = |volume: &mut Volume| rules::begin_create(volume, new.clone(), most);
-        let busy = self.begin(&asked.uuid, asked.owner_uuid.as_deref(), add).await?;
-        self.carry(busy, &asked.uuid).await;
+        let (busy, right) = self.begin(&asked.uuid, asked.owner_uuid.as_deref(), add).await?;
+        self.carry(busy, &asked.uuid, right).await;
         Ok(self.volume_of(&asked.uuid, None).await?.shown())
     }
 
@@ -106,9 +106,9 @@ impl Snapshots {
             rules::begin_delete(volume, which)?;
             rules::asked_by(volume, which, &by)
         };
-        let busy = self.begin(&asked.uuid, asked.owner_uuid.as_deref(), mark).await?;
+        let (busy, right) = self.begin(&asked.uuid, asked.owner_uuid.as_deref(), mark).await?;
         let answer = json!({"job_uuid": busy.key(), "volume_uuid": asked.uuid});
-        self.carry(busy, &asked.uuid).await;
+        self.carry(busy, &asked.uuid, right).await;
         Ok(answer)
     }
 
@@ -130,8 +130,8 @@ impl Snapshots {
             rules::begin_rollback(volume, &asked.to)?;
             rules::asked_by(volume, &asked.to, &by)
         };
-        let busy = self.begin(&asked.uuid, owner, mark).await?;
-        self.carry(busy, &asked.uuid).await;
+        let (busy, right) = self.begin(&asked.uuid, owner, mark).await?;
+        self.carry(busy, &asked.uuid, right).await;
         let volume = self.volume_of(&asked.uuid, None).await?;
         let now = Which::Uuid(snapshot.uuid).of(&volume);
         match now.ok().and_then(|snapshot| snapshot.reason) {
@@ -174,7 +174,7 @@ impl Snapshots {
         uuid: &str,
         owner: Option<&str>,
         change: impl Fn(&mut Volume) -> Result<(), Refused>,
-    ) -> Result<Busy<'_>, Refused> {
+    ) -> Result<(Busy<'_>, Right<'static>), Refused> {
         let busy = self.works.busy_with_new();
         let work = Work {
             instance: self.shared.settings.instance.clone(),
@@ -204,14 +204,14 @@ impl Snapshots {
                 .map_err(of_storage)?;
             let committed = self.shared.records.store.commit(batch).await;
             if written(committed.map(drop), ())?.is_some() {
-                return Ok(busy);
+                return Ok((busy, Right::Own(work.expires_at)));
             }
         }
     }
 
     /// Does what can be done at once; the rest is left to a later pass, which is woken.
-    async fn carry(&self, busy: Busy<'_>, volume: &str) {
-        match self.settle(volume).await {
+    async fn carry(&self, busy: Busy<'_>, volume: &str, right: Right<'_>) {
+        match self.settle(volume, right).await {
             Ok(true) => self.works.forget(busy.key()).await,
             Ok(false) => {}
             Err(error) => {
@@ -223,7 +223,7 @@ impl Snapshots {
     }
 
     /// Does what is due about a volume's snapshots. Returns false if something has to be waited for.
-    pub(super) async fn settle(&self, uuid: &str) -> Result<bool, Trouble> {
+    pub(super) async fn settle(&self, uuid: &str, right: Right<'_>) -> Result<bool, Trouble> {
         let mut tries = Tries::default();
         loop {
             tries.another()?;
@@ -233,21 +233,27 @@ impl Snapshots {
                 self.rollbacks.is_done(uuid);
                 return Ok(true);
             };
-            if !self.act(&found.value, &due).await? {
+            if !self.act(&found.value, &due, right).await? {
                 return Ok(false);
             }
         }
     }
 
     /// Does the next thing; returns false if something has to be waited for.
-    async fn act(&self, volume: &Volume, due: &Due) -> Result<bool, Trouble> {
+    async fn act(&self, volume: &Volume, due: &Due, right: Right<'_>) -> Result<bool, Trouble> {
         let uuid = volume.uuid();
         if *due == Due::Wait {
             return Ok(false);
         }
         let known = self.shared.peers.vm(volume.vm_uuid()).await?;
+        if !right.holds() {
+            return Ok(false);
+        }
         if is_gone(&known) {
-            self.shared.records.change(uuid, |volume| rules::vm_is_gone(volume, due)).await?;
+            self.shared
+                .records
+                .change_under(right.fence(), uuid, |volume| rules::vm_is_gone(volume, due))
+                .await?;
             return Ok(true);
         }
         let Fact::Vm(vm) = known else { return Ok(false) };
@@ -255,36 +261,45 @@ impl Snapshots {
             return Ok(false);
         };
         match due {
-            Due::Make(snapshot) => self.make(uuid, at, snapshot).await?,
+            Due::Make(snapshot) => self.make(uuid, at, snapshot, right).await?,
             Due::Destroy(snapshot) => {
                 self.shared.peers.destroy_snapshot(at, &snapshot.uuid).await?;
                 let done = |volume: &mut Volume| rules::destroyed(volume, &snapshot.uuid);
-                self.shared.records.change(uuid, done).await?;
+                self.shared.records.change_under(right.fence(), uuid, done).await?;
             }
             Due::RollBack(rollback) => {
-                return self.rollbacks.go_on(volume, at, rollback, &vm).await;
+                return self.rollbacks.go_on(volume, at, rollback, &vm, right).await;
             }
             Due::Reconcile => {
                 let left = self.shared.peers.snapshots(at).await?;
-                self.shared.records.change(uuid, |volume| rules::reconciled(volume, &left)).await?;
+                self.shared
+                    .records
+                    .change_under(right.fence(), uuid, |volume| rules::reconciled(volume, &left))
+                    .await?;
             }
             Due::Wait => return Ok(false),
         }
         Ok(true)
     }
 
-    async fn make(&self, volume: &str, at: Place, snapshot: &Snapshot) -> Result<(), Trouble> {
+    async fn make(
+        &self,
+        volume: &str,
+        at: Place,
+        snapshot: &Snapshot,
+        right: Right<'_>,
+    ) -> Result<(), Trouble> {
         match self.shared.peers.make_snapshot(at, &snapshot.uuid).await {
             Ok(()) => {
                 let done = |volume: &mut Volume| rules::made(volume, &snapshot.uuid);
-                self.shared.records.change(volume, done).await?;
+                self.shared.records.change_under(right.fence(), volume, done).await?;
                 self.shared.counts.add(Count::SnapshotsMade);
             }
             Err(error) if is_refusal(&error) => {
                 tracing::warn!(%error, volume, "the node refused a snapshot; it is marked failed");
                 let why = error.message();
                 let done = |volume: &mut Volume| rules::failed(volume, &snapshot.uuid, why);
-                self.shared.records.change(volume, done).await?;
+                self.shared.records.change_under(right.fence(), volume, done).await?;
                 self.shared.counts.add(Count::SnapshotsFailed);
             }
             Err(error) => return Err(error.into()),

@@ -107,3 +107,34 @@ impl Shared {
 pub(super) fn users(volume: &Volume) -> Vec<String> {
     volume.refs().into_iter().map(str::to_owned).collect()
 }
+
+/// A request is answered or given up within this time, in seconds.
+pub(super) const LATEST: i64 = 60;
+
+/// By what right an instance acts on work.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Right<'a> {
+    /// It has the lease: it acts on its own work, and on that of others which has expired.
+    Lease(&'a store::Fence),
+    /// The work is its own, and expires at this second.
+    Own(i64),
+}
+
+impl<'a> Right<'a> {
+    /// Returns whether a request may be sent. After work has expired another instance acts on it, so the last request
+    /// is sent early enough to be over by then. What has the lease is ended by `store.lead`.
+    pub(super) fn holds(self) -> bool {
+        match self {
+            Right::Lease(_) => true,
+            Right::Own(expires_at) => daemon::wall::now().as_second() < expires_at - LATEST,
+        }
+    }
+
+    /// Returns what writes require. Writes about own work require none: each is refused where the record changed.
+    pub(super) fn fence(self) -> Option<&'a store::Fence> {
+        match self {
+            Right::Lease(fence) => Some(fence),
+            Right::Own(_) => None,
+        }
+    }
+}
