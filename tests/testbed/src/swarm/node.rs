@@ -2,29 +2,26 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One node of the swarm: vminfod's answers as prepared bytes, its own shard of the mock NAPI and of the mock
-//! VMAPI (no request of an agent concerns the records of another node), and the capacity of the service,
+//! One node of the swarm: the mock vminfod, its own shard of the mock NAPI and of the mock VMAPI
+//! (no request of an agent concerns the records of another node), and the capacity of the service,
 //! which all share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use clap::ValueEnum;
 use daemon::Shutdown;
-use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::stream;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use sdc_clients::http::{CONNECT_TIMEOUT, Request, Response, StreamResponse, Transport};
-use sdc_clients::vminfod::SYNCED;
 use sdc_clients::{Error, Phase};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::queue::{Full, Queue};
 use super::series::{Kind, Series};
+use mocks::hub::Hub;
 use mocks::napi::{Era, NewNic, Options, Store};
 use mocks::transport::InProcess;
 use mocks::vmapi;
@@ -72,9 +69,7 @@ pub struct Wire {
     store: Store,
     vmapi: InProcess,
     records: vmapi::Store,
-    sysinfo: Bytes,
-    vms: Bytes,
-    ready: Bytes,
+    hub: Hub,
     /// Addresses, and the list (none), that the agent still has to read.
     open: Mutex<BTreeSet<Option<String>>>,
 }
@@ -99,7 +94,7 @@ impl Wire {
             admin_uuid: ADMIN.to_owned(),
             ..Options::era(centre.era)
         });
-        let (mut vms, mut open) = (Vec::new(), BTreeSet::from([None]));
+        let (mut vms, mut open) = (BTreeMap::new(), BTreeSet::from([None]));
         for n in 0..shape.vms {
             let (vm, mac) = (uuid(2, node, n), mac(0x90, node, n));
             let old = Duration::from_secs(86_400);
@@ -107,12 +102,11 @@ impl Wire {
             store
                 .add_nic(nic.with("primary", json!(true)).aged(old))
                 .map_err(anyhow::Error::msg)?;
-            vms.push(
-                json!({"uuid": vm, "zonename": vm, "state": "running", "zone_state": "running",
+            let object = json!({"uuid": vm, "zonename": vm, "state": "running", "zone_state": "running",
                 "owner_uuid": OWNER, "brand": "joyent", "server_uuid": cn,
                 "zonepath": format!("/zones/{vm}"), "nics": [{"mac": mac, "primary": true}],
-                "customer_metadata": {}, "internal_metadata": {}, "tags": {}, "snapshots": []}),
-            );
+                "customer_metadata": {}, "internal_metadata": {}, "tags": {}, "snapshots": []});
+            vms.extend(object.as_object().map(|object| (vm, object.clone())));
         }
         let mut links = serde_json::Map::new();
         for n in 0..shape.links {
@@ -125,22 +119,19 @@ impl Wire {
         if centre.with == With::VmAgent {
             // All that this agent needs is its list.
             open = BTreeSet::from([None]);
-            let known: Vec<_> = vms.iter().filter_map(Value::as_object).cloned().collect();
+            let known: Vec<_> = vms.values().cloned().collect();
             records.seed_from_vms(&known, &cn);
         }
-        let vms = Value::Array(vms).to_string();
-        let ready = json!({"type": "ready", "date": "2026-01-01T00:00:00.000Z", "uuid": "e",
-            "vms": vms});
-        let sysinfo = json!({"sysinfo": {"UUID": cn, "Network Interfaces": links}, "age_ms": 1});
+        let hub = Hub::new(&cn, 0);
+        hub.set_sysinfo(json!({"UUID": cn, "Network Interfaces": links}));
+        hub.silently(|known| *known = vms);
         Ok(Self {
             centre: Arc::clone(centre),
             napi: InProcess::new(store.clone()),
             store,
             vmapi: InProcess::new(records.clone()),
             records,
-            sysinfo: Bytes::from(sysinfo.to_string()),
-            vms: Bytes::from(vms),
-            ready: Bytes::from(format!("{ready}\n")),
+            hub,
             open: Mutex::new(open),
         })
     }
@@ -233,30 +224,14 @@ impl Wire {
         }
     }
 
-    fn vminfod(&self, path: &str) -> Response {
-        match path {
-            "/sysinfo" => reply(StatusCode::OK, self.sysinfo.clone()),
-            "/vms" => reply(StatusCode::OK, self.vms.clone()),
-            _ => {
-                self.centre.series.arrived(Kind::OneVm);
-                let body = format!("VM Not Found: {}", path.trim_start_matches("/vms/"));
-                reply(StatusCode::NOT_FOUND, Bytes::from(body))
-            }
+    async fn vminfod(&self, request: Request) -> Result<Response, Error> {
+        if request.url.path().starts_with("/vms/") {
+            self.centre.series.arrived(Kind::OneVm);
         }
+        let answer = self.hub.send(request).await;
+        self.hub.log().clear();
+        answer
     }
-}
-
-/// The answer of a vminfod that has read what it was asked to read for it.
-fn synced(mut answer: Response, request: &Request) -> Response {
-    let sync = request.url.query_pairs().find(|(key, _)| key == "sync");
-    if let Some(value) = sync.and_then(|(_, sync)| HeaderValue::from_str(&sync).ok()) {
-        answer.headers.insert(SYNCED, value);
-    }
-    answer
-}
-
-fn reply(status: StatusCode, body: Bytes) -> Response {
-    Response { status, headers: HeaderMap::new(), body }
 }
 
 /// Counts a request that was dropped or timed out before its answer.
@@ -292,17 +267,13 @@ impl Transport for Wire {
                     self.centre.series.arrived(Kind::Vmapi);
                     self.vmapi.send(request).await
                 }
-                _ => Ok(synced(self.vminfod(request.url.path()), &request)),
+                _ => self.vminfod(request).await,
             }
         })
     }
 
-    fn stream(&self, _request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
-        let first = self.ready.clone();
-        Box::pin(async move {
-            // A quiet node: a snapshot, then nothing, for ever.
-            let body = stream::once(async move { Ok(first) }).chain(stream::pending()).boxed();
-            Ok(StreamResponse { status: StatusCode::OK, headers: HeaderMap::new(), body })
-        })
+    fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
+        // A quiet node: a snapshot, then nothing, for ever.
+        self.hub.stream(request)
     }
 }
