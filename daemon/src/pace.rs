@@ -123,7 +123,7 @@ impl Transport for Paced {
         Box::pin(async move {
             let asked = Instant::now();
             let outcome = self.inner.send(req).await;
-            self.strain.heard(&outcome, asked.elapsed());
+            self.strain.record(&outcome, asked.elapsed());
             outcome
         })
     }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use daemon::Shutdown;
 use daemon::http::events::{self, Follow};
 use daemon::http::{
-    Counts, Gone, Listeners, Router, Start, now_iso, ok, reply, tell_ignored, with_ping,
+    Counts, Gone, Listeners, Router, Start, name_ignored, now_iso, ok, reply, with_ping,
 };
 use futures_util::stream;
 use http::header::USER_AGENT;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::ledger::{Counts as Counted, Instance, Ledger, Snapshot, Told};
+use crate::ledger::{Counts as Counted, Instance, Ledger, Snapshot, VerdictEvent};
 use crate::metrics;
 use crate::verdict::Rule;
 
@@ -74,7 +74,7 @@ pub struct Status {
     /// The watched instances by name.
     pub instances: BTreeMap<String, Instance>,
     /// The last verdict on each name, the oldest first.
-    pub verdicts: Vec<Told>,
+    pub verdicts: Vec<VerdictEvent>,
 }
 
 /// What the routes need.
@@ -102,7 +102,7 @@ pub(crate) fn router(
         .route("/events", get(events))
         .route("/openapi.json", get(async || reply(StatusCode::OK, DOCUMENT)))
         .with_state(api);
-    tell_ignored(routes, IGNORED, |path| path != "/events")
+    name_ignored(routes, IGNORED, |path| path != "/events")
 }
 
 async fn events(

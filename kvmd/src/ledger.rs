@@ -103,7 +103,7 @@ pub struct Record {
 /// A verdict as it was told: an event of the stream.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Told {
+pub struct VerdictEvent {
     /// `verdict`.
     #[serde(rename = "type")]
     pub event: String,
@@ -189,7 +189,7 @@ impl Snapshot {
     }
 
     /// Returns the verdicts as they were told.
-    pub fn told(&self) -> Vec<Told> {
+    pub fn told(&self) -> Vec<VerdictEvent> {
         self.parsed()
     }
 

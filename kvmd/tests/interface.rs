@@ -138,7 +138,7 @@ async fn the_document_has_the_paths_and_the_status() {
     let named = |schema: &str| document["components"]["schemas"][schema]["properties"].clone();
     for (schema, told) in [
         ("Status", &status),
-        ("Told", &status["verdicts"][0]),
+        ("VerdictEvent", &status["verdicts"][0]),
         ("Instance", &status["instances"]["vm2"]),
         ("Counts", &status["counts"]),
     ] {

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::approval::{Approval, Refused};
 use crate::config::lower_uuid;
 use crate::http::{
-    Body, Limits, Router, Server, bind_unix, collect, ok, refuse, reply, tell_ignored, with_ping,
+    Body, Limits, Router, Server, bind_unix, collect, name_ignored, ok, refuse, reply, with_ping,
 };
 use crate::log::{AUDIT, clip};
 use crate::metrics;
@@ -141,7 +141,7 @@ pub fn listen(
     shutdown: &Shutdown,
 ) {
     let port = port.route("/openapi.json", get(async || reply(StatusCode::OK, DOCUMENT)));
-    let port = tell_ignored(port, IGNORED, |_| true);
+    let port = name_ignored(port, IGNORED, |_| true);
     let socket = &places.control_socket;
     let limits = Limits { connections: CONNECTIONS, requests_per_second: 200, ..Limits::default() };
     let server = || Server::new(limits, shutdown.clone());

@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 static VERSION: LazyLock<String> = LazyLock::new(|| {
-    said(env!("CARGO_PKG_VERSION"), option_env!("BUILD_COMMIT"), option_env!("BUILD_DATE"))
+    text(env!("CARGO_PKG_VERSION"), option_env!("BUILD_COMMIT"), option_env!("BUILD_DATE"))
 });
 
 /// Returns the version, with the commit and its date where the build was told them.
@@ -31,7 +31,7 @@ pub fn labels() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-fn said(version: &str, commit: Option<&str>, date: Option<&str>) -> String {
+fn text(version: &str, commit: Option<&str>, date: Option<&str>) -> String {
     match (commit, date) {
         (Some(commit), Some(date)) => format!("{version} (commit {commit}, {date})"),
         (Some(commit), None) => format!("{version} (commit {commit})"),
@@ -46,10 +46,10 @@ mod tests {
     #[test]
     fn names_the_commit_where_the_build_was_told() {
         assert_eq!(
-            said("1.2.3", Some("a1b2c3"), Some("2026-05-31")),
+            text("1.2.3", Some("a1b2c3"), Some("2026-05-31")),
             "1.2.3 (commit a1b2c3, 2026-05-31)"
         );
-        assert_eq!(said("1.2.3", Some("a1b2c3"), None), "1.2.3 (commit a1b2c3)");
-        assert_eq!(said("1.2.3", None, Some("x")), "1.2.3 (built without a commit)");
+        assert_eq!(text("1.2.3", Some("a1b2c3"), None), "1.2.3 (commit a1b2c3)");
+        assert_eq!(text("1.2.3", None, Some("x")), "1.2.3 (built without a commit)");
     }
 }

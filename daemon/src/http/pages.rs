@@ -40,7 +40,7 @@ pub fn with_ping<S: Clone + Send + Sync + 'static>(routes: Router<S>) -> Router<
 }
 
 /// Names the parameters of a request for a path that takes none, in this header of its answer.
-pub fn tell_ignored(routes: Router, header: &'static str, takes_none: fn(&str) -> bool) -> Router {
+pub fn name_ignored(routes: Router, header: &'static str, takes_none: fn(&str) -> bool) -> Router {
     routes.layer(from_fn(move |request: Request, next: Next| async move {
         let (path, query) = (request.uri().path(), request.uri().query());
         let names = takes_none(path).then(|| restify::ignored(query, &[])).flatten();
@@ -59,7 +59,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_that_takes_no_parameter_names_those_that_came() {
-        let routes = tell_ignored(with_ping(Router::new()), "x-ignored", |path| path == "/ping");
+        let routes = name_ignored(with_ping(Router::new()), "x-ignored", |path| path == "/ping");
         for (target, named) in [
             ("/ping?state=running&a%0ab", Some("state, a?b")),
             ("/ping", None),

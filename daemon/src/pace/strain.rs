@@ -141,7 +141,7 @@ impl Strain {
     }
 
     /// Records the outcome of a request, and how long it took.
-    pub fn heard(&self, outcome: &Result<Response, Error>, took: Duration) {
+    pub fn record(&self, outcome: &Result<Response, Error>, took: Duration) {
         let now = Instant::now();
         let mut state = self.state();
         let Some(growth) = failed(outcome, self.refused) else {
@@ -199,15 +199,15 @@ mod tests {
     async fn asks_alone_and_later_under_strain() {
         let strain = Arc::new(Strain::new(Jitter::from_seed(1)));
         let (_one, _two) = (strain.ask().await, strain.ask().await);
-        strain.heard(&late(Phase::Answer), 30 * S);
-        strain.heard(&late(Phase::Answer), 30 * S);
+        strain.record(&late(Phase::Answer), 30 * S);
+        strain.record(&late(Phase::Answer), 30 * S);
         let mut gaps = Vec::new();
         for _ in 0..5 {
             let (gap, asked) = wait(&strain).await;
             gaps.push(gap);
             let other = tokio::time::timeout(9000 * S, strain.ask()).await;
             assert!(other.is_err(), "two at once");
-            strain.heard(&late(Phase::Answer), 30 * S);
+            strain.record(&late(Phase::Answer), 30 * S);
             drop(asked);
         }
         let ceilings = [32.0, 128.0, 512.0, 512.0, 512.0];
@@ -220,15 +220,15 @@ mod tests {
     async fn slow_answers_ease_the_strain() {
         let strain = Strain::new(Jitter::from_seed(1));
         for _ in 0..3 {
-            strain.heard(&late(Phase::Answer), 30 * S);
+            strain.record(&late(Phase::Answer), 30 * S);
             drop(strain.ask().await);
         }
         for ceiling in [80.0, 40.0, 20.0] {
-            strain.heard(&good(), 20 * S);
+            strain.record(&good(), 20 * S);
             let (gap, _asked) = wait(&strain).await;
             assert!((ceiling / 2.0..=ceiling + 0.1).contains(&gap), "{gap} of {ceiling}");
         }
-        strain.heard(&good(), Duration::from_millis(20));
+        strain.record(&good(), Duration::from_millis(20));
         let before = Instant::now();
         let _all = [strain.ask().await, strain.ask().await, strain.ask().await];
         assert_eq!(before.elapsed(), Duration::ZERO);
@@ -238,12 +238,12 @@ mod tests {
     async fn patience_varies_only_under_strain() {
         let strain = Strain::new(Jitter::from_seed(1));
         assert_eq!(strain.patience(30 * S), 30 * S);
-        strain.heard(&late(Phase::Body), 30 * S);
+        strain.record(&late(Phase::Body), 30 * S);
         let drawn: std::collections::BTreeSet<_> =
             (0..100).map(|_| strain.patience(30 * S)).collect();
         assert!(drawn.iter().all(|p| (30 * S..=120 * S).contains(p)), "{drawn:?}");
         assert!(drawn.first() < Some(&(40 * S)) && drawn.last() > Some(&(110 * S)), "{drawn:?}");
-        strain.heard(&good(), S / 100);
+        strain.record(&good(), S / 100);
         assert_eq!(strain.patience(30 * S), 30 * S);
     }
 
@@ -255,7 +255,7 @@ mod tests {
             for _ in 0..20 {
                 let (gap, _asked) = wait(&strain).await;
                 waited = waited.max(gap);
-                strain.heard(
+                strain.record(
                     &phase.map_or_else(
                         || Err(Error::connect(&Method::GET, "/nics", "refused")),
                         late,

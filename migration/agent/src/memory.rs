@@ -27,7 +27,7 @@ use uuid::Uuid;
 use super::vm::Run;
 use migration_core::journal::{End, Power, differ};
 use migration_core::protocol::{About, Properties};
-use migration_core::sync_plan::Known;
+use migration_core::sync_plan::Notes;
 
 /// Migrations that are open at once.
 const OPEN: usize = 1024;
@@ -86,7 +86,7 @@ pub struct Entry {
     pub left: BTreeSet<String>,
     /// By what the sync snapshots of the migration are known.
     #[serde(default)]
-    pub known: Known,
+    pub known: Notes,
 }
 
 /// What a VM has again if its copy was not replaced while its node was away.
@@ -131,21 +131,21 @@ impl Entry {
             other: None,
             instead: None,
             left: BTreeSet::new(),
-            known: Known::default(),
+            known: Notes::default(),
         }
     }
 }
 
 #[derive(Clone, Default, Serialize, Deserialize)]
-struct Kept {
+struct Saved {
     open: BTreeMap<Uuid, Entry>,
 }
 
-impl State for Kept {
+impl State for Saved {
     const VERSION: u32 = 1;
     const UNWRITTEN: &str = "the state file cannot be written: no order is taken";
 
-    fn is_same(&self, other: &Kept) -> bool {
+    fn is_same(&self, other: &Saved) -> bool {
         self.open == other.open
     }
 }
@@ -204,7 +204,7 @@ pub struct Memory {
 }
 
 struct Now {
-    kept: Kept,
+    kept: Saved,
     over: HashMap<Uuid, u64>,
     /// When a request about an open migration came last; none since the start.
     asked: HashMap<Uuid, Instant>,
@@ -216,7 +216,7 @@ impl Memory {
     /// Reads the state file of this node.
     pub async fn read(dir: &Path, cn: Uuid) -> Result<Memory, Damage> {
         let file = StateFile::new(dir, &cn.to_string(), Arc::new(Notify::new()));
-        let kept = file.read::<Kept>().await?.unwrap_or_default();
+        let kept = file.read::<Saved>().await?.unwrap_or_default();
         let over_file = JsonLines::new(dir, "over.log", LONGEST);
         let lines = over_file.clone();
         let over = disk::blocking(move || {

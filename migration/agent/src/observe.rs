@@ -199,7 +199,7 @@ pub async fn copies(parts: &Parts) -> Result<Vec<Rest>, Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use migration_core::sync_plan::{Known, Token};
+    use migration_core::sync_plan::{Notes, Token};
 
     fn side(text: &str) -> Side {
         let mut side = Side::default();
@@ -214,7 +214,7 @@ mod tests {
                 side.snapshots.push(Row { dataset, name, guid, ..Row::default() });
             }
         }
-        side.number("a", &Known::default(), &BTreeSet::new());
+        side.number("a", &Notes::default(), &BTreeSet::new());
         side
     }
 

@@ -33,7 +33,7 @@ const LONGEST: usize = 4 << 20;
 type Routes = State<Arc<Parts>>;
 type Named = Path<(Uuid, String)>;
 type Peer = Extension<Identity>;
-type Asked<T> = Result<Json<T>, JsonRejection>;
+type JsonBody<T> = Result<Json<T>, JsonRejection>;
 
 /// Returns the routes of the control listener.
 pub fn control(parts: &Arc<Parts>) -> Router {
@@ -101,14 +101,14 @@ fn node(peer: Identity) -> Uuid {
     peer.cn().unwrap_or_default()
 }
 
-async fn observed(State(parts): Routes, asked: Asked<Observe>) -> Response<Body> {
+async fn observed(State(parts): Routes, asked: JsonBody<Observe>) -> Response<Body> {
     match asked {
         Ok(Json(asked)) => answer(observe::observe(&parts, &asked).await),
         Err(why) => invalid(&why),
     }
 }
 
-async fn ordered(State(parts): Routes, asked: Asked<Order>) -> Response<Body> {
+async fn ordered(State(parts): Routes, asked: JsonBody<Order>) -> Response<Body> {
     match asked {
         Ok(Json(order)) => answer(execute::order(&parts, order).await.map_err(Failed::from)),
         Err(why) => invalid(&why),
@@ -118,7 +118,7 @@ async fn ordered(State(parts): Routes, asked: Asked<Order>) -> Response<Body> {
 async fn received(
     State(parts): Routes,
     Extension(peer): Peer,
-    asked: Asked<Received>,
+    asked: JsonBody<Received>,
 ) -> Response<Body> {
     match asked {
         Ok(Json(asked)) => answer(receive::received(&parts, &asked, node(peer)).await),
@@ -129,7 +129,7 @@ async fn received(
 async fn cleared(
     State(parts): Routes,
     Extension(peer): Peer,
-    asked: Asked<Clear>,
+    asked: JsonBody<Clear>,
 ) -> Response<Body> {
     match asked {
         Ok(Json(clear)) => {
@@ -142,7 +142,7 @@ async fn cleared(
 async fn offered(
     State(parts): Routes,
     Extension(peer): Peer,
-    asked: Asked<Offer>,
+    asked: JsonBody<Offer>,
 ) -> Response<Body> {
     match asked {
         Ok(Json(offer)) => answer(receive::accept(&parts, offer, node(peer)).await),
@@ -162,7 +162,7 @@ async fn datasets(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> 
     answer(observe::datasets(&parts, vm).await)
 }
 
-async fn rate(State(parts): Routes, asked: Asked<Rate>) -> Response<Body> {
+async fn rate(State(parts): Routes, asked: JsonBody<Rate>) -> Response<Body> {
     match asked {
         Ok(Json(Rate { mbps })) => {
             tracing::info!(mbps, "changed the rate limit of streams");

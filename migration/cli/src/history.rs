@@ -47,7 +47,7 @@ const USUAL: usize = 10;
 
 /// What is asked for.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct Query {
     pub vm: Option<String>,
     pub cn: Option<String>,
     pub since: Option<String>,
@@ -57,7 +57,7 @@ pub(super) struct Asked {
 /// Prints what has ended.
 pub(super) async fn list(
     services: &Services,
-    asked: Asked,
+    asked: Query,
     layout: &Layout,
     style: Style,
 ) -> anyhow::Result<ExitCode> {

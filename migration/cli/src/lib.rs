@@ -147,7 +147,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         Verb::Get { vm, json } => get(&services, &vm, json, style).await,
         Verb::List(list_args) => list(&services, &list_args, style).await,
         Verb::History { vm, cn, since, owner, list } => {
-            let asked = history::Asked { vm, cn, since, owner };
+            let asked = history::Query { vm, cn, since, owner };
             history::list(&services, asked, &list.layout(), style).await
         }
         Verb::Why { vm } => history::why(&services, &vm).await,

@@ -56,9 +56,9 @@ fn hint(why: &str, raw: &Value) -> Option<String> {
 
 /// What comes next, of an order that was refused.
 #[derive(Debug)]
-pub(super) struct Known(pub String);
+pub(super) struct NextStep(pub String);
 
-impl std::fmt::Display for Known {
+impl std::fmt::Display for NextStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the order was refused")
     }
@@ -66,7 +66,7 @@ impl std::fmt::Display for Known {
 
 /// Returns what is known of the VM whose order failed so, in lines of its own.
 pub(super) fn after(error: &anyhow::Error) -> String {
-    error.downcast_ref::<Known>().map(|Known(text)| format!("\n{text}")).unwrap_or_default()
+    error.downcast_ref::<NextStep>().map(|NextStep(text)| format!("\n{text}")).unwrap_or_default()
 }
 
 /// Returns a sentence in lines of a terminal's width.

@@ -189,7 +189,7 @@ impl Act<'_> {
             Err(_) => None,
         };
         match known {
-            Some(known) => refusal.context(next::Known(known)),
+            Some(known) => refusal.context(next::NextStep(known)),
             None => refusal,
         }
     }

@@ -17,7 +17,7 @@ use crate::time::Time;
 
 /// What is known before a begin. `None` is "not known", which is an obstacle where it matters.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct Situation {
     /// The VM's state in VMAPI.
     pub state: String,
     /// `tags.smartdc_type` is `core`.
@@ -212,7 +212,7 @@ impl Obstacle {
 }
 
 /// Returns all obstacles to a begin at `now`.
-pub fn check(known: &Known, is_same_node: bool, now: Time) -> Findings {
+pub fn check(known: &Situation, is_same_node: bool, now: Time) -> Findings {
     let mut found = Findings::default();
     of_vm(known, &mut found);
     if is_same_node {
@@ -249,7 +249,7 @@ pub fn between(source: &Node, target: &Node, used: u64, now: Time) -> Vec<Obstac
     found.obstacles
 }
 
-fn of_vm(known: &Known, found: &mut Findings) {
+fn of_vm(known: &Situation, found: &mut Findings) {
     match known.state.as_str() {
         "running" | "stopped" | "stopping" => {}
         "provisioning" => found.obstacles.push(Obstacle::Unallocated),

@@ -10,7 +10,7 @@ use sdc_clients::migrations::{Estimate, Migration};
 
 /// A VM of the node, or one that has left it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Known {
+pub struct EvacuatedVm {
     /// Its alias, or nothing.
     pub alias: String,
     /// VMAPI has it on the node.
@@ -62,7 +62,7 @@ pub enum Next {
 
 /// Returns what is to be done with a VM of the node `cn`. `was_tried`: this evacuation has resumed it, or
 /// begun its migration, already.
-pub fn next(known: &Known, cn: &str, was_tried: bool) -> Next {
+pub fn next(known: &EvacuatedVm, cn: &str, was_tried: bool) -> Next {
     let Some(migration) = &known.migration else {
         return match (&known.refusal, known.is_here) {
             (_, false) => Next::Moved,
@@ -97,7 +97,7 @@ pub fn next(known: &Known, cn: &str, was_tried: bool) -> Next {
 
 /// Returns the VMs to act on now, so that no more than `limit` run.
 pub fn starts(
-    vms: &BTreeMap<String, Known>,
+    vms: &BTreeMap<String, EvacuatedVm>,
     cn: &str,
     tried: &BTreeSet<String>,
     limit: usize,
@@ -123,7 +123,7 @@ pub struct Count {
     pub left: usize,
 }
 
-pub fn count(vms: &BTreeMap<String, Known>, cn: &str, tried: &BTreeSet<String>) -> Count {
+pub fn count(vms: &BTreeMap<String, EvacuatedVm>, cn: &str, tried: &BTreeSet<String>) -> Count {
     let mut count = Count::default();
     for (vm, known) in vms {
         *match next(known, cn, tried.contains(vm)) {
@@ -144,23 +144,23 @@ mod tests {
 
     use super::*;
 
-    fn migrates(phase: &str, state: &str, automatic: bool) -> Known {
+    fn migrates(phase: &str, state: &str, automatic: bool) -> EvacuatedVm {
         let migration = json!({
             "phase": phase, "state": state, "automatic": automatic, "source_server_uuid": "CN",
             "target_server_uuid": "T", "scheduled_timestamp": "noon", "error": "boom",
         });
         let migration = serde_json::from_value(migration).unwrap();
-        Known { is_here: true, migration: Some(migration), ..Known::default() }
+        EvacuatedVm { is_here: true, migration: Some(migration), ..EvacuatedVm::default() }
     }
 
     #[test]
     fn each_vm_has_its_next_step() {
-        let here = Known { is_here: true, ..Known::default() };
-        let refused = Known { refusal: Some("core".into()), ..here.clone() };
+        let here = EvacuatedVm { is_here: true, ..EvacuatedVm::default() };
+        let refused = EvacuatedVm { refusal: Some("core".into()), ..here.clone() };
         let fails = |why: &str| Next::Stays(Obstacle::Failed(why.into()));
         for (what, known, first, again) in [
             ("nothing yet", here.clone(), Next::Begin, Next::Stays(Obstacle::Aborted)),
-            ("left", Known::default(), Next::Moved, Next::Moved),
+            ("left", EvacuatedVm::default(), Next::Moved, Next::Moved),
             (
                 "refused",
                 refused,
@@ -196,14 +196,14 @@ mod tests {
         assert_eq!(next(&nothing, "CN", true), fails("boom"));
         let came = next(&migrates("switch", "successful", true), "T", false);
         assert_eq!(came, Next::Stays(Obstacle::NotFinalized));
-        let known = Known { refusal: Some("no".into()), ..migrates("sync", "paused", true) };
+        let known = EvacuatedVm { refusal: Some("no".into()), ..migrates("sync", "paused", true) };
         assert_eq!(next(&known, "CN", true), fails("no"), "a refused resume is not asked again");
     }
 
     #[test] // R13
     fn no_more_than_the_limit_run_and_what_has_begun_goes_first() {
-        let here = Known { is_here: true, ..Known::default() };
-        let vms: BTreeMap<String, Known> = [
+        let here = EvacuatedVm { is_here: true, ..EvacuatedVm::default() };
+        let vms: BTreeMap<String, EvacuatedVm> = [
             ("a", here.clone()),
             ("b", migrates("sync", "running", true)),
             ("c", migrates("sync", "paused", true)),

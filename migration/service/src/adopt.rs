@@ -11,7 +11,7 @@ use migration_core::protocol::{About, Observe, WAITS};
 use migration_core::record::{Entry, EntryFields, Phase, Record, State};
 use uuid::Uuid;
 
-use super::asked::Asked;
+use super::action_params::ActionParams;
 use super::records::nonce;
 use super::refused::Refused;
 use super::state::Service;
@@ -55,7 +55,7 @@ const NO_COPY: Option<&str> = Some("adopted without a copy: abort it, then begin
 
 /// What is known of a copy.
 #[derive(Clone, Debug, PartialEq)]
-enum Known {
+enum CopyState {
     /// Its agent does not answer.
     Silent,
     /// Its agent keeps it stopped and hidden until the service answers whether it was replaced.
@@ -67,25 +67,25 @@ enum Known {
 /// whose copy waits, where the other copy is in use, is dead by it. `is_reserved`: an address is, as it is during a
 /// switch.
 fn judge(
-    source: &Known,
-    target: &Known,
+    source: &CopyState,
+    target: &CopyState,
     (vmapi, is_reserved): (Option<End>, bool),
     [source_had, target_had]: [Option<Power>; 2],
     word: &Confirmation,
 ) -> Result<Adopted, Unclear> {
     let waiting = |shown: bool| Copy { hidden: !shown, ..Copy::default() };
-    let copy = |known: &Known, is_shown: bool| match known {
-        Known::Node(node) => node.copy.clone(),
-        Known::Waits => Some(waiting(is_shown)),
-        Known::Silent => None,
+    let copy = |known: &CopyState, is_shown: bool| match known {
+        CopyState::Node(node) => node.copy.clone(),
+        CopyState::Waits => Some(waiting(is_shown)),
+        CopyState::Silent => None,
     };
-    let is_silent = |known: &Known| *known == Known::Silent;
+    let is_silent = |known: &CopyState| *known == CopyState::Silent;
     let is_shown = |copy: &Option<Copy>| copy.as_ref().is_some_and(|copy| !copy.hidden);
     // The agent shows a copy that waits again when the service answers that it was not replaced.
     let to = copy(target, vmapi == Some(End::Target));
     let is_in_use = |other: &Option<Copy>| vmapi == Some(End::Source) && !is_shown(other);
     let from = copy(source, is_in_use(&to));
-    if *target == Known::Waits && vmapi == Some(End::Source) && is_shown(&from) {
+    if *target == CopyState::Waits && vmapi == Some(End::Source) && is_shown(&from) {
         return Err(Unclear::Waits(End::Target));
     }
     for (end, copy) in [(End::Source, &from), (End::Target, &to)] {
@@ -93,7 +93,7 @@ fn judge(
             return Err(Unclear::Runs(end));
         }
     }
-    let dead = |known: &Known| (!matches!(known, Known::Node(_))).then(|| word.clone());
+    let dead = |known: &CopyState| (!matches!(known, CopyState::Node(_))).then(|| word.clone());
     let on_target = || Journal {
         target_shown: true,
         target_booted: true,
@@ -130,12 +130,14 @@ fn judge(
             Adopted { error: between, ..adopted(Phase::Switch, State::Failed, midway()) }
         }
         (true, false, End::Source)
-            if lacks(&from, source_had) && matches!(target, Known::Node(_)) =>
+            if lacks(&from, source_had) && matches!(target, CopyState::Node(_)) =>
         {
             let journal = Journal { power: source_had, ..Journal::default() };
             Adopted { error: between, ..adopted(Phase::Switch, State::Failed, journal) }
         }
-        (true, false, End::Source) if matches!(target, Known::Node(Node { copy: None, .. })) => {
+        (true, false, End::Source)
+            if matches!(target, CopyState::Node(Node { copy: None, .. })) =>
+        {
             Adopted { error: NO_COPY, ..adopted(Phase::Begin, State::Failed, Journal::default()) }
         }
         (true, false, End::Source) => {
@@ -171,7 +173,7 @@ impl Service {
         &self,
         vm: Uuid,
         other: Option<Uuid>,
-        asked: &Asked,
+        asked: &ActionParams,
     ) -> Result<Record, Refused> {
         let lock = self.records.lock(vm).await?;
         let kept = self.records.of_vm(vm).await?;
@@ -209,7 +211,7 @@ impl Service {
             cn.filter(|_| is_named && !is_others).ok_or_else(|| Refused::precondition(&why))
         };
         let (from, to) = (node(End::Source)?, node(End::Target)?);
-        let mut known = [Known::Silent, Known::Silent];
+        let mut known = [CopyState::Silent, CopyState::Silent];
         for (at, (end, cn)) in [(End::Source, from), (End::Target, to)].into_iter().enumerate() {
             let (revision, nonce) = match of(end) {
                 Some((_, open)) => (open.revision, open.nonce),
@@ -233,7 +235,7 @@ impl Service {
             (from, to, &source_known, &adopted.journal.source_dead),
             (to, from, &target_known, &adopted.journal.target_dead),
         ] {
-            if word.is_some() && *known == Known::Silent {
+            if word.is_some() && *known == CopyState::Silent {
                 self.take_for_dead(cn, Some(beside), asked.words.really).await?;
             }
         }
@@ -298,10 +300,10 @@ impl Service {
     }
 
     /// Returns what is known of a copy, asked with the revision that its agent received.
-    async fn observe(&self, cn: Uuid, about: About) -> Result<Known, Refused> {
+    async fn observe(&self, cn: Uuid, about: About) -> Result<CopyState, Refused> {
         match self.agents.observe(cn, &Observe { about }).await {
-            Ok(observed) => Ok(Known::Node(observed.node)),
-            Err(error) if error.code() == Some(WAITS) => Ok(Known::Waits),
+            Ok(observed) => Ok(CopyState::Node(observed.node)),
+            Err(error) if error.code() == Some(WAITS) => Ok(CopyState::Waits),
             Err(error) => {
                 let why = format!("The agent of {cn} cannot report the state of its copy: {error}");
                 Err(Refused::precondition(&why))

@@ -10,11 +10,11 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::asked::Asked;
+use super::action_params::ActionParams;
 use super::node_reports::NodeReport;
 use super::refused::Refused;
 use super::state::Service;
-use migration_core::checks::{self, Findings, Known, Node};
+use migration_core::checks::{self, Findings, Node, Situation};
 use migration_core::estimate::Basis;
 use migration_core::permit::{Caller, Subject};
 use migration_core::record::{Phase, Record, RecordFields, State};
@@ -108,7 +108,7 @@ impl Service {
     }
 
     /// Asks the agents and CNAPI what the nodes are. What does not answer is not known.
-    async fn ask_nodes(&self, vm: &Vm, target: Option<Uuid>, asks: Asks, known: &mut Known) {
+    async fn ask_nodes(&self, vm: &Vm, target: Option<Uuid>, asks: Asks, known: &mut Situation) {
         let Some(source) = vm.server else { return };
         known.object = self.agents.object(source, vm.uuid).await.ok();
         // What the node shows is newer than VMAPI's record, and whole.
@@ -195,7 +195,13 @@ impl Service {
     }
 
     /// Returns a new record.
-    pub fn new_record(&self, vm: &Vm, asked: &Asked, target: Option<Uuid>, now: Time) -> Record {
+    pub fn new_record(
+        &self,
+        vm: &Vm,
+        asked: &ActionParams,
+        target: Option<Uuid>,
+        now: Time,
+    ) -> Record {
         let account = match asked.caller {
             Caller::Account(account) => account,
             Caller::Operator => self.operators,
@@ -240,12 +246,12 @@ fn has_limits(vm: &Map<String, Value>) -> bool {
 }
 
 /// VMAPI's record.
-fn known(vm: &Vm) -> Known {
+fn known(vm: &Vm) -> Situation {
     let nics = vm.list("nics").iter().filter(|nic| {
         let has = |name: &str| nic[name].as_str().is_some_and(|text| !text.is_empty());
         !has("network_uuid") || !has("ip")
     });
-    Known {
+    Situation {
         state: vm.text("state").unwrap_or_default().to_owned(),
         is_core: vm.tag("smartdc_type") == Some("core"),
         is_nat: vm.tag("smartdc_role") == Some("nat"),

@@ -7,7 +7,7 @@
 use store::Error;
 use uuid::Uuid;
 
-use super::asked::{Asked, Words};
+use super::action_params::{ActionParams, Words};
 use super::begin::{Asks, Vm};
 use super::history;
 use super::refused::Refused;
@@ -53,7 +53,7 @@ impl Service {
         &self,
         vm: &Vm,
         action: Action,
-        asked: &Asked,
+        asked: &ActionParams,
         target: Option<Uuid>,
     ) -> Result<Done, Refused> {
         if action == Action::Rescue {
@@ -76,7 +76,7 @@ impl Service {
         &self,
         vm: &Vm,
         action: Action,
-        asked: &Asked,
+        asked: &ActionParams,
         target: Option<Uuid>,
     ) -> Result<Done, Failed> {
         let lock = self.records.lock(vm.uuid).await?;
@@ -194,7 +194,7 @@ impl Service {
 
     /// Before a rescue: of a migration whose record has gone, and of which a copy that was replaced is still watched,
     /// there is a record again. Where VMAPI has the VM may be a copy, too: the rescue checks.
-    async fn is_replaced_alone(&self, vm: &Vm, asked: &Asked) -> Result<(), Refused> {
+    async fn is_replaced_alone(&self, vm: &Vm, asked: &ActionParams) -> Result<(), Refused> {
         let is_watched = !self.records.ends.of_vm(vm.uuid).await?.is_empty();
         if is_watched && self.records.of_vm(vm.uuid).await?.is_none() {
             Box::pin(self.adopt(vm.uuid, vm.server, asked)).await?;

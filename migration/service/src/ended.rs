@@ -10,7 +10,7 @@ use migration_core::record::{Phase, Record, State};
 use store::Error;
 use uuid::Uuid;
 
-use super::asked::Asked;
+use super::action_params::ActionParams;
 use super::history;
 use super::records::{Rest, Stored};
 use super::state::Service;
@@ -58,7 +58,7 @@ impl Service {
         &self,
         mut kept: Stored,
         server: Option<Uuid>,
-        asked: &Asked,
+        asked: &ActionParams,
     ) -> Result<Record, Error> {
         let now = self.clock.now();
         kept.record.journal.asker = Some(asked.asker(now));

@@ -39,7 +39,7 @@ mod placement; // the node for the copy of a VM
 
 mod begin; // what is known before a begin, and the record that it makes
 
-mod asked; // the parameters of an action
+mod action_params; // the parameters of an action
 
 mod config; // the configuration
 

@@ -23,7 +23,7 @@ const FRESH: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub enum NodeReport {
     /// What the node is.
-    Seen(Box<Node>),
+    Report(Box<Node>),
     /// The agent does not answer, or the peer is not authenticated as it.
     Silent {
         /// Somebody does.
@@ -35,7 +35,7 @@ impl NodeReport {
     /// Returns the content of an answer.
     pub fn of(answer: Result<Node, Error>) -> NodeReport {
         match answer {
-            Ok(node) => NodeReport::Seen(Box::new(node)),
+            Ok(node) => NodeReport::Report(Box::new(node)),
             Err(error) => NodeReport::Silent { is_unproved: trust::has_answered(&error) },
         }
     }
@@ -43,7 +43,7 @@ impl NodeReport {
     /// Returns what the node is, if that is known.
     pub fn node(&self) -> Option<&Node> {
         match self {
-            NodeReport::Seen(node) => Some(node),
+            NodeReport::Report(node) => Some(node),
             NodeReport::Silent { .. } => None,
         }
     }

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::enrol::{self, Asked, Enrolment, Whom, answer, identity, invalid};
+use super::enrol::{self, Enrolment, JsonBody, Whom, answer, identity, invalid};
 use super::front::adoption;
 use super::refused::Refused;
 use super::state::Service;
@@ -68,7 +68,7 @@ async fn check(request: Request, next: Next) -> Response<Body> {
 }
 
 /// Revokes keys. The node's claims of migrations that the store does not know no longer count.
-async fn revoke(State((service, enrolment)): Routes, asked: Asked<Whom>) -> Response<Body> {
+async fn revoke(State((service, enrolment)): Routes, asked: JsonBody<Whom>) -> Response<Body> {
     let Json(Whom { who, key }) = match asked {
         Ok(asked) => asked,
         Err(why) => return invalid(&why),
@@ -97,7 +97,10 @@ struct Requirement {
 }
 
 /// Requires every agent to be authenticated.
-async fn require(State((service, enrolment)): Routes, asked: Asked<Requirement>) -> Response<Body> {
+async fn require(
+    State((service, enrolment)): Routes,
+    asked: JsonBody<Requirement>,
+) -> Response<Body> {
     let Json(Requirement { off, without }) = match asked {
         Ok(asked) => asked,
         Err(why) => return invalid(&why),

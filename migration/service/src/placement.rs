@@ -10,7 +10,7 @@ use sdc_clients::cnapi::{Affinity, BadAffinity, Placement, ServerQuery};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::asked::Asked;
+use super::action_params::ActionParams;
 use super::begin::{Asks, Vm};
 use super::refused::Refused;
 use super::state::Service;
@@ -74,7 +74,7 @@ impl Service {
     pub async fn destination(
         &self,
         vm: &Vm,
-        asked: &Asked,
+        asked: &ActionParams,
         named: Option<Uuid>,
     ) -> Result<Uuid, Refused> {
         let kept = self.records.of_vm(vm.uuid).await?;

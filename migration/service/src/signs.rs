@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::join;
 use uuid::Uuid;
 
-use super::asked::Words;
+use super::action_params::Words;
 use super::refused::Refused;
 use super::state::Service;
 

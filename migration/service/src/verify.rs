@@ -52,7 +52,7 @@ fn compare(source: &Datasets, target: &Datasets) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use migration_core::sync_plan::{Known, Row, Side};
+    use migration_core::sync_plan::{Notes, Row, Side};
 
     fn datasets(rows: &[(&str, &str, u64)]) -> Datasets {
         let mut side = Side::default();
@@ -62,7 +62,7 @@ mod tests {
             side.snapshots.push(Row { dataset, name, guid: *guid, ..Row::default() });
         }
         side.datasets.dedup();
-        side.number("zones/u", &Known::default(), &BTreeSet::new());
+        side.number("zones/u", &Notes::default(), &BTreeSet::new());
         Datasets { side, ..Datasets::default() }
     }
 

@@ -27,7 +27,7 @@ use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
 use daemon::Shutdown;
-use daemon::http::{Body, Counts, Listeners, Router, Start, call, reply, tell_ignored};
+use daemon::http::{Body, Counts, Listeners, Router, Start, call, name_ignored, reply};
 use futures_util::stream;
 use http::header::{ETAG, USER_AGENT};
 use http::{HeaderMap, StatusCode};
@@ -112,7 +112,7 @@ impl Api {
             .with_state(Arc::new(shared));
         // Around the routes, not in them: what they add sees the request before it has a route.
         let router = Router::new().fallback_service(routes).layer(from_fn(compat::shipped));
-        let router = tell_ignored(router, IGNORED, is_own).layer(from_fn(logged));
+        let router = name_ignored(router, IGNORED, is_own).layer(from_fn(logged));
         Self { published, router }
     }
 

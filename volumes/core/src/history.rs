@@ -111,7 +111,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::snapshot::{Asked, Rollback};
+    use crate::snapshot::{Origin, Rollback};
     use crate::snapshots::{
         Which, asked_by, destroyed, failed, gave_up, lost, made, ready, rolled_back,
     };
@@ -130,8 +130,11 @@ mod tests {
             reason,
             asked,
         }]);
-        let asked =
-            Asked { by: Some("ops".into()), program: Some("curl/8".into()), at: 1_794_000_000_000 };
+        let asked = Origin {
+            by: Some("ops".into()),
+            program: Some("curl/8".into()),
+            at: 1_794_000_000_000,
+        };
         asked_by(&mut volume, &Which::Uuid("s".into()), &asked).unwrap();
         if state == State::RollingBack {
             volume.set_rollback(Some(&Rollback { snapshot: "s".into(), is_over: false }));

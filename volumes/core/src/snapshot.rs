@@ -20,7 +20,7 @@ pub enum Stage {
 
 /// Who asked for something about a snapshot, through which program, and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct Origin {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct Snapshot {
     pub reason: Option<String>,
     /// What is asked about it now, or was last; clients do not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Asked>,
+    pub asked: Option<Origin>,
 }
 
 impl Snapshot {

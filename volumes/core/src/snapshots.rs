@@ -11,7 +11,7 @@ use super::checks::{self, Causes, Params};
 use super::facts::VmState;
 use super::failure::Failure;
 use super::refused::Refused;
-use super::snapshot::{Asked, Rollback, Snapshot, Stage};
+use super::snapshot::{Origin, Rollback, Snapshot, Stage};
 use super::volume::{State, Volume};
 
 /// The longest reason that a record keeps, in characters.
@@ -237,7 +237,7 @@ pub fn begin_rollback(volume: &mut Volume, which: &Which) -> Result<(), Refused>
 }
 
 /// Notes who asked for what has just begun.
-pub fn asked_by(volume: &mut Volume, which: &Which, asked: &Asked) -> Result<(), Refused> {
+pub fn asked_by(volume: &mut Volume, which: &Which, asked: &Origin) -> Result<(), Refused> {
     let snapshot = which.of(volume)?;
     set_stage(volume, &snapshot.uuid, |it| it.asked = Some(asked.clone()));
     Ok(())

@@ -64,7 +64,7 @@ pub fn over_tcp(port: u16) -> Ask {
 
 /// What is known of a storage VM.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct Health {
     has_served: bool,
     failures: u32,
     /// When the first of these failures was.
@@ -92,7 +92,7 @@ pub struct State {
 
 #[derive(Debug, Default)]
 struct Calls {
-    vms: BTreeMap<String, Known>,
+    vms: BTreeMap<String, Health>,
     /// The networks on which one has answered.
     networks: BTreeSet<String>,
     /// The end of the last pass.
@@ -118,7 +118,7 @@ impl State {
 
     /// Returns how many storage VMs cannot be called from here.
     pub fn out_of_reach(&self) -> usize {
-        let is_so = |known: &&Known| known.failures >= FAILURES && !known.is_its_own;
+        let is_so = |known: &&Health| known.failures >= FAILURES && !known.is_its_own;
         self.calls().vms.values().filter(is_so).count()
     }
 
@@ -138,7 +138,7 @@ impl State {
             let mut known = before.remove(volume.vm_uuid()).unwrap_or_default();
             let is_near = volume.networks().into_iter().any(|it| calls.networks.contains(it));
             match answer {
-                Answer::Serves => known = Known { has_served: true, ..Known::default() },
+                Answer::Serves => known = Health { has_served: true, ..Health::default() },
                 Answer::Fails(why) => known.fails(why, true, now),
                 Answer::Nothing(why) => {
                     let is_its_own = known.has_served || is_near;
@@ -156,7 +156,7 @@ impl State {
     }
 }
 
-impl Known {
+impl Health {
     fn fails(&mut self, why: String, is_its_own: bool, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
         self.since.get_or_insert(now);

@@ -237,7 +237,7 @@ impl Records {
         etag: Etag,
     ) -> Result<(), Refused> {
         self.disclaim(batch, volume).await?;
-        self.tell(batch, volume, history::gone(volume)).await?;
+        self.add_history(batch, volume, history::gone(volume)).await?;
         self.volumes.delete_in(batch, volume.uuid(), Expect::Etag(etag)).map_err(of_storage)
     }
 
@@ -271,7 +271,7 @@ impl Records {
             fence.into_iter().for_each(|fence| batch.require(fence));
             let expect = Expect::Etag(found.etag);
             self.volumes.put_in(&mut batch, uuid, expect, &wanted).map_err(of_storage)?;
-            self.tell(&mut batch, &wanted, history::ended(&found.value, &wanted)).await?;
+            self.add_history(&mut batch, &wanted, history::ended(&found.value, &wanted)).await?;
             let committed = self.store.commit(batch).await;
             if written(committed.map(drop), ())?.is_some() {
                 return Ok(Some(wanted));
@@ -305,7 +305,7 @@ fn entry(volume: &Volume, end: End, now: Timestamp) -> EndedSnapshot {
 impl Records {
     /// Adds entries to the batch that ends what they are about. Those that are too old go, and the oldest of a volume
     /// that has too many.
-    async fn tell(
+    async fn add_history(
         &self,
         batch: &mut Batch,
         volume: &Volume,

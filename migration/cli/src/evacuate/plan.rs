@@ -10,14 +10,14 @@ use std::time::Duration;
 use daemon::cli::hosts::Hosts;
 use daemon::cli::screen::visible;
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, span};
-use migration_core::evacuation::{Count, Known, Next, count, next};
+use migration_core::evacuation::{Count, EvacuatedVm, Next, count, next};
 use sdc_clients::migrations::Migration;
 use serde_json::Value;
 
 use crate::units;
 
 /// Returns a word for the list and the lines of progress.
-pub(crate) fn state(known: &Known) -> String {
+pub(crate) fn state(known: &EvacuatedVm) -> String {
     match &known.migration {
         Some(migration) => format!("{} {}", migration.phase, migration.state),
         None if known.is_here => "here".to_owned(),
@@ -26,7 +26,7 @@ pub(crate) fn state(known: &Known) -> String {
 }
 
 /// Returns how people call a VM: its alias, or the beginning of its uuid.
-pub(crate) fn called(vm: &str, known: &Known) -> String {
+pub(crate) fn called(vm: &str, known: &EvacuatedVm) -> String {
     match known.alias.is_empty() {
         true => vm.chars().take(8).collect(),
         false => visible(&known.alias),
@@ -47,7 +47,13 @@ pub(crate) fn title() -> String {
 }
 
 /// Returns the row of a VM, which is printed before the others are known.
-pub(crate) fn row(vm: &str, known: &Known, cn: &str, was_tried: bool, hosts: &Hosts) -> String {
+pub(crate) fn row(
+    vm: &str,
+    known: &EvacuatedVm,
+    cn: &str,
+    was_tried: bool,
+    hosts: &Hosts,
+) -> String {
     let target = target(known).map_or("-".to_owned(), |uuid| visible(hosts.name(uuid)));
     let [bytes, time, downtime] = match &known.estimate {
         Some(it) => {
@@ -70,7 +76,7 @@ pub(crate) fn row(vm: &str, known: &Known, cn: &str, was_tried: bool, hosts: &Ho
 }
 
 /// Returns where a VM goes. CNAPI may choose another node when the migration begins.
-fn target(known: &Known) -> Option<&str> {
+fn target(known: &EvacuatedVm) -> Option<&str> {
     let migration = known.migration.as_ref().filter(|it| !is_given_up(it));
     let migration = migration.and_then(|it| it.target_server_uuid.as_deref());
     migration.or(known.estimate.as_ref().and_then(|it| it.target_server_uuid.as_deref()))
@@ -82,7 +88,7 @@ fn is_given_up(migration: &Migration) -> bool {
 }
 
 /// Returns what is said of a VM that migrates already.
-fn under_way(known: &Known) -> String {
+fn under_way(known: &EvacuatedVm) -> String {
     match &known.migration {
         Some(it) if is_given_up(it) => "its migration is being aborted; it begins anew".to_owned(),
         _ => format!("it migrates already: {}", visible(&state(known))),
@@ -95,7 +101,7 @@ fn seconds(count: u64) -> String {
 
 /// Returns what all of it takes, with so many at once.
 pub(crate) fn sum(
-    vms: &BTreeMap<String, Known>,
+    vms: &BTreeMap<String, EvacuatedVm>,
     cn: &str,
     tried: &BTreeSet<String>,
     at_once: usize,
@@ -123,7 +129,7 @@ pub(crate) const COLUMNS: [&str; 8] =
 /// Returns the table of an evacuation.
 /// Fails if a column that is asked for does not exist.
 pub(crate) fn table(
-    vms: &BTreeMap<String, Known>,
+    vms: &BTreeMap<String, EvacuatedVm>,
     cn: &str,
     tried: &BTreeSet<String>,
     layout: &Layout,
@@ -182,10 +188,18 @@ mod tests {
             "target_server_uuid": "T",
         });
         let migration = Some(serde_json::from_value(sync).unwrap());
-        let vms: BTreeMap<String, Known> = [
-            ("a", Known { alias: "web".into(), is_here: true, estimate, ..Known::default() }),
-            ("b", Known { is_here: true, refusal: core, ..Known::default() }),
-            ("c", Known { is_here: true, migration, ..Known::default() }),
+        let vms: BTreeMap<String, EvacuatedVm> = [
+            (
+                "a",
+                EvacuatedVm {
+                    alias: "web".into(),
+                    is_here: true,
+                    estimate,
+                    ..EvacuatedVm::default()
+                },
+            ),
+            ("b", EvacuatedVm { is_here: true, refusal: core, ..EvacuatedVm::default() }),
+            ("c", EvacuatedVm { is_here: true, migration, ..EvacuatedVm::default() }),
         ]
         .map(|(vm, known)| (vm.to_owned(), known))
         .into();
@@ -209,14 +223,14 @@ c   -      T       -        -        -         sync running  -
             target_server_uuid: Some("T".to_owned()),
             ..Estimate::default()
         };
-        let moves = Known {
+        let moves = EvacuatedVm {
             alias: "web".to_owned(),
             is_here: true,
             estimate: Some(estimate),
-            ..Known::default()
+            ..EvacuatedVm::default()
         };
         let refusal = Some("a core instance".to_owned());
-        let stays = Known { is_here: true, refusal, ..Known::default() };
+        let stays = EvacuatedVm { is_here: true, refusal, ..EvacuatedVm::default() };
         let said = row("aaaaaaaa-1", &moves, "CN", false, &Hosts::default());
         assert_eq!(
             said.split_whitespace().collect::<Vec<_>>(),

@@ -25,7 +25,7 @@ use crate::next::is_word;
 use crate::order::say;
 use crate::services::{Services, alias};
 use crate::show::Style;
-use migration_core::evacuation::{Count, Known, Next, count, next};
+use migration_core::evacuation::{Count, EvacuatedVm, Next, count, next};
 
 /// Estimates at once: each asks the agents of two nodes.
 const AT_ONCE: usize = 8;
@@ -40,7 +40,7 @@ pub(crate) struct Evacuation<'a> {
     /// How it was typed, and stands in sentences and commands.
     typed: String,
     style: Style,
-    vms: BTreeMap<String, Known>,
+    vms: BTreeMap<String, EvacuatedVm>,
     /// The VMs that the service has begun or resumed.
     tried: BTreeSet<String>,
     /// The node was reserved before.
@@ -116,9 +116,9 @@ impl<'a> Evacuation<'a> {
         let mut interrupted = pin!(tokio::signal::ctrl_c());
         loop {
             match self.follow().await {
-                Ok(Seen::GoesOn) => {}
-                Ok(Seen::Paused) => return ended_elsewhere(),
-                Ok(Seen::Over) => return self.finish(layout),
+                Ok(Outcome::GoesOn) => {}
+                Ok(Outcome::Paused) => return ended_elsewhere(),
+                Ok(Outcome::Over) => return self.finish(layout),
                 Err(error) if error.is_retryable() => {
                     eprintln!("{NAME}: {error}; trying again");
                 }
@@ -172,7 +172,7 @@ impl<'a> Evacuation<'a> {
         if self.services.migrations.evacuation(&self.cn).await?.is_none() {
             anyhow::bail!("no evacuation of node {} is under way", self.typed);
         }
-        self.tell(json!({ "paused": true })).await?;
+        self.update(json!({ "paused": true })).await?;
         let shown = Progress::begin("pausing what syncs");
         // A stream stops when it can, which may take several readings.
         loop {
@@ -214,30 +214,30 @@ impl<'a> Evacuation<'a> {
         if let Some(at_once) = at_once {
             values["at_once"] = json!(at_once);
         }
-        self.tell(values).await
+        self.update(values).await
     }
 
-    async fn tell(&self, values: Value) -> Result<(), Error> {
+    async fn update(&self, values: Value) -> Result<(), Error> {
         let Value::Object(values) = values else { return Ok(()) };
         self.services.migrations.put_evacuation(&self.cn, &values).await.map(drop)
     }
 
     /// Looks how far it is.
-    async fn follow(&mut self) -> Result<Seen, Error> {
+    async fn follow(&mut self) -> Result<Outcome, Error> {
         let row = self.services.migrations.evacuation(&self.cn).await?;
         if let Some(row) = &row {
             self.was_reserved = row.was_reserved;
             self.wanted.excluded.extend(row.excluded.iter().cloned());
         }
         self.read().await?;
-        let Some(row) = row else { return Ok(Seen::Over) };
+        let Some(row) = row else { return Ok(Outcome::Over) };
         for (vm, why) in row.tried {
             if let Some(known) = self.vms.get_mut(&vm).filter(|_| !why.is_empty()) {
                 known.refusal = Some(why);
             }
             self.tried.insert(vm);
         }
-        Ok(if row.paused { Seen::Paused } else { Seen::GoesOn })
+        Ok(if row.paused { Outcome::Paused } else { Outcome::GoesOn })
     }
 
     fn finish(&mut self, layout: &Layout) -> anyhow::Result<ExitCode> {
@@ -356,7 +356,7 @@ impl<'a> Evacuation<'a> {
 }
 
 /// What reading an evacuation found.
-enum Seen {
+enum Outcome {
     GoesOn,
     Paused,
     Over,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::Request;
-use migration_core::evacuation::{Known, Next, count, starts};
+use migration_core::evacuation::{EvacuatedVm, Next, count, starts};
 use pretty_assertions::assert_eq;
 use sdc_clients::migrations::Evacuation;
 use serde_json::{Value, json};
@@ -72,9 +72,9 @@ impl Centre {
             let migration = migration.map(|it| serde_json::from_value(it).unwrap());
             let refusal = row.tried.get(*vm).filter(|why| !why.is_empty()).cloned();
             let is_here = !self.has_moved(vm);
-            (vm.to_string(), Known { is_here, migration, refusal, ..Known::default() })
+            (vm.to_string(), EvacuatedVm { is_here, migration, refusal, ..EvacuatedVm::default() })
         };
-        let vms: BTreeMap<String, Known> = VMS.iter().map(known).collect();
+        let vms: BTreeMap<String, EvacuatedVm> = VMS.iter().map(known).collect();
         let tried = row.tried.keys().cloned().collect();
         let left = Some(count(&vms, CN, &tried).left as u64);
         if row.paused {

@@ -41,8 +41,8 @@ fn object(fields: Value) -> Map<String, Value> {
     vm.as_object().unwrap().clone()
 }
 
-fn known() -> Known {
-    Known {
+fn known() -> Situation {
+    Situation {
         state: "running".into(),
         is_core: false,
         is_nat: false,
@@ -59,7 +59,7 @@ fn known() -> Known {
 const NOW: Time = Time::from_millis(1_000);
 
 /// What is found once this was changed.
-fn found(change: impl Fn(&mut Known, &mut Node)) -> Vec<String> {
+fn found(change: impl Fn(&mut Situation, &mut Node)) -> Vec<String> {
     let mut known = known();
     let mut target = node();
     change(&mut known, &mut target);
@@ -71,7 +71,7 @@ fn found(change: impl Fn(&mut Known, &mut Node)) -> Vec<String> {
 
 #[test] // R24
 fn each_obstacle_is_found_alone() {
-    type Change = fn(&mut Known, &mut Node);
+    type Change = fn(&mut Situation, &mut Node);
     let none: &[&str] = &[];
     let rows: [(Change, &[&str]); 29] = [
         (|_, _| {}, none),
@@ -307,6 +307,6 @@ fn an_encrypted_pool_is_not_exchanged_for_a_plain_one() {
     assert_eq!(between(&from, &to, 0, NOW), []);
     from.encrypted = Some(false);
     assert_eq!(between(&from, &to, 0, NOW), []);
-    let known = Known { source: Some(from), target: Some(to), ..known() };
+    let known = Situation { source: Some(from), target: Some(to), ..known() };
     assert_eq!(check(&known, false, NOW).warnings, [Warning::EncryptedTarget]);
 }

@@ -12,9 +12,9 @@ use crate::journal::{End, Power};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The source's node.
-    pub source: Seen,
+    pub source: Report,
     /// The target's node.
-    pub target: Seen,
+    pub target: Report,
     /// Where VMAPI places the VM; None: it did not answer, or named a third server.
     pub vmapi: Option<End>,
     /// This migration's reservations of addresses stand in NAPI.
@@ -39,7 +39,7 @@ pub enum SettingsMatch {
 
 /// The answer of a node's agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Report {
     /// It did not answer.
     Silent,
     /// It answered that it cannot read the copy's state: its agent lives, and so may the copy.
@@ -124,7 +124,7 @@ pub struct Snapshot {
 
 impl Facts {
     /// Returns what was seen of a node.
-    pub fn seen(&self, end: End) -> &Seen {
+    pub fn seen(&self, end: End) -> &Report {
         match end {
             End::Source => &self.source,
             End::Target => &self.target,
@@ -139,8 +139,8 @@ impl Facts {
     /// Returns the node, if it answered.
     pub fn node(&self, end: End) -> Option<&Node> {
         match self.seen(end) {
-            Seen::Node(node) => Some(node),
-            Seen::Silent | Seen::Unwell => None,
+            Report::Node(node) => Some(node),
+            Report::Silent | Report::Unwell => None,
         }
     }
 

@@ -5,7 +5,7 @@
 //! Which copy may do what. Each permission is a type that only the check can make, and the orders that
 //! need one carry it: there is no other way to order a copy to boot, to show itself or to be deleted.
 
-use super::facts::{Facts, Seen};
+use super::facts::{Facts, Report};
 use crate::journal::{End, Journal};
 
 /// The copy may be allowed to boot: the other one is stopped and hidden, gone, or declared dead.
@@ -118,9 +118,9 @@ impl MayDelete {
 /// Checks that a copy is stopped and hidden, gone, or declared dead while its node is silent.
 fn off(end: End, journal: &Journal, facts: &Facts) -> Result<(), Unsafe> {
     match facts.seen(end) {
-        Seen::Silent if journal.is_dead(end) => Ok(()),
-        Seen::Silent | Seen::Unwell => Err(Unsafe::Unconfirmed(end)),
-        Seen::Node(node) if node.copy.as_ref().is_none_or(|copy| copy.is_off()) => Ok(()),
-        Seen::Node(_) => Err(Unsafe::Up(end)),
+        Report::Silent if journal.is_dead(end) => Ok(()),
+        Report::Silent | Report::Unwell => Err(Unsafe::Unconfirmed(end)),
+        Report::Node(node) if node.copy.as_ref().is_none_or(|copy| copy.is_off()) => Ok(()),
+        Report::Node(_) => Err(Unsafe::Up(end)),
     }
 }

@@ -20,4 +20,4 @@ mod datasets;
 
 pub use datasets::{Disks, Mode, Sent, Vm, sent};
 pub use plan::{Act, Base, Capabilities, Refusal, plan};
-pub use side::{Known, Row, Side, Token, snapshot_name};
+pub use side::{Notes, Row, Side, Token, snapshot_name};

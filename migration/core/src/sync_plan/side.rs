@@ -42,7 +42,7 @@ pub struct Row {
 /// What a node's journal has of a VM's sync snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Known {
+pub struct Notes {
     /// The numbers of those that were taken here. Those of all datasets were made at one moment.
     pub made: BTreeSet<u32>,
     /// Of those that came from the other node: the transaction group of the last that came, while nobody else could
@@ -95,7 +95,7 @@ impl Side {
     /// Numbers the sync snapshots of the migration: those of the VM's root, and those of the same name elsewhere
     /// that were made with them. In what is delegated to the VM its owner makes snapshots of any name; of the root he
     /// makes none. Those in `left` are no part of the migration any more.
-    pub fn number(&mut self, root: &str, known: &Known, left: &BTreeSet<String>) {
+    pub fn number(&mut self, root: &str, known: &Notes, left: &BTreeSet<String>) {
         let is_part = |row: &Row| !left.contains(&row.full_name());
         let of_root = self.snapshots.iter().filter(|row| row.dataset == root && is_part(row));
         let roots: BTreeMap<u32, u64> =

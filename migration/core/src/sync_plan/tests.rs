@@ -45,7 +45,7 @@ fn side(text: &str) -> Side {
 }
 
 fn numbered(mut side: Side) -> Side {
-    side.number(ROOT, &Known::default(), &BTreeSet::new());
+    side.number(ROOT, &Notes::default(), &BTreeSet::new());
     side
 }
 
@@ -370,9 +370,9 @@ fn a_name_is_a_sync_snapshots_where_the_root_has_it_from_the_same_moment() {
         ]
     };
     let (made, received) = (BTreeSet::from([1]), BTreeMap::from([(2, 22)]));
-    let known = Known { made, received };
+    let known = Notes { made, received };
     for (known, left, want) in [
-        (Known::default(), "", "1 2 4 1 2 - 1 2 4 -"),
+        (Notes::default(), "", "1 2 4 1 2 - 1 2 4 -"),
         (known.clone(), "", "1 2 4 1 2 - - - 4 -"),
         (known, "zones/vm@vm-migration-4", "1 2 - 1 2 - - - - -"),
     ] {

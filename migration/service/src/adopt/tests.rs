@@ -12,16 +12,16 @@ use super::*;
 fn where_a_migration_is_follows_from_what_the_nodes_show() {
     let word = Confirmation { by: Uuid::nil(), at: Time::from_millis(0) };
     let node = |text: &str| match text {
-        "silent" => Known::Silent,
-        "waits" => Known::Waits,
-        "none" => Known::Node(Node::default()),
+        "silent" => CopyState::Silent,
+        "waits" => CopyState::Waits,
+        "none" => CopyState::Node(Node::default()),
         _ => {
             let copy = Copy {
                 hidden: text.starts_with("hidden"),
                 running: text.ends_with("up"),
                 ..Copy::default()
             };
-            Known::Node(Node { held: false, copy: Some(copy) })
+            CopyState::Node(Node { held: false, copy: Some(copy) })
         }
     };
     let (source, target) = (Some(End::Source), Some(End::Target));
@@ -82,8 +82,9 @@ fn where_a_migration_is_follows_from_what_the_nodes_show() {
 #[test] // M125
 fn a_target_that_is_shown_and_stopped_was_switched_to_only_where_no_address_is_reserved() {
     let word = Confirmation { by: Uuid::nil(), at: Time::from_millis(0) };
-    let node =
-        |hidden| Known::Node(Node { held: false, copy: Some(Copy { hidden, ..Copy::default() }) });
+    let node = |hidden| {
+        CopyState::Node(Node { held: false, copy: Some(Copy { hidden, ..Copy::default() }) })
+    };
     for (is_reserved, want) in [(false, State::Successful), (true, State::Failed)] {
         let facts = (Some(End::Target), is_reserved);
         let adopted = judge(&node(true), &node(false), facts, [None; 2], &word).unwrap();
@@ -97,7 +98,7 @@ fn what_an_agent_took_from_a_copy_comes_back() {
     let word = Confirmation { by: Uuid::nil(), at: Time::from_millis(0) };
     let node = |hidden, running| {
         let copy = Copy { hidden, running, ..Copy::default() };
-        Known::Node(Node { held: false, copy: Some(copy) })
+        CopyState::Node(Node { held: false, copy: Some(copy) })
     };
     let had = Some(Power { running: true, autoboot: true });
     let (source, target) = (Some(End::Source), Some(End::Target));

@@ -68,7 +68,7 @@ pub(super) struct TokenRow {
 
 /// The authorities and the members, as they were read last.
 #[derive(Debug, Default)]
-struct Seen {
+struct Membership {
     authorities: Vec<Authority>,
     names: Vec<String>,
     /// Which of them signs.
@@ -88,7 +88,7 @@ pub struct Enrolment {
     cnapi: Cnapi,
     /// The service's own identity.
     pub(super) holder: Arc<Holder>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Membership>>,
 }
 
 fn refused(code: &str, why: &str) -> Refused {
@@ -178,7 +178,7 @@ impl Enrolment {
             self.holder.hold(held).map_err(broken)?;
         }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Seen { authorities, names, signer, known, lists };
+        *seen = Membership { authorities, names, signer, known, lists };
         Ok(())
     }
 

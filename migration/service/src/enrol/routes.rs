@@ -22,7 +22,7 @@ use crate::refused::Refused;
 /// A signing request is short.
 const LONGEST: usize = 64 << 10;
 
-pub type Asked<T> = Result<Json<T>, JsonRejection>;
+pub type JsonBody<T> = Result<Json<T>, JsonRejection>;
 type Routes = State<Enrolment>;
 
 /// Returns the routes for programs that are in or ask to be.
@@ -47,7 +47,7 @@ pub fn operators(enrolment: Enrolment) -> Router {
         .with_state(enrolment)
 }
 
-async fn join(State(it): Routes, asked: Asked<Join>) -> Response<Body> {
+async fn join(State(it): Routes, asked: JsonBody<Join>) -> Response<Body> {
     match asked {
         Ok(Json(join)) => answer(it.join(&join).await),
         Err(why) => invalid(&why),
@@ -58,7 +58,7 @@ async fn state(
     State(it): Routes,
     peer: Option<Extension<Option<Identity>>>,
     shown: Option<Extension<Option<Shown>>>,
-    asked: Asked<Asks>,
+    asked: JsonBody<Asks>,
 ) -> Response<Body> {
     let Some(Extension(Some(peer))) = peer else {
         let why = "this is for programs that have a certificate";
@@ -80,7 +80,7 @@ struct NewToken {
     seconds: i64,
 }
 
-async fn token(State(it): Routes, asked: Asked<NewToken>) -> Response<Body> {
+async fn token(State(it): Routes, asked: JsonBody<NewToken>) -> Response<Body> {
     match asked {
         Ok(Json(NewToken { is_for, seconds })) => answer(it.token(is_for, seconds).await),
         Err(why) => invalid(&why),
@@ -94,7 +94,7 @@ pub struct Whom {
     pub key: Option<String>,
 }
 
-async fn approve(State(it): Routes, asked: Asked<Whom>) -> Response<Body> {
+async fn approve(State(it): Routes, asked: JsonBody<Whom>) -> Response<Body> {
     let done = match asked {
         Ok(Json(Whom { who, key })) => match identity(&who) {
             Ok(who) => it.approve(who, key.as_deref()).await,
@@ -111,7 +111,7 @@ struct Rotation {
     without: bool,
 }
 
-async fn rotate(State(it): Routes, asked: Asked<Rotation>) -> Response<Body> {
+async fn rotate(State(it): Routes, asked: JsonBody<Rotation>) -> Response<Body> {
     match asked {
         Ok(Json(Rotation { without })) => answer(it.rotate(without).await),
         Err(why) => invalid(&why),

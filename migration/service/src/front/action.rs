@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::answer::{Answer, READ, done, ok, uuid, whole};
 use super::reading::Change;
 use super::shared::Front;
-use crate::asked::{Asked, lower_uuid, overrides};
+use crate::action_params::{ActionParams, lower_uuid, overrides};
 use crate::begin::Vm;
 use crate::command::Done;
 use crate::params::Params;
@@ -120,7 +120,8 @@ impl Front {
             return Ok(());
         }
         let vm = self.service.vm(uuid).await?;
-        let asked = Asked { through: params.through.clone(), ..Asked::of(Action::Abort) };
+        let asked =
+            ActionParams { through: params.through.clone(), ..ActionParams::of(Action::Abort) };
         self.service.command(&vm, Action::Abort, &asked, None).await?;
         let until = Instant::now() + ABORTED;
         while Instant::now() < until {
@@ -141,7 +142,7 @@ impl Front {
     /// Answers `action=migrate`. The order of the checks is VMAPI's.
     async fn migrate(&self, vm: &str, params: &Params) -> Answer {
         let vm_uuid = uuid(vm)?;
-        let asked = Asked::read(params)?;
+        let asked = ActionParams::read(params)?;
         let vm = self.service.vm(vm_uuid).await?;
         permit::permit_reading(asked.caller, vm.subject())?;
         if asked.action == Some(Action::Begin) {
@@ -242,7 +243,7 @@ impl Front {
         }
     }
 
-    async fn estimate(&self, vm: &Vm, asked: &Asked, target: Option<Uuid>) -> Answer {
+    async fn estimate(&self, vm: &Vm, asked: &ActionParams, target: Option<Uuid>) -> Answer {
         // Many of these come at once: an agent that does not answer holds up none of them for long.
         if let (true, Some(source)) = (asked.with_target, vm.server)
             && self.service.agents.recent_node(source).await.node().is_none()

@@ -11,7 +11,7 @@ use daemon::http::Body;
 use http::Response;
 
 use super::answer::{Answer, ok, respond, uuid};
-use crate::asked::Asked;
+use crate::action_params::ActionParams;
 use crate::params::Params;
 use crate::refused::Refused;
 use crate::state::Service;
@@ -30,7 +30,8 @@ async fn adopt(
     let through = Through::of(request.headers());
     let params = Params::of_query(request.uri().query()).through(through);
     let adopted = async {
-        let (asked, other) = (Asked::read(&params)?, params.text("other").map(uuid).transpose()?);
+        let (asked, other) =
+            (ActionParams::read(&params)?, params.text("other").map(uuid).transpose()?);
         let record = Box::pin(service.adopt(uuid(&vm)?, other, &asked)).await?;
         ok(&record.public(service.clock.now()))
     };

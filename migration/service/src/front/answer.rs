@@ -13,7 +13,7 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::asked::lower_uuid;
+use crate::action_params::lower_uuid;
 use crate::params::Params;
 use crate::refused::Refused;
 

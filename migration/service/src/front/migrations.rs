@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::answer::{Answer, done, ok, uuid};
 use super::shared::Front;
-use crate::asked::Asked;
+use crate::action_params::ActionParams;
 use crate::history;
 use crate::params::Params;
 use crate::records::{Rest, Stored};
@@ -36,7 +36,7 @@ impl Front {
     }
 
     pub async fn signs(&self, vm: &str, params: &Params) -> Answer {
-        if Asked::read(params)?.caller != Caller::Operator {
+        if ActionParams::read(params)?.caller != Caller::Operator {
             return Err(Refused::precondition("Invalid vm instance"));
         }
         let kept = self.service.records.of_vm(uuid(vm)?).await?;
@@ -193,7 +193,7 @@ impl Front {
     pub async fn found(&self, vm: &str, params: &Params) -> Result<Stored, Refused> {
         let vm = uuid(vm)?;
         let invalid = || Refused::precondition("Invalid vm instance");
-        let caller = Asked::read(params)?.caller;
+        let caller = ActionParams::read(params)?.caller;
         let known = match self.service.vm(vm).await {
             Err(refused) if refused.status() == 404 => return Err(invalid()),
             known => known?,

@@ -177,7 +177,7 @@ impl Drive<'_> {
             let carried = run_step(service, kept, step, seen, fence).await;
             let Ok(Reported::Running(progress)) = carried else { break carried };
             if let Some(progress) = progress {
-                self.tell(&kept.record, progress).await?;
+                self.store_progress(&kept.record, progress).await?;
             }
             if Instant::now() >= until || service.records.is_changed(kept).await? {
                 break carried;
@@ -272,7 +272,7 @@ impl Drive<'_> {
     }
 
     /// Stores the progress of a stream, for those who watch.
-    async fn tell(&mut self, record: &Record, progress: Progress) -> Result<(), Failed> {
+    async fn store_progress(&mut self, record: &Record, progress: Progress) -> Result<(), Failed> {
         self.memory.running = progress;
         let now = self.service.clock.now();
         let of = record.progress_history.last().and_then(|entry| entry.started_timestamp);

@@ -14,11 +14,11 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::asked::Asked;
+use crate::action_params::ActionParams;
 use crate::refused::Refused;
 use crate::state::Service;
 use crate::through::Through;
-use migration_core::evacuation::{Count, Known, Next, count, next, starts};
+use migration_core::evacuation::{Count, EvacuatedVm, Next, count, next, starts};
 use migration_core::machine::Action;
 use migration_core::record::Filter;
 use migration_core::time::Time;
@@ -118,7 +118,10 @@ fn has_waited(waits: &mut Waits, row: &Evacuation, vm: &str) -> bool {
 }
 
 /// Reads the VMs and migrations of the node.
-async fn known(service: &Service, row: &Evacuation) -> Result<BTreeMap<String, Known>, Refused> {
+async fn known(
+    service: &Service,
+    row: &Evacuation,
+) -> Result<BTreeMap<String, EvacuatedVm>, Refused> {
     let query = VmQuery {
         server_uuid: Some(row.cn_uuid.clone()),
         state: Some("active".to_owned()),
@@ -129,7 +132,7 @@ async fn known(service: &Service, row: &Evacuation) -> Result<BTreeMap<String, K
     let cn = Some(row.cn_uuid.clone());
     let filter = Filter { source_server_uuid: cn, ..Filter::default() };
     let migrations = service.records.list(&filter, usize::MAX).await?;
-    let mut vms: BTreeMap<String, Known> = BTreeMap::new();
+    let mut vms: BTreeMap<String, EvacuatedVm> = BTreeMap::new();
     for vm in here.into_iter().filter(|vm| !row.excluded.contains(&vm.uuid)) {
         vms.entry(vm.uuid).or_default().is_here = true;
     }
@@ -152,7 +155,7 @@ async fn known(service: &Service, row: &Evacuation) -> Result<BTreeMap<String, K
 }
 
 /// Pauses what syncs. One that is refused has ended, or does not sync any more: the next round shows it.
-async fn pause(service: &Service, row: &Evacuation, vms: &BTreeMap<String, Known>) {
+async fn pause(service: &Service, row: &Evacuation, vms: &BTreeMap<String, EvacuatedVm>) {
     for (vm, known) in vms {
         let Some(migration) = known.migration.as_ref().filter(|it| it.automatic) else { continue };
         if migration.phase == "sync"
@@ -179,7 +182,7 @@ async fn act(service: &Service, row: &Evacuation, vm: &str, action: Action) -> R
     }
     let Evacuation { by, program, .. } = row.clone();
     let through = Through { by, program };
-    let asked = Asked { automatic: is_begin, through, ..Asked::of(action) };
+    let asked = ActionParams { automatic: is_begin, through, ..ActionParams::of(action) };
     let to = row.to.as_deref().and_then(|to| to.parse().ok()).filter(|_| is_begin);
     service.command(&vm, action, &asked, to).await.map(drop)
 }

@@ -17,7 +17,7 @@ use crate::state::Service;
 use migration_core::bring_over::settings;
 use migration_core::dead::Contact;
 use migration_core::journal::{End, Journal};
-use migration_core::machine::{Facts, Node, Seen, SettingsMatch, Wait};
+use migration_core::machine::{Facts, Node, Report, SettingsMatch, Wait};
 use migration_core::protocol::{About, Observe, Observed};
 use migration_core::record::{Phase, Record};
 
@@ -97,17 +97,17 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     let vmapi = [End::Source, End::Target].into_iter().find(|end| at(*end));
     let (mut is_older, mut errors) = (false, Vec::new());
     let mut seen = |end: End, answer: Answer| match answer {
-        Answer::NoNode => (Seen::Node(Node::default()), None),
-        Answer::Observed(observed) => (Seen::Node(observed.node.clone()), Some(*observed)),
-        Answer::Silence => (Seen::Silent, None),
+        Answer::NoNode => (Report::Node(Node::default()), None),
+        Answer::Observed(observed) => (Report::Node(observed.node.clone()), Some(*observed)),
+        Answer::Silence => (Report::Silent, None),
         Answer::Failed { error, is_alive } => {
             is_older |= is_old(&error);
             tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent did not report its node's state; the round goes on without it");
             if !is_alive {
-                return (Seen::Silent, None);
+                return (Report::Silent, None);
             }
             errors.push((end, sentence(&error)));
-            (Seen::Unwell, None)
+            (Report::Unwell, None)
         }
     };
     let ((source, source_report), (target, target_report)) =

@@ -35,13 +35,13 @@ pub(super) async fn check(
         return Ok((format!("{count}: everything fits together\n"), false));
     }
     if is_for_people && screen.is_terminal {
-        return Ok((found.iter().map(said).collect(), true));
+        return Ok((found.iter().map(line).collect(), true));
     }
     Ok((table(&found).print(layout, screen)?, !found.is_empty()))
 }
 
 /// Returns a finding as people read it, however narrow their terminal: what is wrong, and below it what they type.
-fn said(Finding { kind, what: _, detail, repair }: &Finding) -> String {
+fn line(Finding { kind, what: _, detail, repair }: &Finding) -> String {
     format!("{kind}: {detail}\n  {repair}\n")
 }
 
@@ -89,6 +89,6 @@ mod tests {
         };
         let want =
             "failed: volume data cannot be used\n  sdc-voladm restart-volume-zone --force v\n";
-        assert_eq!(said(&finding), want);
+        assert_eq!(line(&finding), want);
     }
 }

@@ -49,7 +49,7 @@ pub(super) async fn list(
         ..layout.clone()
     };
     // A column that does not exist is refused before any request.
-    table(&[], &Known::default()).print(layout, screen)?;
+    table(&[], &Extras::default()).print(layout, screen)?;
     let shown = Progress::begin("reading volumes");
     let volapi = services.volapi()?;
     let mut volumes = volapi.list(None).await?;
@@ -73,7 +73,7 @@ pub(super) async fn list(
         false => Hosts::default(),
     };
     drop(shown);
-    Ok(table(&volumes, &Known { vms, troubles, used, hosts }).print(layout, screen)?)
+    Ok(table(&volumes, &Extras { vms, troubles, used, hosts }).print(layout, screen)?)
 }
 
 /// Returns true if the column is printed or sorted by.
@@ -97,15 +97,15 @@ async fn used(services: &Services, volumes: &[Volume]) -> anyhow::Result<BTreeMa
 
 /// What is known besides volapi's records.
 #[derive(Debug, Default)]
-struct Known {
+struct Extras {
     vms: Vms,
     troubles: Troubles,
     used: BTreeMap<String, u64>,
     hosts: Hosts,
 }
 
-fn table(volumes: &[Volume], known: &Known) -> Table {
-    let Known { vms, troubles, used, hosts } = known;
+fn table(volumes: &[Volume], known: &Extras) -> Table {
+    let Extras { vms, troubles, used, hosts } = known;
     let mut table = Table::new(&COLUMNS).usually(USUAL);
     for volume in volumes {
         let why = ails(volume, vms, troubles);

@@ -25,16 +25,16 @@ use crate::peers::{Place, is_refusal};
 use crate::records::{Doing, Tries, Work, of_storage, written};
 use volumes_core::facts::Fact;
 use volumes_core::refused::Refused;
-use volumes_core::snapshot::{Asked, Snapshot, Stage};
+use volumes_core::snapshot::{Origin, Snapshot, Stage};
 use volumes_core::snapshots::{self as rules, Due, Request, RollBack, Which};
 use volumes_core::volume::Volume;
 
 /// Another instance takes over what was not done in this time, in seconds.
 const LIFE: i64 = 120;
 
-fn by(sender: &Sender) -> Asked {
+fn by(sender: &Sender) -> Origin {
     let Sender { by, program } = sender.clone();
-    Asked { by, program, at: daemon::wall::now().as_millisecond() }
+    Origin { by, program, at: daemon::wall::now().as_millisecond() }
 }
 
 /// Makes, lists and deletes snapshots, and begins roll-backs.

@@ -6,7 +6,7 @@
 //! otherwise it returns what has to follow.
 
 use crate::journal::{End, Journal, Power};
-use crate::machine::facts::{Copy, Facts, Node, Protection, Seen, SettingsMatch};
+use crate::machine::facts::{Copy, Facts, Node, Protection, Report, SettingsMatch};
 use crate::machine::fence::{MayBoot, MayMove, MayShow, Unsafe};
 use crate::machine::next::{Ending, Next, Reason, Step, Wait};
 use crate::record::Record;
@@ -49,7 +49,7 @@ pub fn fenced<T>(check: Result<T, Unsafe>) -> Stage<T> {
 
 /// The node is silent, an operator confirmed that it is dead, and it has not come back since.
 pub fn is_dead(journal: &Journal, facts: &Facts, end: End) -> bool {
-    facts.seen(end) == &Seen::Silent && journal.is_dead(end) && journal.returned.is_none()
+    facts.seen(end) == &Report::Silent && journal.is_dead(end) && journal.returned.is_none()
 }
 
 /// The copy, if its node shows one, is stopped for good. Autoboot goes first, or a reboot starts it again.

@@ -11,7 +11,7 @@ use super::stage::{
 };
 use super::sync;
 use crate::journal::{End, Power};
-use crate::machine::facts::{Copy, Facts, Seen, SettingsMatch};
+use crate::machine::facts::{Copy, Facts, Report, SettingsMatch};
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
 use crate::record::Record;
 
@@ -49,7 +49,7 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
         copy(facts, End::Source)?;
     }
     let source = facts.copy(End::Source);
-    if is_dead && (source.is_some() || facts.seen(End::Source) == &Seen::Unwell) {
+    if is_dead && (source.is_some() || facts.seen(End::Source) == &Report::Unwell) {
         return Err(Next::GiveUp(Reason::NotDead(End::Source)));
     }
     alike(facts)?;

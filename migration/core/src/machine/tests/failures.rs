@@ -180,7 +180,7 @@ fn a_record_of_the_deployed_service_counts_as_one_whose_target_has_run() {
     // The deployed service removes the snapshots at the end of a switch.
     let off = Copy { hidden: true, ..Copy::default() };
     let on = Copy { running: true, autoboot: true, ..Copy::default() };
-    let seen = |copy| Seen::Node(Node { held: true, copy: Some(copy) });
+    let seen = |copy| Report::Node(Node { held: true, copy: Some(copy) });
     let facts = Facts {
         source: seen(off),
         target: seen(on),
@@ -295,7 +295,7 @@ fn a_number_that_the_owner_has_in_a_name_is_not_used_and_one_that_he_takes_first
     ] {
         let copy = |taken: &Vec<(u32, u32)>, last| {
             let copy = Copy { taken: taken.clone(), last, ..Copy::default() };
-            Seen::Node(Node { held: false, copy: Some(copy) })
+            Report::Node(Node { held: false, copy: Some(copy) })
         };
         let facts = Facts {
             source: copy(&source, 1),

@@ -10,17 +10,17 @@ use crate::journal::{Confirmation, End, Journal};
 use crate::machine::*;
 
 /// What can be seen of a node: silence, an answer that says nothing, no copy, and the eight copies.
-fn all_seen() -> Vec<Seen> {
-    let mut all = vec![Seen::Silent, Seen::Unwell, Seen::Node(Node::default())];
+fn all_seen() -> Vec<Report> {
+    let mut all = vec![Report::Silent, Report::Unwell, Report::Node(Node::default())];
     for bits in 0..8 {
         let (running, hidden, autoboot) = (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0);
         let copy = Copy { running, hidden, autoboot, ..Copy::default() };
-        all.push(Seen::Node(Node { held: false, copy: Some(copy) }));
+        all.push(Report::Node(Node { held: false, copy: Some(copy) }));
     }
     all
 }
 
-fn facts(end: End, own: &Seen, other: &Seen, vmapi: End) -> Facts {
+fn facts(end: End, own: &Report, other: &Report, vmapi: End) -> Facts {
     let (source, target) = match end {
         End::Source => (own, other),
         End::Target => (other, own),
@@ -55,17 +55,17 @@ fn journals(end: End) -> Vec<Journal> {
 
 #[test] // M28 M102
 fn a_copy_boots_and_is_shown_only_when_the_other_one_cannot_be_in_use() {
-    let own = Seen::Node(Node { held: false, copy: Some(Copy::default()) });
+    let own = Report::Node(Node { held: false, copy: Some(Copy::default()) });
     for end in [End::Source, End::Target] {
         let other = end.other();
         for journal in journals(other) {
             for seen in all_seen() {
                 let facts = facts(end, &own, &seen, End::Source);
                 let is_off = match &seen {
-                    Seen::Silent => journal.is_dead(other),
-                    Seen::Unwell => false,
-                    Seen::Node(Node { copy: None, .. }) => true,
-                    Seen::Node(Node { copy: Some(it), .. }) => {
+                    Report::Silent => journal.is_dead(other),
+                    Report::Unwell => false,
+                    Report::Node(Node { copy: None, .. }) => true,
+                    Report::Node(Node { copy: Some(it), .. }) => {
                         !it.running && it.hidden && !it.autoboot
                     }
                 };

@@ -76,11 +76,11 @@ impl World {
         }
     }
 
-    fn observe(&mut self, end: End, revision: u64, fault: Fault) -> Seen {
+    fn observe(&mut self, end: End, revision: u64, fault: Fault) -> Report {
         let bug = self.bug;
         let host = self.host(end);
         if host.down || fault == Fault::Deaf(end) {
-            return Seen::Silent;
+            return Report::Silent;
         }
         host.heard = host.heard.max(revision);
         let mut copy = host.copy.as_ref().map(|disk| disk.seen.clone());
@@ -93,7 +93,7 @@ impl World {
                 _ => {}
             }
         }
-        Seen::Node(Node { held: host.held, copy })
+        Report::Node(Node { held: host.held, copy })
     }
 
     /// One round of the service.
@@ -106,7 +106,7 @@ impl World {
         let revision = record.journal.revision;
         let target = match record.target_server_uuid {
             Some(_) => self.observe(End::Target, revision, fault),
-            None => Seen::Node(Node::default()),
+            None => Report::Node(Node::default()),
         };
         let believes =
             if self.bug == Some(Bug::BootedBeforeMoved) { End::Target } else { self.vmapi };

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::centre::{Centre, Find, Services, is_for_its_peer};
 use super::node::VM;
 use super::world::service;
-use crate::asked::Asked;
+use crate::action_params::ActionParams;
 use crate::params::Params;
 use crate::state::Service;
 
@@ -60,7 +60,7 @@ impl Fleet {
 
 /// Gives a command; one whose fate is not known is given again until it was taken, or is refused because it was.
 pub async fn command(service: &Service, vm: Uuid, query: &str) {
-    let asked = Asked::read(&Params::of_query(Some(query))).unwrap();
+    let asked = ActionParams::read(&Params::of_query(Some(query))).unwrap();
     loop {
         let known = service.vm(vm).await.unwrap();
         match service.command(&known, asked.action.unwrap(), &asked, None).await {

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::centre::{Centre, Find, Kill, Services, is_for_its_peer, server};
 use super::node::{NETWORK, ONE, TWO, VM, ip};
-use crate::asked::Asked;
+use crate::action_params::ActionParams;
 use crate::clock::Clock;
 use crate::front::{Upstream, adoption, router};
 use crate::params::Params;
@@ -221,9 +221,9 @@ impl World {
     pub async fn command(self: &Arc<World>, query: &str) -> Result<(), Refused> {
         let service = self.plain().await;
         let params = Params::of_query(Some(query));
-        let asked = Asked::read(&params)?;
+        let asked = ActionParams::read(&params)?;
         let vm = service.vm(VM).await?;
-        let target = crate::asked::overrides(&params)?;
+        let target = crate::action_params::overrides(&params)?;
         Box::pin(service.command(&vm, asked.action.unwrap(), &asked, target)).await.map(drop)
     }
 

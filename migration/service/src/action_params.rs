@@ -17,7 +17,7 @@ use migration_core::time::Time;
 
 /// An action and what changes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct ActionParams {
     /// The action; none is known by the name that was given.
     pub action: Option<Action>,
     pub caller: Caller,
@@ -61,10 +61,10 @@ impl Words {
     }
 }
 
-impl Asked {
+impl ActionParams {
     /// Returns an action that no caller has asked for by name.
-    pub fn of(action: Action) -> Asked {
-        Asked {
+    pub fn of(action: Action) -> ActionParams {
+        ActionParams {
             action: Some(action),
             caller: Caller::Operator,
             automatic: false,
@@ -81,7 +81,7 @@ impl Asked {
 
     /// Reads what is needed before the VM is known.
     /// Refuses with 409 for a bad uuid.
-    pub fn read(params: &Params) -> Result<Asked, Refused> {
+    pub fn read(params: &Params) -> Result<ActionParams, Refused> {
         let owner = uuid_of(params, "owner_uuid")?;
         let action = params.text("migration_action").and_then(Action::parse);
         let is_rfd34 = action == Some(Action::Estimate) && params.text("format") == Some("rfd34");
@@ -96,7 +96,7 @@ impl Asked {
             discard: params.is_true("discard"),
             really: params.is_true("really"),
         };
-        Ok(Asked {
+        Ok(ActionParams {
             action,
             caller: owner.map_or(Caller::Operator, Caller::Account),
             automatic: params.is_true("migration_automatic"),
