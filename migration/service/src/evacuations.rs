@@ -7,7 +7,7 @@
 
 use sdc_clients::migrations::Evacuation;
 use serde_json::{Map, Value, json};
-use store::{Batch, Bucket, Error, Expect, Query, Schema, Store};
+use store::{Batch, Bucket, Error, Expect, Fence, Query, Schema, Store};
 use uuid::Uuid;
 
 use super::ends::rows;
@@ -79,14 +79,15 @@ impl Evacuations {
             ..Evacuation::default()
         };
         let change = |row: &Evacuation| changed(row, values);
-        let row = self.change(cn, Some(new), change).await?;
+        let row = self.change(cn, Some(new), None, change).await?;
         row.ok_or_else(|| none(cn))
     }
 
-    /// Changes one that is under way; none if it is not any more.
+    /// Changes one that is under way, while the lease is held; none if it is not under way any more.
     pub async fn update(
         &self,
         cn: Uuid,
+        fence: &Fence,
         change: impl Fn(&mut Evacuation),
     ) -> Result<Option<Evacuation>, Refused> {
         let change = |row: &Evacuation| {
@@ -94,13 +95,14 @@ impl Evacuations {
             change(&mut row);
             Ok(row)
         };
-        self.change(cn, None, change).await
+        self.change(cn, None, Some(fence), change).await
     }
 
     async fn change(
         &self,
         cn: Uuid,
         new: Option<Evacuation>,
+        fence: Option<&Fence>,
         change: impl Fn(&Evacuation) -> Result<Evacuation, Refused>,
     ) -> Result<Option<Evacuation>, Refused> {
         let key = cn.to_string();
@@ -115,7 +117,10 @@ impl Evacuations {
             if row == before && expect != Expect::Absent {
                 return Ok(Some(row));
             }
-            match self.bucket.put(&key, expect, &row).await {
+            let mut batch = Batch::new();
+            fence.into_iter().for_each(|fence| batch.require(fence));
+            self.bucket.put_in(&mut batch, &key, expect, &row)?;
+            match self.store.commit(batch).await {
                 Ok(_) => return Ok(Some(row)),
                 Err(Error::EtagConflict { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -124,9 +129,16 @@ impl Evacuations {
         Err(Refused::coded(503, "ServiceUnavailableError", "the evacuation changes all the time"))
     }
 
-    /// Ends one: it is in the history from then on.
+    /// Ends one: it is in the history from then on. Of a leader, only the row that it found to be over, and while the
+    /// lease is held.
     /// Refuses with 404 if none is under way.
-    pub async fn end(&self, cn: Uuid, through: &Through, now: Time) -> Result<(), Refused> {
+    pub async fn end(
+        &self,
+        cn: Uuid,
+        through: &Through,
+        leader: Option<(&Fence, &Evacuation)>,
+        now: Time,
+    ) -> Result<(), Refused> {
         let key = cn.to_string();
         let found = match self.bucket.get(&key).await {
             Ok(found) => found,
@@ -134,6 +146,14 @@ impl Evacuations {
             Err(error) => return Err(error.into()),
         };
         let row = found.value;
+        let mut batch = Batch::new();
+        if let Some((fence, judged)) = leader {
+            // Somebody paused it, or named other VMs: the next round judges it anew.
+            if row != *judged {
+                return Ok(());
+            }
+            batch.require(fence);
+        }
         let details = json!({"moved": row.moved, "stay": row.stay, "left": row.left});
         let details: Map<String, Value> = details
             .as_object()
@@ -145,7 +165,6 @@ impl Evacuations {
         let mut ended = history::about("evacuate", Some(cn), through, details, now);
         (ended.began, ended.to) = (Some(row.began), row.to);
         ended.by = row.by.or(ended.by);
-        let mut batch = Batch::new();
         self.bucket.delete_in(&mut batch, &key, Expect::Etag(found.etag))?;
         self.history.put_in(&mut batch, &ended).await?;
         Ok(self.store.commit(batch).await.map(drop)?)
@@ -182,4 +201,34 @@ fn changed(row: &Evacuation, values: &Map<String, Value>) -> Result<Evacuation, 
         }
     }
     Ok(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const TERM: Duration = Duration::from_secs(15);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_whose_lease_has_ended_changes_and_ends_none() {
+        let store = Store::in_memory().unwrap();
+        let evacuations = Evacuations::open(&store).await.unwrap();
+        let (cn, now, through) = (Uuid::from_u128(1), Time::from_millis(0), Through::default());
+        let row = evacuations.put(cn, &Map::new(), false, &through, now).await.unwrap();
+        let old = store.claim("lease", "one", TERM).await.unwrap().unwrap();
+        store.release(old.clone()).await.unwrap();
+        let fence = store.claim("lease", "two", TERM).await.unwrap().unwrap();
+        let pause = |row: &mut Evacuation| row.paused = true;
+        evacuations.update(cn, &old, pause).await.unwrap_err();
+        evacuations.end(cn, &through, Some((&old, &row)), now).await.unwrap_err();
+        assert_eq!(evacuations.of(cn).await.unwrap(), row);
+        // The one that leads ends it only as it has judged it.
+        let paused = evacuations.update(cn, &fence, pause).await.unwrap().unwrap();
+        evacuations.end(cn, &through, Some((&fence, &row)), now).await.unwrap();
+        assert_eq!(evacuations.of(cn).await.unwrap(), paused);
+        evacuations.end(cn, &through, Some((&fence, &paused)), now).await.unwrap();
+        assert_eq!(evacuations.of(cn).await.unwrap_err().status(), 404);
+    }
 }

@@ -39,7 +39,7 @@ impl Front {
     }
 
     pub async fn end_evacuation(&self, cn: &str, params: &Params) -> Answer {
-        release(&self.service, uuid(cn)?, &params.through).await?;
+        release(&self.service, uuid(cn)?, &params.through, None).await?;
         done()
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use sdc_clients::migrations::{Evacuation, Migration};
 use sdc_clients::vmapi::VmQuery;
 use serde_json::json;
+use store::Fence;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -33,15 +34,16 @@ const NOTED_MS: i64 = 20_000;
 /// Since when a VM of a node was asked for while somebody was away.
 type Waits = BTreeMap<(String, String), Instant>;
 
-/// Carries on what is under way, for ever.
-pub async fn evacuate(service: &Service) {
+/// Carries on what is under way, for ever. Rows are written under the lease. An order is a command as any operator's,
+/// which every instance may take: the migration's own record refuses a second one.
+pub async fn evacuate(service: &Service, fence: &Fence) {
     let mut waits = Waits::new();
     loop {
         match service.evacuations.all().await {
             Ok(rows) => {
                 waits.retain(|(cn, _), _| rows.iter().any(|row| row.cn_uuid == *cn));
                 for row in rows {
-                    if let Err(refused) = round(service, &row, &mut waits).await {
+                    if let Err(refused) = round(service, fence, &row, &mut waits).await {
                         let reason = refused.message();
                         tracing::warn!(
                             cn = row.cn_uuid,
@@ -61,18 +63,31 @@ pub async fn evacuate(service: &Service) {
 
 /// Gives a node back to placement, and ends its evacuation; the migrations that run go on.
 /// Refuses with 404 if none is under way.
-pub async fn release(service: &Service, cn: Uuid, through: &Through) -> Result<(), Refused> {
+pub async fn release(
+    service: &Service,
+    cn: Uuid,
+    through: &Through,
+    leader: Option<(&Fence, &Evacuation)>,
+) -> Result<(), Refused> {
     let row = service.evacuations.of(cn).await?;
+    if leader.is_some_and(|(_, judged)| row != *judged) {
+        return Ok(());
+    }
     if !row.was_reserved {
         set_reserved(service, cn, false).await?;
     }
-    service.evacuations.end(cn, through, service.clock.now()).await?;
+    service.evacuations.end(cn, through, leader, service.clock.now()).await?;
     tracing::info!(%cn, moved = row.moved, stay = row.stay, left = row.left, "an evacuation ended");
     Ok(())
 }
 
 /// Does one round of a node: begins, resumes or pauses what is due. What is over is shown for a while, and then ended.
-async fn round(service: &Service, row: &Evacuation, waits: &mut Waits) -> Result<(), Refused> {
+async fn round(
+    service: &Service,
+    fence: &Fence,
+    row: &Evacuation,
+    waits: &mut Waits,
+) -> Result<(), Refused> {
     let bad = |_| Refused::argument("an evacuation of a node without a uuid");
     let cn: Uuid = row.cn_uuid.parse().map_err(bad)?;
     let vms = known(service, row).await?;
@@ -80,15 +95,15 @@ async fn round(service: &Service, row: &Evacuation, waits: &mut Waits) -> Result
     let now = count(&vms, &row.cn_uuid, &tried);
     if row.paused {
         pause(service, row, &vms).await;
-        return note(service, cn, now, BTreeMap::new()).await;
+        return note(service, fence, cn, now, BTreeMap::new()).await;
     }
     if now.left == 0 && row.left == Some(0) {
         let Evacuation { by, program, .. } = row.clone();
-        return release(service, cn, &Through { by, program }).await;
+        return release(service, cn, &Through { by, program }, Some((fence, row))).await;
     }
     if !row.is_reserved {
         set_reserved(service, cn, true).await?;
-        service.evacuations.update(cn, |row| row.is_reserved = true).await?;
+        service.evacuations.update(cn, fence, |row| row.is_reserved = true).await?;
     }
     let limit = service.settings.read().await?.running_on(cn);
     let limit = row.at_once.map_or(limit, |at_once| limit.min(at_once));
@@ -108,7 +123,7 @@ async fn round(service: &Service, row: &Evacuation, waits: &mut Waits) -> Result
             Err(refused) => drop(asked.insert(vm, refused.message().to_owned())),
         }
     }
-    note(service, cn, now, asked).await
+    note(service, fence, cn, now, asked).await
 }
 
 /// Returns true if a VM was asked for in vain for long enough. The first time begins the wait.
@@ -190,6 +205,7 @@ async fn act(service: &Service, row: &Evacuation, vm: &str, action: Action) -> R
 /// Notes how far it is, and now and then that it is carried on.
 async fn note(
     service: &Service,
+    fence: &Fence,
     cn: Uuid,
     Count { moved, stay, left }: Count,
     asked: BTreeMap<String, String>,
@@ -205,7 +221,7 @@ async fn note(
             row.seen = now.to_string();
         }
     };
-    service.evacuations.update(cn, change).await.map(drop)
+    service.evacuations.update(cn, fence, change).await.map(drop)
 }
 
 async fn set_reserved(service: &Service, cn: Uuid, is_reserved: bool) -> Result<(), Refused> {

@@ -50,11 +50,11 @@ async fn led(service: &Service, fence: Fence, term: Duration) {
         () = ask(service, &fence) => {}
         () = worked(service, &fence) => {}
         () = pruned(service, &fence) => {}
-        () = evacuate(service) => {}
+        () = evacuate(service, &fence) => {}
     }
 }
 
-/// Writes down again and again that a service runs the timers.
+/// Writes down again and again that a service runs the timers. A late one shows an old time until the next.
 async fn seen(service: &Service, pause: Duration) {
     loop {
         if let Err(error) = service.records.news.put_seen(service.clock.now()).await {
