@@ -20,9 +20,11 @@ pub enum Cause {
     Other,
 }
 
-const TABLE: [(&str, Cause); 11] = [
+const TABLE: [(&str, Cause); 12] = [
     ("without the raw flag", Cause::Encrypted),
     ("is busy", Cause::Busy),
+    // The reason behind it is a word of the system, or none: "Device busy", "umount failed".
+    ("cannot unmount", Cause::Busy),
     // What was mounted there is unmounted a moment later than its command ends (zfs-fuse).
     ("directory is not empty", Cause::Busy),
     ("out of space", Cause::Full),
@@ -49,7 +51,8 @@ mod tests {
     fn messages_of_both_kinds_of_zfs_are_known() {
         for (message, want) in [
             ("cannot destroy 'zones/a': dataset is busy", Cause::Busy),
-            ("cannot unmount '/zones/a': Device busy; mountpoint or dataset is busy", Cause::Busy),
+            ("cannot unmount '/zones/a': Device busy", Cause::Busy),
+            ("cannot unmount '/zones/a': umount failed: umount child process failed", Cause::Busy),
             ("cannot mount '/zones/a': directory is not empty", Cause::Busy),
             ("cannot receive new filesystem stream: out of space", Cause::Full),
             (

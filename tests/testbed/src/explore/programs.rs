@@ -54,7 +54,14 @@ impl Programs {
     async fn answer(&self, call: Call) -> Result<Output, CommandError> {
         let program = call.program;
         if let (Program::Zfs | Program::Zpool, Some(disk)) = (program, &self.disk) {
-            return disk.commands.run(call).await;
+            let line = format!("{program} {}", call.args.join(" "));
+            let answer = disk.commands.run(call).await;
+            if let Ok(output) = &answer
+                && output.status != 0
+            {
+                self.judge.note(format!("{line}: {}", output.complaint()));
+            }
+            return answer;
         }
         let Call { args, input, .. } = &call;
         let done = match program {

@@ -254,7 +254,8 @@ async fn a_vm_moves_on_real_zfs_while_it_writes_and_the_network_is_cut_ten_times
     assert!(rested(&world).await.is_none());
     world.check_records(End::Target).await;
     assert_eq!(world.judge.faults(), Vec::<String>::new());
-    assert!(!source.zfs("list -H -o name").unwrap().contains(VM));
+    let left = source.zfs("list -H -o name -t all").unwrap();
+    assert!(!left.contains(VM), "{left}\n{}", world.judge.notes().join("\n"));
     assert_eq!(snapshots(&target).iter().filter_map(|name| number(name)).count(), 0);
     world.end().await;
 }
