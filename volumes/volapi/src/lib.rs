@@ -3,8 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! volapi: shared volumes (RFD 26). A volume is one NFS export of a storage VM, which VMAPI makes for it on fabric
-//! networks of its owner. What the records say and should say is decided in `volumes-core`; here they are stored, and the other
-//! services asked.
+//! networks of its owner. What the records say and should say is decided in `volumes-core`; here they are stored, and the
+//! other services asked.
 //!
 //! The way of a volume: `http` checks a request; `service` (`create.rs`) writes the record in state `creating` and has
 //! VMAPI make the storage VM; `updater` learns from VMAPI's changefeed that it runs, and `service` (`follow.rs`) has
@@ -16,8 +16,10 @@
 //! | task | is woken by | does |
 //! | --- | --- | --- |
 //! | http | a connection | answers clients; each request runs to its end in a task of its own |
-//! | updater: lead | VMAPI's changefeed, every 10 s, every 60 s | with the lease: reads VMs and jobs, finishes changes of networks and the work that dead instances left, archives old failures |
-//! | updater: tidy | every 10 s, a change of snapshots | finishes snapshots, roll-backs and the work that earlier runs of this instance left |
+//! | updater: lead | VMAPI's changefeed | with the lease: reads VMs |
+//! | updater: lead | every 10 s | with the lease: reads stopped storage VMs, finishes changes of networks and the work that dead instances left |
+//! | updater: lead | every 60 s | with the lease: reads jobs of reservations, archives old failures |
+//! | updater: tidy | every 10 s, every second of a roll-back, a change of snapshots | finishes snapshots, roll-backs and the work that earlier runs of this instance left |
 //! | updater: images | every 60 s until all are there | has the images of storage VMs imported |
 //! | probes | every 20 s, with the lease | calls the NFS servers of storage VMs |
 //! | trust | a certificate that is due | renews this program's certificate |
