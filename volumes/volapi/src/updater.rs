@@ -103,19 +103,20 @@ impl State {
 }
 
 /// What is shown while this instance has the lease.
-struct Leads<'a>(&'a State);
+struct Leads<'a>(&'a Updater);
 
 impl Leads<'_> {
-    fn begin(state: &State) -> Leads<'_> {
-        state.has_lease.store(true, Ordering::Relaxed);
-        Leads(state)
+    fn begin(updater: &Updater) -> Leads<'_> {
+        updater.state.has_lease.store(true, Ordering::Relaxed);
+        Leads(updater)
     }
 }
 
 impl Drop for Leads<'_> {
     fn drop(&mut self) {
-        self.0.has_lease.store(false, Ordering::Relaxed);
-        self.0.follows.store(false, Ordering::Relaxed);
+        self.0.state.has_lease.store(false, Ordering::Relaxed);
+        self.0.state.follows.store(false, Ordering::Relaxed);
+        self.0.service.follower.forget_stopped();
     }
 }
 
@@ -156,7 +157,7 @@ impl Updater {
     }
 
     async fn led(&self, fence: Fence) {
-        let _leads = Leads::begin(&self.state);
+        let _leads = Leads::begin(self);
         // Both arms are cancel-safe: a reading that is cut off writes nothing or all.
         tokio::select! {
             () = self.follow(&fence) => {}

@@ -279,3 +279,28 @@ async fn an_instance_whose_lease_ran_out_takes_it_again_and_follows_vms() {
     world.tell(News::Changed(storage)).await;
     assert_eq!(world.state(&volume).await, State::Ready);
 }
+
+#[tokio::test(start_paused = true)] // V27
+async fn what_an_instance_saw_stopped_before_it_lost_the_lease_counts_for_nothing() {
+    let door = Arc::new(Door(watch::Sender::new(true)));
+    let store = Store::in_memory().unwrap().with_faults(Arc::clone(&door) as Arc<dyn Faults>);
+    let world = World::over(&store).await;
+    let (volume, storage) = world.creating("name").await;
+    let become_in = async |state: &str| {
+        world.vm(&storage, json!({"state": state}));
+        world.tell(News::Changed(storage.clone())).await;
+    };
+    become_in("running").await;
+    become_in("stopped").await;
+    assert_eq!(world.service.follower.degraded(), std::slice::from_ref(&storage));
+    door.0.send_replace(false);
+    // It runs again, which only the next holder of the lease sees, and stops once more.
+    tokio::time::sleep(Duration::from_secs(320)).await;
+    assert!(!world.state.has_lease() && world.service.follower.degraded().is_empty());
+    door.0.send_replace(true);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(world.state.has_lease());
+    become_in("stopped").await;
+    assert_eq!(world.state(&volume).await, State::Ready);
+    assert_eq!(world.service.follower.degraded(), std::slice::from_ref(&storage));
+}

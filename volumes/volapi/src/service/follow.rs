@@ -45,7 +45,7 @@ struct Concerned {
 #[derive(Debug)]
 pub struct Follower {
     shared: Arc<Shared>,
-    /// Since when the storage VMs of ready volumes are stopped.
+    /// Since when the storage VMs of ready volumes are stopped, as this instance saw with the lease it has.
     stopped: Mutex<BTreeMap<String, Instant>>,
 }
 
@@ -64,6 +64,11 @@ impl Follower {
         }
         let since = *stopped.entry(vm.to_owned()).or_insert_with(Instant::now);
         since.elapsed() >= self.shared.settings.reboot_grace
+    }
+
+    /// Forgets which storage VMs are stopped: what they do until this instance has the lease again, another one sees.
+    pub fn forget_stopped(&self) {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Returns the stopped storage VMs of ready volumes.
@@ -280,7 +285,7 @@ impl Follower {
             let verdict = match self.verdict(&reservation).await {
                 Ok(verdict) => verdict,
                 Err(error) => {
-                    tracing::warn!(%error, job = reservation.job_uuid, "cannot read a job from VMAPI; its reservation stays until the next pass");
+                    tracing::warn!(%error, job = reservation.job_uuid, "cannot read a job from the workflow API; its reservation stays until the next pass");
                     Verdict::Leave
                 }
             };
