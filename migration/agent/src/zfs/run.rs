@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::command::{Call, CommandError, Commands, Output, Program};
+use sdc_clients::quoted;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
@@ -46,7 +47,7 @@ pub enum ZfsError {
         message: String,
     },
     /// What it printed is not what it prints.
-    #[error("cannot parse what zfs {verb} printed: {line:?}")]
+    #[error("cannot parse what zfs {verb} printed: {}", quoted(line))]
     Odd { verb: &'static str, line: String },
 }
 

@@ -13,6 +13,7 @@ use daemon::cli::{Progress, Usage, names, screen};
 use daemon::exit;
 use daemon::text::counted;
 use sdc_clients::imgapi::{Image, Imgapi};
+use sdc_clients::quoted;
 use sdc_clients::vmapi::Ordered;
 use sdc_clients::volapi::Volume;
 use serde_json::Value;
@@ -204,7 +205,11 @@ async fn named_image(imgapi: &Imgapi, typed: &str, has: &str) -> anyhow::Result<
     known.retain(|image| version.is_none() || image.version.as_deref() == version);
     let newest = known.into_iter().max_by_key(published);
     Ok(newest.ok_or_else(|| {
-        Usage(format!("no active image of the owner of {} is called {typed:?}", named(&old)))
+        Usage(format!(
+            "no active image of the owner of {} is called {}",
+            named(&old),
+            quoted(typed)
+        ))
     })?)
 }
 
