@@ -107,8 +107,8 @@ pub enum Unkept {
 /// A refusal has the service's words.
 fn asked(error: &sdc_clients::Error) -> String {
     let text = daemon::log::chain(error);
-    match error.told().filter(|_| error.code().is_some()) {
-        Some(told) => format!("{text}: {told}"),
+    match error.peer_text().filter(|_| error.code().is_some()) {
+        Some(reason) => format!("{text}: {reason}"),
         None => text,
     }
 }

@@ -67,8 +67,8 @@ pub(super) async fn set(
 
 /// A value that a setting cannot have is wrong usage.
 fn wrong_value(error: Error) -> anyhow::Error {
-    match error.told().filter(|_| error.code() == Some("ValidationFailed")) {
-        Some(told) => Usage(visible(&told)).into(),
+    match error.peer_text().filter(|_| error.code() == Some("ValidationFailed")) {
+        Some(text) => Usage(visible(&text)).into(),
         None => error.into(),
     }
 }

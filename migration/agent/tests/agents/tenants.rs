@@ -133,7 +133,7 @@ async fn the_receiver_sets_nothing_that_it_would_not_carry_itself() {
     let from = world.source.name();
     let refused: Result<Accepted, Error> =
         world.post_as(from, &world.target, "streams", &offer).await;
-    assert!(refused.unwrap_err().told().unwrap().contains("zones/other"));
+    assert!(refused.unwrap_err().peer_text().unwrap().contains("zones/other"));
 }
 
 #[tokio::test(start_paused = true)] // M91

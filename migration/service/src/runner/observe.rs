@@ -78,7 +78,7 @@ pub fn is_old(error: &Error) -> bool {
 
 /// What an operator has to know: a service's reason belongs to it, a body without a code does not.
 pub fn sentence(error: &Error) -> String {
-    match error.told().filter(|_| error.code().is_some()) {
+    match error.peer_text().filter(|_| error.code().is_some()) {
         Some(reason) => format!("{error}: {reason}"),
         None => error.to_string(),
     }

@@ -293,7 +293,7 @@ impl Operator<'_> {
             }
             Ok(_) => Ok(true),
             Err(error) => {
-                let why = error.told().unwrap_or_default();
+                let why = error.peer_text().unwrap_or_default();
                 self.judge.note(format!(">> {op:?}: {error}: {why}"));
                 Ok(error.status().is_none())
             }
@@ -317,7 +317,7 @@ impl Operator<'_> {
                     break;
                 }
                 Err(error) => {
-                    let why = error.told().unwrap_or_default();
+                    let why = error.peer_text().unwrap_or_default();
                     self.judge.note(format!(">> adopt {other:?}: {error}: {why}"));
                 }
             }
