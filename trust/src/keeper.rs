@@ -96,7 +96,7 @@ pub enum Unkept {
     /// The token cannot be used.
     #[error("{}: {}", .0.display(), .1)]
     BadToken(PathBuf, String),
-    /// Somebody has to approve this key.
+    /// An operator has to approve this key.
     #[error("waiting for an operator's approval: sdc-migrate trust approve, key {0}")]
     Waits(String),
     /// The thread that read or wrote has ended.

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::exchange::Known;
 use crate::*;
 
-mod replays; // somebody who records connections, and plays them again
+mod replays; // an attacker who records connections, and plays them again
 
 const DAY: i64 = 86_400;
 const NOW: i64 = 1_800_000_000;
@@ -126,7 +126,7 @@ async fn whoever_is_expired_revoked_foreign_or_another_is_refused_by_the_other_e
         let (asked, answered) = spoken((client, server), to).await;
         assert!(asked.is_err() && answered.is_err(), "{what}");
     }
-    // Nobody at all.
+    // A program without a certificate, at either end.
     let none = Holder::with_clock(Admits::Known, clock.clone());
     assert!(spoken((&none, &service), Identity::Service).await.0.is_err());
     assert!(spoken((&one, &none), Identity::Service).await.1.is_err());
@@ -291,7 +291,7 @@ fn a_token_is_read_as_it_is_printed() {
     }
 }
 
-/// Asks whoever listens at this port for `/ping`, as the agent of node 1; says whether somebody has answered.
+/// Sends `/ping` to this port as the agent of node 1; returns whether it succeeded, and whether a peer answered.
 async fn is_there(client: &Arc<Holder>, port: u16, to: Identity) -> (bool, bool) {
     let transport = Arc::new(Client::new(client));
     let url = format!("https://127.0.0.1:{port}");
@@ -326,7 +326,7 @@ async fn whoever_answers_a_handshake_is_there_whatever_the_certificate_says() {
     let foreign = Authority::new(NOW).unwrap();
     let stranger = holder(&clock, &foreign, Identity::Service, all());
     assert_eq!(is_there(&stranger, port, ONE).await, (false, true));
-    // Nobody, and somebody who speaks something else.
+    // No listener, and a listener that speaks something else.
     shutdown.trigger();
     serving.await.unwrap();
     assert_eq!(is_there(&service, port, ONE).await, (false, false));

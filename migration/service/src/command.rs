@@ -105,7 +105,7 @@ impl Service {
         };
         let mut warnings = Vec::new();
         if admitted == Admitted::Start(Phase::Begin) || admitted == Admitted::Estimate {
-            let asks = if admitted == Admitted::Estimate { Asks::Nobody } else { Asks::Now };
+            let asks = if admitted == Admitted::Estimate { Asks::Nothing } else { Asks::Now };
             let findings = self.check(vm, target, asks).await?;
             if let Some(refused) = Refused::obstacles(&findings) {
                 return Err(refused.into());

@@ -24,7 +24,7 @@ const AFTER: &str = "Fleet-After";
 /// The number of the message before: see [`Message::behind`].
 pub(super) const BEHIND: &str = "Fleet-Behind";
 /// What a server adds to a message that it hands out by a direct get. A stored message that has it was sent on by
-/// somebody who did not write it.
+/// a client that did not write it.
 const HANDED_OUT: &str = "Nats-Subject";
 
 /// An event of one vminfod: its start, and the event's number.

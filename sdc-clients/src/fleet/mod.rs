@@ -3,8 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The feed of the data centre on NATS JetStream: every change of every VM of every node, the last object of each
-//! VM, and how each node is. `fleet-agent` writes it, anybody reads it. Who decides about a VM asks its node or VMAPI
-//! instead: the feed is a copy.
+//! VM, and how each node is. `fleet-agent` writes it, any client reads it. A program that decides about a VM asks its
+//! node or VMAPI instead: the feed is a copy.
 //!
 //! | stream | subjects | keeps |
 //! | --- | --- | --- |

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Makes the streams of the feed, and makes them again where somebody deleted them. Whoever may make a stream may lose
+//! Makes the streams of the feed, and makes them again if they were deleted. A client that may make a stream may lose
 //! the feed, so this is for the operator's key and no node's.
 
 use std::time::Duration;

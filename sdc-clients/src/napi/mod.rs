@@ -162,7 +162,7 @@ impl Napi {
         self.http.execute(call).await?.json("an array of networks")
     }
 
-    /// One address of a network; one that nobody ever had is free.
+    /// One address of a network; one that no NIC ever had is free.
     pub async fn get_ip(&self, network: &str, ip: IpAddr) -> Result<Versioned<Ip>, Error> {
         let segments = ["networks", network, "ips", &ip.to_string()];
         read_ip(&self.http.execute(Call::get(&segments)).await?, ip)

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `sdc-fleet` as somebody types it.
+//! `sdc-fleet` as an operator types it.
 
 use std::process::{ExitCode, Stdio};
 

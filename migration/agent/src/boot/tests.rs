@@ -90,7 +90,7 @@ struct Service(Option<(Vec<Uuid>, Vec<Uuid>)>);
 impl Transport for Service {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         let Some((replaced, known)) = &self.0 else {
-            let error = Error::connect(&request.method, request.target(), "nobody listens");
+            let error = Error::connect(&request.method, request.target(), "no service listens");
             return std::future::ready(Err(error)).boxed();
         };
         assert_eq!(request.peer, Some(Identity::Service));

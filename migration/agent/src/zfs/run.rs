@@ -198,8 +198,8 @@ impl Zfs {
         Ok(size.and_then(|rest| rest.trim().parse().ok()))
     }
 
-    /// Returns the GUID of the snapshot that a resume token stands for; none if `zfs` cannot go on with it. Whoever
-    /// made the token chose the snapshot: `zfs` sends whichever of the pool it names.
+    /// Returns the GUID of the snapshot that a resume token stands for; none if `zfs` cannot go on with it. The
+    /// maker of the token chose the snapshot: `zfs` sends whichever of the pool it names.
     pub async fn token_guid(&self, token: &str) -> Option<u64> {
         let text = self.tried(&args(&["-t", token])).await.ok()?;
         let guid = text.lines().find_map(|line| line.trim().strip_prefix("toguid = 0x"))?;

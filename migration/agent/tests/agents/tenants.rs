@@ -180,7 +180,7 @@ async fn nothing_is_mounted_over_a_link_that_a_stream_has_brought() {
     world.source.programs.zfs(&format!("create {below}"));
     let elsewhere = world.target.programs.node.path("/opt/custom/smf");
     std::fs::create_dir_all(&elsewhere).unwrap();
-    // Whoever has the node's root has the link where the file system is mounted.
+    // A process with the node's root makes the link where the file system is mounted.
     world.source.programs.zfs(&format!("unmount {below}"));
     let link = world.source.programs.node.path(&format!("/{below}"));
     std::fs::remove_dir_all(&link).unwrap();

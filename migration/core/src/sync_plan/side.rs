@@ -45,8 +45,8 @@ pub struct Row {
 pub struct Notes {
     /// The numbers of those that were taken here. Those of all datasets were made at one moment.
     pub made: BTreeSet<u32>,
-    /// Of those that came from the other node: the transaction group of the last that came, while nobody else could
-    /// make any.
+    /// Of those that came from the other node: the transaction group of the last that came, while no other process
+    /// could make any.
     pub received: BTreeMap<u32, u64>,
 }
 

@@ -138,7 +138,7 @@ pub(super) struct Required {
 }
 
 /// Returns the certificates of an authority that were revoked: as long as it is there, since a clock that runs ahead
-/// must not make anybody forget one.
+/// must not make a program forget one.
 pub fn revoked(members: &[Member], issuer: &str) -> Vec<Revoked> {
     let all = members.iter().filter_map(|member| Some((member, member.revoked?)));
     let all = all.flat_map(|(member, at)| {

@@ -256,7 +256,7 @@ async fn a_rotation_needs_no_restart_and_ends_when_all_have_renewed() {
         world.round(held).await.unwrap();
     }
     world.enrolment.rotate(false).await.unwrap();
-    // Nobody but the service knows the new one yet: the old one signs.
+    // Only the service knows the new one yet: the old one signs.
     assert_eq!((one.known.roots.len(), own(&world)), (1, old.clone()));
     world.round(&mut one).await.unwrap();
     assert_eq!(one.known.roots.len(), 2);

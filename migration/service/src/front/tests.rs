@@ -211,7 +211,7 @@ async fn a_migrating_vm_is_not_changed_by_others() {
             let is_refused = is_refused || waits || state == "failed" && target.is_some();
             assert_eq!(post(action).await.0 == 409, is_refused, "{state} {action}");
         }
-        // Nobody does the rounds here: what waits is not aborted in time.
+        // No service does the rounds here: what waits is not aborted in time.
         let (status, _) = world.ask("DELETE", &format!("/vms/{VM}"), json!({})).await;
         assert_eq!(status == 409, is_delete_refused, "{state}");
         let whole = json!({"uuid": VM, "server_uuid": SERVER, "state": "running"});

@@ -137,14 +137,14 @@ fn is_left(ticket: &Ticket, migration: Uuid) -> bool {
     }
 }
 
-/// Gives the record's ticket back, if it has one. Whoever writes the record next writes that, too.
+/// Gives the record's ticket back, if it has one. The next write of the record writes that, too.
 pub async fn give_back(service: &Service, kept: &mut Stored) {
     if let Some(ticket) = kept.record.journal.ticket.take() {
         release(service, &ticket).await;
     }
 }
 
-/// Gives the room on the target's node back, if the record has some. Whoever writes the record next writes that, too.
+/// Gives the room on the target's node back, if the record has some. The next write of the record writes that, too.
 pub async fn free(service: &Service, kept: &mut Stored) {
     if let Some(ticket) = kept.record.journal.reservation.take() {
         release(service, &ticket).await;

@@ -193,8 +193,8 @@ async fn newest(imgapi: &Imgapi, has: &str) -> anyhow::Result<Image> {
     Ok(newest.filter(|newest| published(newest) > published(&old)).unwrap_or(old))
 }
 
-/// Returns the image that was typed: its uuid, `NAME@VERSION`, or the newest of a name. Anybody may give an image any
-/// name: only one of the owner of the present image is meant.
+/// Returns the image that was typed: its uuid, `NAME@VERSION`, or the newest of a name. Every user may give an image
+/// any name: only one of the owner of the present image is meant.
 async fn named_image(imgapi: &Imgapi, typed: &str, has: &str) -> anyhow::Result<Image> {
     if let Ok(uuid) = names::uuid(typed) {
         return Ok(imgapi.get_image(&uuid).await?);

@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Somebody starts a VM that is shown, with vmadm.
+    /// An operator starts a VM that is shown, with vmadm.
     pub fn started_by_hand(&mut self, end: End) {
         let is_shown = self.disk(end).is_some_and(|disk| !disk.seen.hidden);
         if self.is_running && is_shown && !self.host(end).down {

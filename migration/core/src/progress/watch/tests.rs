@@ -169,7 +169,7 @@ fn a_step_that_is_tried_again_is_said_and_no_bytes_are_until_it_goes_on() {
         told[0]["message"].as_str().unwrap().starts_with("migration-agent on the source's node"),
         "{told:?}"
     );
-    // Whoever begins to watch now is told the same.
+    // A watcher that begins now gets the same.
     let told = Watch::new().step(Some(&record), Some(&latest), now);
     assert!(
         told.last().unwrap()["message"]

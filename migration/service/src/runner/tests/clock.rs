@@ -91,11 +91,11 @@ async fn a_time_is_set_changed_and_forgotten_and_one_that_has_passed_starts_noth
         assert_eq!(world.act("unschedule").await.0, 200);
         assert_eq!(world.act("unschedule").await.0, 412);
         sleep(20 * MINUTE).await;
-        assert_eq!(world.record().await.unwrap().state, State::Paused, "nobody switches it");
+        assert_eq!(world.record().await.unwrap().state, State::Paused, "no timer switches it");
         assert_eq!(world.act(&at("2 minutes")).await.0, 200);
     })
     .await;
-    // Nobody runs the timers until the leeway is over.
+    // No service runs the timers until the leeway is over.
     sleep(13 * MINUTE).await;
     beside(&world, async {
         sleep(2 * MINUTE).await;
@@ -256,7 +256,7 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
     assert_eq!(take(false).await, [(VM.to_string(), differs)]);
     let unchanged = service.records.of_vm(VM).await.unwrap().unwrap().record;
     assert_eq!(unchanged.to_json(), kept.to_json(), "what is here stays");
-    // A running migration is another service's, unless the operator says that nobody works on it.
+    // A running migration is another service's, unless the operator says that no service works on it.
     let running = record(
         json!({"id": Uuid::from_u128(4), "vm_uuid": Uuid::from_u128(5), "state": "running"}),
     );
@@ -272,7 +272,7 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
     assert_eq!(of_running(taken), Taken::New);
     let kept = old.records.get(running.id).await.unwrap().unwrap();
     old.records.remove(&kept, None, crate::records::Rest::Stays).await.unwrap();
-    // One that nobody can read stops no other.
+    // One that cannot be read stops no other.
     let stranger = Uuid::from_u128(77);
     let foreign = record(json!({"id": Uuid::from_u128(3), "vm_uuid": stranger}));
     old.records.overwrite(&foreign).await.unwrap();

@@ -434,7 +434,7 @@ async fn an_order_that_is_given_again_writes_nothing() {
                     assert_eq!(world.act("switch").await.0, 202);
                     assert_eq!(world.settled().await.unwrap().state, State::Successful);
                 }
-                // It runs from here on, and nobody does its rounds after this.
+                // It runs from here on, and no service does its rounds after this.
                 "pause" | "abort&force=true" => {
                     let state = protocol::State::Running;
                     let fails = Fails { name: "send", state, times: 600, moved: |_| (1, 600) };
