@@ -101,8 +101,8 @@ pub struct Labels {
     pub at: Position,
     /// It is no event: it is how the VM was found to differ from the feed.
     pub compared: bool,
-    /// Of an event, the last one of the node, whatever its VM, that its agent published before: who has not seen that
-    /// one missed it. None where the agent knew none, for what was compared, and for a marker.
+    /// Of an event, the last one of the node, whatever its VM, that its agent published before: a follower that has
+    /// not seen that one missed it. None where the agent knew none, for what was compared, and for a marker.
     pub after: Option<Position>,
 }
 

@@ -42,7 +42,7 @@ mod streams; // makes the streams
 
 mod sourcing; // how far VMS has come, and whether it moves
 
-mod wire; // the requests of who publishes
+mod wire; // the requests of the program that publishes
 
 mod access; // where the servers are, and who asks
 

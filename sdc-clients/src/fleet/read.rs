@@ -84,7 +84,7 @@ pub struct Health {
     /// The server that leads it; none where there is one server.
     pub leader: Option<String>,
     /// The servers that are there and do not have all of it now. While there is one, no other server may be stopped:
-    /// the rest may be too few to elect who leads.
+    /// the rest may be too few to elect a leader.
     pub behind: Vec<String>,
     /// Those that are away.
     pub away: Vec<String>,
@@ -121,7 +121,7 @@ impl Fleet {
         self.server.explain(error)
     }
 
-    /// Returns JetStream, for who makes the streams.
+    /// Returns JetStream, for the program that makes the streams.
     pub fn jetstream(&self) -> &Context {
         &self.jetstream
     }

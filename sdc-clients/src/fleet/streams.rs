@@ -205,8 +205,8 @@ pub(super) async fn raise(jetstream: &Context, info: &Info) -> Result<Info, Flee
     if let Some(late) = others.into_iter().find(|it| it.offline || !it.current) {
         return Err(FleetError::away(format!("{} is away or behind", late.name)));
     }
-    // Servers are looked for only where the number changes, and who is asked for the second change before the first one
-    // is made sees none.
+    // Servers are looked for only where the number changes, and a server that is asked for the second change before the
+    // first one is made sees none.
     let (config, fewer) = (&info.config, on(info));
     update(jetstream, &Config { num_replicas: fewer, ..config.clone() }).await?;
     for _ in 0..SHORT {

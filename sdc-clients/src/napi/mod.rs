@@ -168,7 +168,7 @@ impl Napi {
         read_ip(&self.http.execute(Call::get(&segments)).await?, ip)
     }
 
-    /// Changes the set properties of an address. One that is reserved is not handed out; who has it keeps it.
+    /// Changes the set properties of an address. One that is reserved is not handed out; its holder keeps it.
     pub async fn update_ip(
         &self,
         network: &str,

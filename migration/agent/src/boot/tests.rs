@@ -104,7 +104,7 @@ impl Transport for Service {
     }
 }
 
-/// What became of the zones, and what the journal has, where this service answers.
+/// What became of the zones, and what the state file has, where this service answers.
 async fn booted(answer: Option<(Vec<Uuid>, Vec<Uuid>)>, autoboot: bool) -> (Zones, Memory) {
     looked(answer, autoboot, &[]).await
 }

@@ -39,7 +39,7 @@ pub struct Row {
     pub number: Option<u32>,
 }
 
-/// What a node's journal has of a VM's sync snapshots.
+/// What an agent's state file has of a VM's sync snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Notes {

@@ -186,7 +186,7 @@ async fn pause(service: &Service, row: &Evacuation, vms: &BTreeMap<String, Evacu
     }
 }
 
-/// Does an action on a VM in the name of who asked for the evacuation.
+/// Does an action on a VM in the name of the operator who asked for the evacuation.
 async fn act(service: &Service, row: &Evacuation, vm: &str, action: Action) -> Result<(), Refused> {
     let vm = vm.parse().map_err(|_| Refused::argument("Invalid UUID"))?;
     let vm = service.vm(vm).await?;

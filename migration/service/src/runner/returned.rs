@@ -66,7 +66,7 @@ async fn tidy(service: &Service, fence: &Fence) -> Result<(), Failed> {
             service.records.remove(&kept, Some(fence), Rest::Stays).await?;
         } else if service.records.is_untidy(&kept).await? {
             match service.records.write(&mut kept, Some(fence)).await.map_err(Failed::from) {
-                Ok(()) | Err(Failed::Lost) => {} // who wrote it meanwhile has done it
+                Ok(()) | Err(Failed::Lost) => {} // the service that wrote it meanwhile has done it
                 Err(why) => return Err(why),
             }
         }

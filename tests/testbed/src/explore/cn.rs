@@ -118,7 +118,7 @@ impl Cn {
         self.dir.join("net-agent")
     }
 
-    /// Where its migration-agent keeps its journal.
+    /// Where its migration-agent keeps its state file.
     fn state_dir(&self) -> PathBuf {
         self.dir.join("migration-agent")
     }
