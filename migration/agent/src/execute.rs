@@ -23,7 +23,7 @@ use super::work::Work;
 use super::zfs::args;
 use super::{mounts, observe, quotas, sync, vm};
 use migration_core::bring_over::foreign;
-use migration_core::journal::Power;
+use migration_core::intent::Power;
 use migration_core::protocol::{About, Doing, Failure, Order, State, What};
 use migration_core::sync_plan::Side;
 

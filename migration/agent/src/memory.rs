@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::vm::Run;
-use migration_core::journal::{End, Power, differ};
+use migration_core::intent::{End, Power, differ};
 use migration_core::protocol::{About, Properties};
 use migration_core::sync_plan::Notes;
 

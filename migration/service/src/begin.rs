@@ -230,10 +230,10 @@ impl Service {
             error: None,
             error_detail: None,
             reserved_nics: Vec::new(),
-            journal: migration_core::journal::Journal {
+            intent: migration_core::intent::Intent {
                 affinity: asked.affinity.clone(),
                 bwlimit: asked.bwlimit.filter(|limit| *limit > 0),
-                ..migration_core::journal::Journal::default()
+                ..migration_core::intent::Intent::default()
             },
         })
     }

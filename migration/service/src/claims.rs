@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::Open;
 use migration_core::record::Record;
 use uuid::Uuid;

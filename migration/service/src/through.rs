@@ -7,7 +7,7 @@
 use daemon::http::Sender;
 use http::HeaderMap;
 
-use migration_core::journal::Asker;
+use migration_core::intent::Asker;
 use migration_core::time::Time;
 
 /// What a request reveals of its sender.

@@ -15,7 +15,7 @@ use sdc_clients::identity::Identity;
 
 use super::*;
 use daemon::command::{Output, Run};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::About;
 
 const CN: Uuid = Uuid::from_u128(1);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::machine::Copy;
 use sdc_clients::identity::Identity;
 use serde_json::json;

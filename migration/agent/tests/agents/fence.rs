@@ -5,7 +5,7 @@
 //! Old, repeated and foreign requests.
 
 use http::Method;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{About, Doing, Observe, Open, Order, State, What};
 use sdc_clients::http::Call;
 use sdc_clients::identity::Identity;

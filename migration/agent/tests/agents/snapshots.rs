@@ -11,7 +11,7 @@ use sdc_clients::snapshots::Snapshots;
 use simnode::node::Zfs;
 use uuid::Uuid;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{State, What};
 
 use crate::world::{Cn, VM, World, agents};

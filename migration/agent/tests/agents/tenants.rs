@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use daemon::command::{Commands as _, Launch, Pipes, Program};
 use migration_agent::wire::Wire as _;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{Accepted, Doing, Offer, Properties, State, What};
 use migration_core::stream::{self, Meter, Rate, Refusals, Token};
 use sdc_clients::Error;

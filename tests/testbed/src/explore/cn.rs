@@ -14,7 +14,7 @@ use daemon::command::{Call, Commands, Run};
 use migration_agent::config::QUIET;
 use migration_agent::wire::Wire;
 use migration_agent::{Agent, Setup, before_zones};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use sdc_clients::agents::{Known, NodeAgents};
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::Transport;

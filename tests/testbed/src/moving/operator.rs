@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use sdc_clients::migrations::{Migration, Migrations, Options};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};

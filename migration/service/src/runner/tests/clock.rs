@@ -181,7 +181,7 @@ async fn a_step_that_is_tried_again_is_told_until_it_goes_on() {
         assert_eq!(world.act("sync").await.0, 202);
         let again = loop {
             sleep(Duration::from_secs(1)).await;
-            let again = world.record().await.unwrap().journal.again.clone();
+            let again = world.record().await.unwrap().intent.again.clone();
             if let Some(again) = again.filter(|again| again.failed > 1) {
                 break again;
             }
@@ -199,7 +199,7 @@ async fn a_step_that_is_tried_again_is_told_until_it_goes_on() {
         assert!(page(&world, "/metrics").await.contains("migration_service_migrations_again 0"));
         world.power(ONE, true);
         let record = world.settled().await.unwrap();
-        assert_eq!((record.state, record.journal.again.clone()), (State::Paused, None));
+        assert_eq!((record.state, record.intent.again.clone()), (State::Paused, None));
         let (_, shown) = world.ask("GET", &format!("/migrations/{VM}"), json!({})).await;
         assert_eq!(shown["waits_for"], "you: sync, switch or abort");
     })
@@ -215,7 +215,7 @@ async fn an_agent_that_answers_with_an_error_is_not_called_silent() {
         assert_eq!(world.act("sync").await.0, 202);
         let why = loop {
             sleep(Duration::from_secs(1)).await;
-            if let Some(again) = world.record().await.unwrap().journal.again.clone() {
+            if let Some(again) = world.record().await.unwrap().intent.again.clone() {
                 break again.why;
             }
         };

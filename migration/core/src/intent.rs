@@ -62,7 +62,7 @@ pub struct Confirmation {
 /// What the steps so far have promised, forbidden or made irrevocable. Empty until an operation needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Journal {
+pub struct Intent {
     /// Raised and stored before each round of observing and acting. A node that has received a round
     /// refuses the orders of earlier ones, so that an order that was late in the network does nothing.
     pub revision: u64,
@@ -300,7 +300,7 @@ fn is_none_lost(names: &u32) -> bool {
     *names == 0
 }
 
-impl Journal {
+impl Intent {
     /// Raises the revision: a round begins, or a node is asked anew.
     pub fn raise(&mut self, nonce: u32) {
         self.revision += 1;
