@@ -2,9 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What must be known before an order is sent, written into the record before the order.
+//! The intent of a record: what must be known before an order is sent, stored in the record before the order.
 //!
-//! Deployed services ignore the key `journal`, and keep it: they store the record that they read.
+//! Its key in the record is `journal`. Deployed services ignore the key and keep it: they store the record that they
+//! read.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

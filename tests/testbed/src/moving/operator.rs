@@ -184,8 +184,8 @@ fn is_older(record: &Migration) -> bool {
 
 /// Returns true for a switch that has not shown the target: it is aborted.
 fn is_not_shown(record: &Migration) -> bool {
-    let journal = record.other.get("journal");
-    record.state == "failed" && journal.is_none_or(|it| it["target_shown"] != true)
+    let intent = record.other.get("journal");
+    record.state == "failed" && intent.is_none_or(|it| it["target_shown"] != true)
 }
 
 /// How long he waits.
