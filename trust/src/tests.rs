@@ -97,7 +97,7 @@ async fn both_ends_know_each_other() {
 }
 
 #[tokio::test]
-async fn whoever_is_expired_revoked_foreign_or_another_is_refused_by_the_other_end() {
+async fn a_peer_that_is_expired_revoked_foreign_or_another_is_refused_by_the_other_end() {
     let (clock, authority) = (Clock::at(NOW), Authority::new(NOW).unwrap());
     let foreign = Authority::new(NOW).unwrap();
     let all = || known(&[&authority], &[]);
@@ -212,7 +212,7 @@ async fn a_connection_ends_with_the_first_certificate_of_its_ends() {
 }
 
 #[tokio::test]
-async fn whoever_has_a_token_alone_knows_the_service_by_its_authority() {
+async fn a_program_with_only_a_token_knows_the_service_by_its_authority() {
     let (clock, authority) = (Clock::at(NOW), Authority::new(NOW).unwrap());
     let service = Holder::with_clock(Admits::New, clock.clone());
     let held = authority.equip(Identity::Service, known(&[&authority], &[]), NOW).unwrap();
@@ -304,7 +304,7 @@ async fn is_there(client: &Arc<Holder>, port: u16, to: Identity) -> (bool, bool)
 }
 
 #[tokio::test] // M102
-async fn whoever_answers_a_handshake_is_there_whatever_the_certificate_says() {
+async fn a_peer_that_answers_a_handshake_is_there_whatever_the_certificate_says() {
     let (clock, authority) = (Clock::at(NOW), Authority::new(NOW).unwrap());
     let all = || known(&[&authority], &[]);
     let service = holder(&clock, &authority, Identity::Service, all());

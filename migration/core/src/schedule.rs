@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test] // R21
-    fn a_schedule_needs_somebody_who_runs_timers() {
+    fn a_schedule_needs_a_service_that_runs_timers() {
         let now = at("12:00:00");
         assert!(is_followed(Some(at("11:59:50")), 15_000, now));
         assert!(!is_followed(Some(at("11:59:40")), 15_000, now));

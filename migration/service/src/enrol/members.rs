@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_authority_signs_once_everybody_who_is_in_knows_it() {
+    fn a_new_authority_signs_once_every_member_knows_it() {
         let names = ["old".to_owned(), "new".to_owned()];
         let is_in = |knows| member(1, Standing::Enrolled, "old", knows);
         assert_eq!(signer(&[], &[], 1), None);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_ends_when_everybody_who_is_in_has_renewed() {
+    fn a_rotation_ends_when_every_member_has_renewed() {
         let of = |n, standing, issuer| member(n, standing, issuer, &[]);
         let all = [
             of(1, Standing::Enrolled, "old"),

@@ -220,7 +220,7 @@ async fn a_migrating_vm_is_not_changed_by_others() {
 }
 
 #[tokio::test] // M32
-async fn nobody_else_writes_the_records() {
+async fn no_other_client_writes_the_records() {
     let world = world().await;
     let record = record(json!({"vm_uuid": VM})).to_json();
     let base = format!("/migrations/{VM}");
@@ -262,7 +262,7 @@ impl Faults for Away {
 }
 
 #[tokio::test(start_paused = true)] // M58
-async fn a_store_that_is_away_is_told_before_whoever_asks_gives_up() {
+async fn a_store_that_is_away_is_reported_before_the_client_gives_up() {
     let away = Arc::new(Away::default());
     let world = world_on(store::Store::in_memory().unwrap().with_faults(away.clone())).await;
     let pages = crate::pages::router(world.service);

@@ -279,7 +279,7 @@ fn the_last_copy_goes_by_a_persons_word_alone_and_a_rescue_takes_nothing_from_a_
 }
 
 #[test] // M111
-fn nobody_switches_to_a_copy_without_datasets_and_a_sync_sends_them_again() {
+fn no_switch_goes_to_a_copy_without_datasets_and_a_sync_sends_them_again() {
     let mut world = stands(&[Action::Begin, Action::Sync], None);
     does(&mut world, "target destroyed");
     world.orders.clear();
@@ -298,7 +298,7 @@ fn nobody_switches_to_a_copy_without_datasets_and_a_sync_sends_them_again() {
 }
 
 #[test] // M111
-fn nobody_goes_back_to_a_copy_without_datasets() {
+fn no_rollback_goes_to_a_copy_without_datasets() {
     for is_discarded in [false, true] {
         let mut world = stands(&[Action::Begin, Action::Sync, Action::Switch], None);
         does(&mut world, "source destroyed");

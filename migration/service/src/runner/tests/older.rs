@@ -393,7 +393,7 @@ async fn what_is_adopted_without_the_other_node_is_kept_down_when_that_is_back()
 }
 
 #[tokio::test(start_paused = true)] // M123
-async fn a_node_that_claims_a_vm_of_another_node_is_shown_and_stops_nobody() {
+async fn a_node_that_claims_a_vm_of_another_node_is_shown_and_stops_no_migration() {
     let world = World::new(true);
     // VMAPI has the VM on the first node, whose agent has nothing open of it.
     let claims = 1..1500_u128;

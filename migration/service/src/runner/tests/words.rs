@@ -140,7 +140,7 @@ async fn an_agent_that_answers_with_an_error_is_not_dead_whatever_an_operator_sa
 }
 
 #[tokio::test(start_paused = true)] // M105
-async fn a_node_is_not_taken_for_dead_while_it_was_heard_of_late_or_nobody_knows() {
+async fn a_node_is_not_taken_for_dead_while_it_was_heard_of_late_or_that_is_unknown() {
     for (what, says) in [
         ("young", "the last heartbeat of"),
         ("a word", "asked whether its copies were replaced 29"),
