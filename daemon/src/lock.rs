@@ -166,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_may_open_it_and_who_holds_an_open_one_keeps_nobody_from_starting() {
+    fn no_other_user_may_open_it_and_a_holder_of_an_open_one_keeps_no_program_from_starting() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        // As an earlier version left it: everybody may read it, and somebody holds a shared lock on it.
+        // As an earlier version left it: every user may read it, and one process holds a shared lock on it.
         std::fs::write(&path, "999999999\n").unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         let stranger = File::open(&path).unwrap();

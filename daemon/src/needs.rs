@@ -113,10 +113,10 @@ pub const NEEDS: &[Need] = needs! {
     "fleet-agent-claimed" "FleetAgentClaimed" Shows: "another machine publishes under this node's uuid"
         => "fleet-agent status";
     "fleet-still" "FleetVmsStandsStill" Shows:
-        "VMS does not take what CHANGES has: who begins to read the feed waits for what it lacks"
+        "VMS does not take what CHANGES has: a new reader of the feed waits for what it lacks"
         => "sdc-fleet streams";
     "fleet-differs" "FleetServersDiffer" Shows:
-        "the nats-servers have different messages, and giving each the same does not succeed: who reads gets those of one"
+        "the nats-servers have different messages, and giving each the same does not succeed: a reader gets those of one"
         => "sdc-fleet streams";
     "fleet-unwatched" "FleetNobodyMakesStreams" Shows:
         "no fleet-agent has streams.make: different messages on the nats-servers, or a VMS that stands still, are not noticed"

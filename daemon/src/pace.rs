@@ -89,7 +89,7 @@ impl Paced {
     }
 }
 
-/// The same service for somebody who holds the permit of [`Paced::admit`] already and sends several
+/// The same service for a caller that holds the permit of [`Paced::admit`] already and sends several
 /// requests with it.
 pub struct Admitted(pub Arc<Paced>);
 

@@ -221,7 +221,7 @@ impl StateFile {
     }
 
     /// Waits until something that belongs in the file has changed. Cancel-safe: a change that
-    /// nobody waited for is kept.
+    /// no task waited for is kept.
     pub async fn changed(&self) {
         self.save.notified().await;
     }

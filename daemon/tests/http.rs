@@ -392,7 +392,7 @@ async fn connections_and_rates_are_capped() {
     while toy.counts.open.load(Ordering::Relaxed) > 0 {
         tokio::task::yield_now().await;
     }
-    // Six at once, two after a third of a second each; nobody is refused.
+    // Six at once, two after a third of a second each; none is refused.
     let began = tokio::time::Instant::now();
     for _ in 0..8 {
         let answer = tcp(toy.at, &get("/ping")).await;

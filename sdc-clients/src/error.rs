@@ -2,12 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One error type for all services. An [`Error`] names its request, keeps everything the server said, and
+//! One error type for all services. An [`Error`] names its request, keeps everything the server sent, and
 //! decides whether the request may be sent again ([`Error::is_retryable`]) and whether it may have been
 //! applied ([`Error::may_have_applied`]).
 //!
 //! Its sentence (`Display`) has route, status and `code`, and no text of the peer's: it reaches pages that others read.
-//! What the peer said is in [`Error::told`], and in the log.
+//! The peer's text is in [`Error::peer_text`], and in the log.
 
 mod class;
 
@@ -25,7 +25,7 @@ use class::{classify, is_read};
 const BODY_PREFIX: usize = 512;
 /// The longest `code`.
 const LONGEST_CODE: usize = 64;
-/// How many wrong fields are told.
+/// How many wrong fields [`Error::message_with_fields`] names.
 const MOST_FIELDS: usize = 8;
 /// A longer body is no service's answer: only its beginning is kept.
 const LONGEST_ANSWER: usize = 64 << 10;
@@ -128,7 +128,7 @@ impl Error {
         error
     }
 
-    /// What a status other than success means, with everything the server said.
+    /// What a status other than success means, with everything the server sent.
     pub fn from_answer(
         method: &Method,
         path: impl Into<String>,
@@ -240,13 +240,14 @@ impl Error {
         &self.0.message
     }
 
-    /// What the peer said, its beginning: for a log, and for who asked for it.
-    pub fn told(&self) -> Option<String> {
-        if self.0.is_theirs { Some(self.said()) } else { self.0.body.clone() }
+    /// Returns the beginning of the peer's text, if it sent one: its message and what it says of each field, or a body
+    /// that is not what was promised. It is for logs and for the user who made the request.
+    pub fn peer_text(&self) -> Option<String> {
+        if self.0.is_theirs { Some(self.message_with_fields()) } else { self.0.body.clone() }
     }
 
-    /// The message, and of each of the first fields that the server names what it says of it.
-    pub fn said(&self) -> String {
+    /// Returns the message and, for each of the first fields in `errors[]`, the field with its message.
+    pub fn message_with_fields(&self) -> String {
         let field = |error: &Value| {
             let (field, message) = (error["field"].as_str()?, error["message"].as_str()?);
             Some(clipped(format!("{field}: {message}")))

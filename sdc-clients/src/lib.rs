@@ -75,6 +75,8 @@ mod jitter; // seedable chance
 
 mod mac; // MAC addresses
 
+mod quoted; // text of others in a message
+
 mod uuids; // uuids as values
 
 mod error; // one error type: what went wrong, and whether to try again
@@ -83,5 +85,6 @@ pub use error::{Class, Error, Phase};
 pub use http::{Http, Precondition, Versioned};
 pub use jitter::Jitter;
 pub use mac::{MacAddr, ParseMacError};
+pub use quoted::quoted;
 pub use records::Unreadable;
 pub use uuids::uuid_value;

@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::quoted::quoted;
+
 /// A 48-bit link-layer address.
 ///
 /// Reads twelve bare hex digits, or six octets of one or two digits between
@@ -24,7 +26,7 @@ pub struct MacAddr([u8; 6]);
 
 /// The text is not a MAC address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a MAC address: {text:?}")]
+#[error("not a MAC address: {}", quoted(text))]
 pub struct ParseMacError {
     text: String,
 }

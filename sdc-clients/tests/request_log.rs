@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The request log: one line for each attempt at debug, and no secret in any. A program of its own:
-//! whether a log line is wanted is remembered for the whole process by whoever comes first, so
+//! whether a log line is wanted is remembered for the whole process by the thread that comes first, so
 //! tests without a subscriber must not run beside this one.
 
 #![allow(clippy::unwrap_used)] // a failed step is a failed test

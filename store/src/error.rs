@@ -4,6 +4,8 @@
 
 //! What can go wrong.
 
+use sdc_clients::quoted;
+
 use crate::etag::Etag;
 
 /// Why the store did not do what was asked.
@@ -110,10 +112,10 @@ pub enum Thing {
 pub enum Invalid {
     /// A bucket, field, lease or holder with a name that is empty, too long, or has other characters
     /// than letters, digits, `_`, `-`, `.` and `/`.
-    #[error("{0:?} is not a valid name")]
+    #[error("{} is not a valid name", quoted(.0))]
     Name(String),
     /// A key that is empty, too long or has control characters.
-    #[error("{0:?} is not a valid key")]
+    #[error("{} is not a valid key", quoted(.0))]
     Key(String),
     /// A record that is no JSON object.
     #[error("record {key} of bucket {bucket} is not a JSON object")]
@@ -139,7 +141,7 @@ pub enum Invalid {
     #[error("bucket {bucket} has other fields in its version {version}")]
     Fields { bucket: String, version: u32 },
     /// A text that no search gave as its marker.
-    #[error("{0:?} is not a marker of a search")]
+    #[error("{} is not a marker of a search", quoted(.0))]
     Marker(String),
     /// An address of a server that does not parse.
     #[error("not the address of a PostgreSQL server: {0}")]

@@ -41,7 +41,7 @@ enum Proof {
 }
 
 impl Client {
-    /// In the name of whoever holds this.
+    /// Returns a client in the name of the program whose certificate this is.
     pub fn new(holder: &Arc<Holder>) -> Client {
         Client(Proof::Held(Arc::clone(holder)))
     }
@@ -158,7 +158,7 @@ fn broken(method: &Method, target: &str, to: Identity, error: hyper::Error) -> E
     Error::broken(method, target, format!("{to}: {what}")).with_source(error)
 }
 
-/// Returns true if somebody has answered a handshake, though not with what was expected: there is a machine. Whoever
+/// Returns true if a peer has answered a handshake, though not with what was expected: there is a machine. A peer that
 /// speaks something else is one, too, such as an agent of the versions before TLS.
 pub fn has_answered(error: &Error) -> bool {
     of_tls(error).is_some_and(is_answer)

@@ -118,7 +118,7 @@ where
 }
 
 /// Makes a connection to a program that proves that it is this one.
-/// Fails where it does not within 10 s. [`has_answered`](crate::has_answered) tells whether there is anybody.
+/// Fails where it does not within 10 s. [`has_answered`](crate::has_answered) returns whether a peer answered at all.
 pub async fn connect<S>(holder: &Holder, stream: S, to: Identity) -> io::Result<Box<dyn Duplex>>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

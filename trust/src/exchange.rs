@@ -6,8 +6,8 @@
 //!
 //! | request | from | body | answer |
 //! | --- | --- | --- | --- |
-//! | `POST /trust/join` | whoever has a token | [`Join`] | [`Joined`] |
-//! | `POST /trust/state` | whoever has a certificate | [`Asks`] | [`State`] |
+//! | `POST /trust/join` | a program with a token | [`Join`] | [`Joined`] |
+//! | `POST /trust/state` | a program with a certificate | [`Asks`] | [`State`] |
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -43,7 +43,7 @@ pub enum Joined {
     },
 }
 
-/// What whoever checks certificates has to know.
+/// What a program has to know to check certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
     /// The certificates of the authorities, in PEM.

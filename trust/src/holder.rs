@@ -33,9 +33,9 @@ use crate::refusals::Refusals;
 /// Who gets through the handshake of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admits {
-    /// Whoever has a valid certificate.
+    /// Peers with a valid certificate.
     Known,
-    /// Whoever has none, too: to be let in.
+    /// Peers without one, too: to be let in.
     New,
 }
 
@@ -111,7 +111,7 @@ impl Holder {
         for root in &held.known.roots {
             let root = der(root)?;
             roots.add(root.clone()).map_err(Invalid::Used)?;
-            // Whoever is new here has nothing but the fingerprint of an authority.
+            // A new program has nothing but the fingerprint of an authority.
             chain.push(root);
         }
         let lists = held.known.revoked.iter().map(|list| {

@@ -33,7 +33,7 @@ impl Token {
         Ok(Token { authority: authority.to_owned(), secret: secret::<24>()? })
     }
 
-    /// Returns it as text: for the person who carries it to the program, and for nobody else.
+    /// Returns it as text: for the operator who carries it to the program, and for no other.
     pub fn text(&self) -> String {
         format!("{PREFIX}.{}.{}", self.authority, self.secret)
     }

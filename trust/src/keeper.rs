@@ -96,7 +96,7 @@ pub enum Unkept {
     /// The token cannot be used.
     #[error("{}: {}", .0.display(), .1)]
     BadToken(PathBuf, String),
-    /// Somebody has to approve this key.
+    /// An operator has to approve this key.
     #[error("waiting for an operator's approval: sdc-migrate trust approve, key {0}")]
     Waits(String),
     /// The thread that read or wrote has ended.
@@ -107,8 +107,8 @@ pub enum Unkept {
 /// A refusal has the service's words.
 fn asked(error: &sdc_clients::Error) -> String {
     let text = daemon::log::chain(error);
-    match error.told().filter(|_| error.code().is_some()) {
-        Some(told) => format!("{text}: {told}"),
+    match error.peer_text().filter(|_| error.code().is_some()) {
+        Some(reason) => format!("{text}: {reason}"),
         None => text,
     }
 }

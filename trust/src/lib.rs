@@ -4,7 +4,7 @@
 
 //! How the programs of this project that move and snapshot VMs know each other: TLS 1.3, both ends with a certificate
 //! of the data centre's own small authority. A certificate names one program ([`Identity`]); what that program may ask
-//! is decided by whoever is asked. All cryptography is rustls's, ring's and rcgen's.
+//! is decided by the program that is asked. All cryptography is rustls's, ring's and rcgen's.
 //!
 //! | type | is |
 //! | --- | --- |

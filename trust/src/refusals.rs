@@ -11,7 +11,7 @@ use rustls::CertificateError;
 
 use crate::words::of_tls;
 
-/// Why a handshake of somebody who connects was refused.
+/// Why a handshake of a client was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// His certificate has expired, or is not valid yet.

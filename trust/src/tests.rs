@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::exchange::Known;
 use crate::*;
 
-mod replays; // somebody who records connections, and plays them again
+mod replays; // an attacker who records connections, and plays them again
 
 const DAY: i64 = 86_400;
 const NOW: i64 = 1_800_000_000;
@@ -97,7 +97,7 @@ async fn both_ends_know_each_other() {
 }
 
 #[tokio::test]
-async fn whoever_is_expired_revoked_foreign_or_another_is_refused_by_the_other_end() {
+async fn a_peer_that_is_expired_revoked_foreign_or_another_is_refused_by_the_other_end() {
     let (clock, authority) = (Clock::at(NOW), Authority::new(NOW).unwrap());
     let foreign = Authority::new(NOW).unwrap();
     let all = || known(&[&authority], &[]);
@@ -126,7 +126,7 @@ async fn whoever_is_expired_revoked_foreign_or_another_is_refused_by_the_other_e
         let (asked, answered) = spoken((client, server), to).await;
         assert!(asked.is_err() && answered.is_err(), "{what}");
     }
-    // Nobody at all.
+    // A program without a certificate, at either end.
     let none = Holder::with_clock(Admits::Known, clock.clone());
     assert!(spoken((&none, &service), Identity::Service).await.0.is_err());
     assert!(spoken((&one, &none), Identity::Service).await.1.is_err());
@@ -212,7 +212,7 @@ async fn a_connection_ends_with_the_first_certificate_of_its_ends() {
 }
 
 #[tokio::test]
-async fn whoever_has_a_token_alone_knows_the_service_by_its_authority() {
+async fn a_program_with_only_a_token_knows_the_service_by_its_authority() {
     let (clock, authority) = (Clock::at(NOW), Authority::new(NOW).unwrap());
     let service = Holder::with_clock(Admits::New, clock.clone());
     let held = authority.equip(Identity::Service, known(&[&authority], &[]), NOW).unwrap();
@@ -291,7 +291,7 @@ fn a_token_is_read_as_it_is_printed() {
     }
 }
 
-/// Asks whoever listens at this port for `/ping`, as the agent of node 1; says whether somebody has answered.
+/// Sends `/ping` to this port as the agent of node 1; returns whether it succeeded, and whether a peer answered.
 async fn is_there(client: &Arc<Holder>, port: u16, to: Identity) -> (bool, bool) {
     let transport = Arc::new(Client::new(client));
     let url = format!("https://127.0.0.1:{port}");
@@ -304,7 +304,7 @@ async fn is_there(client: &Arc<Holder>, port: u16, to: Identity) -> (bool, bool)
 }
 
 #[tokio::test] // M102
-async fn whoever_answers_a_handshake_is_there_whatever_the_certificate_says() {
+async fn a_peer_that_answers_a_handshake_is_there_whatever_the_certificate_says() {
     let (clock, authority) = (Clock::at(NOW), Authority::new(NOW).unwrap());
     let all = || known(&[&authority], &[]);
     let service = holder(&clock, &authority, Identity::Service, all());
@@ -326,7 +326,7 @@ async fn whoever_answers_a_handshake_is_there_whatever_the_certificate_says() {
     let foreign = Authority::new(NOW).unwrap();
     let stranger = holder(&clock, &foreign, Identity::Service, all());
     assert_eq!(is_there(&stranger, port, ONE).await, (false, true));
-    // Nobody, and somebody who speaks something else.
+    // No listener, and a listener that speaks something else.
     shutdown.trigger();
     serving.await.unwrap();
     assert_eq!(is_there(&service, port, ONE).await, (false, false));

@@ -22,6 +22,18 @@ pub enum ZoneFile {
     Receiving,
 }
 
+impl ZoneFile {
+    /// Returns its name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            ZoneFile::Xml => "xml",
+            ZoneFile::Config => "config",
+            ZoneFile::LastExited => "lastexited",
+            ZoneFile::Receiving => "receiving",
+        }
+    }
+}
+
 bitflags! {
     /// A set of parts of one VM.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

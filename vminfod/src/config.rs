@@ -14,6 +14,7 @@ use std::time::Duration;
 use daemon::agent::hub::SOCKET;
 use daemon::http::Limits as HttpLimits;
 use daemon::{ConfigError, Fields};
+use sdc_clients::quoted;
 
 use crate::node::root::{DEADLINE, Root};
 use crate::node::{Ctx, Deadlines};
@@ -173,7 +174,10 @@ impl Socket {
         let text = fields.text("socket.mode", "0600");
         let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
         if mode.is_none() {
-            fields.fault("socket.mode", format_args!("{text:?} is not a mode (write \"0660\")"));
+            fields.fault(
+                "socket.mode",
+                format_args!("{} is not a mode (write \"0660\")", quoted(&text)),
+            );
         }
         let path = fields.path("socket.path", SOCKET.trim_start_matches('/'));
         (path != Path::new("none")).then(|| Self { path, mode: mode.unwrap_or(0o600) })

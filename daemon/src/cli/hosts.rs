@@ -4,9 +4,9 @@
 
 //! The host names of nodes, as CNAPI has them: in tables, in sentences, and as people type them.
 
-use sdc_clients::Error;
 use sdc_clients::cnapi::{Cnapi, ServerQuery};
 use sdc_clients::uuid_value;
+use sdc_clients::{Error, quoted};
 
 use super::names::{Kind, Names, find_kind};
 use super::program::Usage;
@@ -45,7 +45,7 @@ pub async fn node(cnapi: &Cnapi, typed: &str) -> Result<String, Unknown> {
 pub fn whole(typed: &str) -> Result<String, Usage> {
     match uuid::Uuid::try_parse(typed) {
         Ok(_) => Ok(uuid_value(typed)),
-        Err(_) => Err(Usage(format!("{typed:?} is not the uuid of a node"))),
+        Err(_) => Err(Usage(format!("{} is not the uuid of a node", quoted(typed)))),
     }
 }
 

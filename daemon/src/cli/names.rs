@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-use sdc_clients::uuid_value;
 use sdc_clients::vmapi::{Vm, VmQuery, Vmapi};
 use sdc_clients::vminfod::{VmFields as _, Vminfod};
+use sdc_clients::{quoted, uuid_value};
 use serde_json::Value;
 
 use super::program::Usage;
@@ -195,14 +195,15 @@ pub fn find_kind(kind: Kind, known: &[(&str, &str)], typed: &str) -> Result<Stri
             let near = near.unwrap_or_default();
             let least = format!("at least {SHORTEST} characters");
             Err(Usage(format!(
-                "no {one} has the {name} {typed:?}, or a uuid that begins so ({least}){near}"
+                "no {one} has the {name} {}, or a uuid that begins so ({least}){near}",
+                quoted(typed)
             )))
         }
         several => {
             let named = |(uuid, alias): &&(&str, &str)| format!("{uuid} {}", visible(alias));
             let names = several.iter().take(SHOWN).map(named);
             let names = names.collect::<Vec<_>>().join(", ");
-            Err(Usage(format!("{typed:?} fits {} {one}s: {names}", several.len())))
+            Err(Usage(format!("{} fits {} {one}s: {names}", quoted(typed), several.len())))
         }
     }
 }
@@ -239,9 +240,11 @@ const STATES: [&str; 16] = [
 pub fn is_state(typed: &str) -> Result<(), Usage> {
     match STATES.contains(&typed) {
         true => Ok(()),
-        false => {
-            Err(Usage(format!("no VM has the state {typed:?}: there are {}", STATES.join(", "))))
-        }
+        false => Err(Usage(format!(
+            "no VM has the state {}: there are {}",
+            quoted(typed),
+            STATES.join(", ")
+        ))),
     }
 }
 

@@ -131,8 +131,8 @@ fn refusal(error: &(dyn Error + 'static)) -> Option<String> {
                 return Some(absent.message().to_owned());
             }
             Some(refused) => {
-                let told = refused.told()?;
-                return Some(format!("{}: {}", log::chain(error), visible(&told)));
+                let text = refused.peer_text()?;
+                return Some(format!("{}: {}", log::chain(error), visible(&text)));
             }
             None => cause = inner.source(),
         }

@@ -4,6 +4,7 @@
 
 //! Small tables: aligned, parsable or JSON, some columns only, sorted. Pure.
 
+use sdc_clients::quoted;
 use serde_json::{Map, Value};
 
 use super::screen::{Screen, Tone, visible};
@@ -44,7 +45,7 @@ impl Layout {
 
 /// The name is not a column's.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no column {name:?}: there are {known}")]
+#[error("no column {}: there are {known}", quoted(name))]
 pub struct UnknownColumn {
     name: String,
     known: String,

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sdc_clients::quoted;
+
 use super::output::Output;
 use super::program::Program;
 
@@ -15,7 +17,7 @@ use super::program::Program;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommandError {
     /// It could not be started.
-    #[error("cannot start {path:?}: {error}", path = path.display())]
+    #[error("cannot start {}: {error}", quoted(&path.to_string_lossy()))]
     Spawn {
         path: PathBuf,
         /// The error of the system.

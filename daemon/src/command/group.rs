@@ -69,8 +69,8 @@ fn lives(group: Pid) -> bool {
     test_kill_process_group(group).is_ok() && !(cfg!(target_os = "linux") && has_only_dead(group))
 }
 
-/// Returns true if all that is left waits to be reaped: in a container nobody may do that. Only Linux tells so
-/// in a text.
+/// Returns true if all that is left waits to be reaped: a container may have no process that does that. Only
+/// Linux shows it as text.
 fn has_only_dead(group: Pid) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else { return false };
     let group = group.as_raw_nonzero().to_string();

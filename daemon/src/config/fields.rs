@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use sdc_clients::quoted;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -140,7 +141,7 @@ impl Fields {
         if let Some(text) = given {
             match text.parse() {
                 Ok(value) => return value,
-                Err(err) => self.fault(key, format_args!("{text:?}: {err}")),
+                Err(err) => self.fault(key, format_args!("{}: {err}", quoted(&text))),
             }
         }
         match default.parse() {
@@ -196,7 +197,7 @@ impl Fields {
     pub fn metrics(&mut self) -> Option<SocketAddr> {
         let text = self.optional_text("metrics.listen")?;
         text.parse()
-            .map_err(|err| self.fault("metrics.listen", format_args!("{text:?}: {err}")))
+            .map_err(|err| self.fault("metrics.listen", format_args!("{}: {err}", quoted(&text))))
             .ok()
     }
 

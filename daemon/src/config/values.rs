@@ -7,6 +7,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use sdc_clients::quoted;
+
 /// Bounds of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -18,12 +20,12 @@ pub struct Window {
 
 /// Checks a base URL, `http://host[:port]`, and returns it without a slash at its end.
 pub fn http_url(text: &str) -> Result<String, String> {
-    let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
+    let parsed = url::Url::parse(text).map_err(|err| format!("{}: {err}", quoted(text)))?;
     if parsed.scheme() == "https" {
-        return Err(format!("{text:?}: https is not supported (no TLS is built in)"));
+        return Err(format!("{}: https is not supported (no TLS is built in)", quoted(text)));
     }
     if parsed.scheme() != "http" || parsed.host_str().is_none() {
-        return Err(format!("{text:?}: expected http://host"));
+        return Err(format!("{}: expected http://host", quoted(text)));
     }
     Ok(text.trim_end_matches('/').to_owned())
 }
@@ -31,22 +33,23 @@ pub fn http_url(text: &str) -> Result<String, String> {
 /// Checks a base URL of a program that proves who it is, `https://host[:port]`, and returns it without a slash at its
 /// end.
 pub fn https_url(text: &str) -> Result<String, String> {
-    let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
+    let parsed = url::Url::parse(text).map_err(|err| format!("{}: {err}", quoted(text)))?;
     if parsed.scheme() != "https" || parsed.host_str().is_none() {
-        return Err(format!("{text:?}: expected https://host"));
+        return Err(format!("{}: expected https://host", quoted(text)));
     }
     Ok(text.trim_end_matches('/').to_owned())
 }
 
 /// Checks a uuid and returns it in lower case.
 pub fn lower_uuid(text: &str) -> Result<String, String> {
-    let parsed = uuid::Uuid::try_parse(text).map_err(|err| format!("{text:?}: {err}"))?;
+    let parsed = uuid::Uuid::try_parse(text).map_err(|err| format!("{}: {err}", quoted(text)))?;
     Ok(parsed.hyphenated().to_string())
 }
 
 /// Parses a duration: a number and its unit, several joined (`"1h30m"`), or whole days (`"7d"`).
 pub fn parse_span(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration (write 250ms, 10s, 5m, 2h, 1h30m, 7d)");
+    let wrong =
+        || format!("{} is not a duration (write 250ms, 10s, 5m, 2h, 1h30m, 7d)", quoted(text));
     if text.trim() == "0" {
         return Ok(Duration::ZERO);
     }

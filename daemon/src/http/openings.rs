@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Connections that have proved or opened nothing yet: few, and of each address fewer. Whoever does so does it at
+//! Connections that have proved or opened nothing yet: few, and of each address fewer. A peer that does so does it at
 //! once; the oldest that has not makes room for the next. Pure but for the notice.
 
 use std::collections::VecDeque;

@@ -113,16 +113,16 @@ fn encoded(node: &Node) -> bytes::Bytes {
     serde_json::to_vec(node).unwrap_or_default().into()
 }
 
-/// Reads an entry. One that is none, such as a key's removal, is taken for nobody's.
+/// Reads an entry. One that is none, such as a key's removal, is read as the entry of no node.
 fn decoded(stored: Stored) -> Option<(u64, Node)> {
-    let nobody = |revision| {
+    let of_no_node = |revision| {
         let node = serde_json::json!({"cn_uuid": "", "every_s": 0, "vms": 0,
             "claim": {"instance": "", "machine": "", "version": ""}});
         serde_json::from_value(node).ok().map(|node| (revision, node))
     };
     match serde_json::from_slice(&stored.body) {
         Ok(node) => Some((stored.seq, node)),
-        Err(_) => nobody(stored.seq),
+        Err(_) => of_no_node(stored.seq),
     }
 }
 

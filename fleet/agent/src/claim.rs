@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Who may publish the node: the program whose claim stands in the node's entry. An entry is replaced only by who has
-//! seen its last revision, so of two programs one holds it. Pure.
+//! Who may publish the node: the program whose claim stands in the node's entry. An entry is replaced only by a program
+//! that has seen its last revision, so of two programs one holds it. Pure.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const NAMED: u32 = 10;
 pub(crate) enum Turn {
     /// Write it, as the one who publishes.
     Hold,
-    /// Another one publishes: write who also would, so that both are named.
+    /// Another one publishes: add this program to the entry, so that both are named.
     Note(Box<Node>),
     /// Another one publishes, and knows.
     Wait,
@@ -58,7 +58,7 @@ impl Seat {
         self.revision
     }
 
-    /// The other one: who holds the node, or who also would.
+    /// The other program: the one that publishes the node, or the one that also would.
     pub(crate) fn other(&self) -> Option<&Claim> {
         self.holder.as_ref().or(self.rival.as_ref().map(|(rival, _)| rival))
     }

@@ -60,7 +60,7 @@ fn kept(path: &Path) -> io::Result<Machine> {
     Ok(machine)
 }
 
-/// Whoever has the key can guess short values.
+/// A process that has the key can guess short values.
 fn hide(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))

@@ -27,7 +27,7 @@ pub(crate) fn program(name: &str, page: Option<&Value>) -> (Program, Vec<Need>) 
     for (key, what) in [("brake", What::Brake), ("memory", What::Memory)] {
         needs.extend(text(key).map(|said| need(what, said)));
     }
-    // In report mode it is meant to write nothing, and under a hold somebody is at work.
+    // In report mode it is meant to write nothing, and under a hold an operator is at work.
     if let (Some(said), true) = (text("mute"), text("mode") != Some("report") && holds == 0) {
         needs.push(need(What::Mute, said));
     }

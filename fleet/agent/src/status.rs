@@ -54,10 +54,10 @@ pub enum Own {
     #[error("waiting for the feed: {0}")]
     Feed(String),
     /// `VMS` does not take what `CHANGES` has.
-    #[error("VMS stands still though CHANGES has more: who begins to read waits for what it lacks")]
+    #[error("VMS stands still though CHANGES has more: a new reader waits for what it lacks")]
     Still,
     #[error(
-        "the servers have different messages ({0}), and who reads gets those of one: giving each the same is tried again"
+        "the servers have different messages ({0}), and a reader gets those of one: giving each the same is tried again"
     )]
     Differ(Differ),
     /// Sysinfo has another uuid.

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The task that makes the streams, where the operator's key is configured: a stream that somebody deleted comes back
+//! The task that makes the streams, where the operator's key is configured: a stream that was deleted comes back
 //! empty, and every agent then fills it by comparison. A `VMS` that stands still though `CHANGES` has more gets another
 //! leader, and where that does not help it is made again. Servers that do not have the same messages get what the
 //! fullest one has; what that one lacks, the nodes find. One that stays behind gets a new copy. It also removes old

@@ -6,6 +6,7 @@
 
 use daemon::cli::{Usage, names};
 use sdc_clients::fleet::{FleetVm, Mirror};
+use sdc_clients::quoted;
 use serde_json::Value;
 
 use crate::names::Names;
@@ -27,7 +28,7 @@ impl Filter {
         let mut filter = Filter::default();
         for word in words {
             let Some((field, value)) = word.split_once('=') else {
-                return Err(Usage(format!("expected FIELD=VALUE, found {word:?}")));
+                return Err(Usage(format!("expected FIELD=VALUE, found {}", quoted(word))));
             };
             match field {
                 "state" => {
@@ -58,7 +59,7 @@ impl Filter {
         let mut first = named.map(|(field, _)| field.split('.').next().unwrap_or_default());
         let is_none = |field: &&str| mirror.vms().all(|vm| !vm.object.contains_key(*field));
         match first.find(is_none) {
-            Some(field) => Err(Usage(format!("no VM has a field {field:?}"))),
+            Some(field) => Err(Usage(format!("no VM has a field {}", quoted(field)))),
             None => Ok(()),
         }
     }

@@ -5,8 +5,8 @@
 //! What each key may do: the `accounts` of the nats-servers' configuration. Pure.
 //!
 //! The streams live in the account FEED. The nodes live in another one, NODES, whose requests reach FEED through
-//! imports: an answer then goes back to who asked, in his own account. In one account a node could ask for an answer
-//! under another node's subject, and the server itself would publish it there.
+//! imports: an answer then goes back to the client that asked, in its own account. In one account a node could ask for
+//! an answer under another node's subject, and the server itself would publish it there.
 
 use std::fmt::Write as _;
 

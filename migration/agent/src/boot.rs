@@ -44,7 +44,7 @@ pub enum BootError {
         /// Its message.
         source: CommandError,
     },
-    /// The journal.
+    /// The state file.
     #[error(transparent)]
     NotTaken(#[from] super::memory::NotTaken),
 }

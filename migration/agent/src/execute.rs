@@ -23,7 +23,7 @@ use super::work::Work;
 use super::zfs::args;
 use super::{mounts, observe, quotas, sync, vm};
 use migration_core::bring_over::foreign;
-use migration_core::journal::Power;
+use migration_core::intent::Power;
 use migration_core::protocol::{About, Doing, Failure, Order, State, What};
 use migration_core::sync_plan::Side;
 
@@ -47,7 +47,7 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, NotTaken> 
     if is_new && !work.what.is_receive() {
         let (of, work, stop) = (Arc::clone(parts), Arc::clone(&work), parts.shutdown.clone());
         parts.tasks.spawn("order", async move {
-            // Dropping it at any await is what kill -9 does, and the journal is for that.
+            // Dropping it at any await is what kill -9 does, and the state file is for that.
             tokio::select! {
                 biased;
                 () = stop.wait() => {}

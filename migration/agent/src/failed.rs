@@ -114,7 +114,7 @@ pub enum Failed {
 
 /// A refusal has its reason; a body without a code does not come from an agent of ours.
 fn refusal(error: &Error) -> String {
-    match error.told().filter(|_| error.code().is_some()) {
+    match error.peer_text().filter(|_| error.code().is_some()) {
         Some(reason) => format!("{error}: {reason}"),
         None => error.to_string(),
     }

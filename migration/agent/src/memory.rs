@@ -5,8 +5,8 @@
 //! What outlives the agent: for each migration the highest revision that it received, and what it made or changed on
 //! the node, so that after kill -9 or a reboot it can finish or undo it when it is ordered.
 //!
-//! `memory.json` has the open migrations and is replaced before what it announces is done. `over.log` has a line
-//! for each migration that is over; its order is the order of ends.
+//! The state file `memory.json` has the open migrations and is replaced before what it announces is done. `over.log`
+//! has a line for each migration that is over; its order is the order of ends.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::vm::Run;
-use migration_core::journal::{End, Power, differ};
+use migration_core::intent::{End, Power, differ};
 use migration_core::protocol::{About, Properties};
 use migration_core::sync_plan::Notes;
 

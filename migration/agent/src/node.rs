@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::command::{Call, CommandError, Commands, Program};
+use sdc_clients::quoted;
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -41,7 +42,7 @@ pub enum NodeError {
     /// vmadm has ended well, and vminfod does not show it.
     #[error("vmadm succeeded, but vminfod does not show {0}")]
     NotSeen(&'static str),
-    #[error("vminfod's create_timestamp {0:?} is not a time")]
+    #[error("vminfod's create_timestamp {} is not a time", quoted(.0))]
     NoTime(String),
     /// net-agent's list of holds is not understood.
     #[error("`net-agent holds` did not print a list")]

@@ -16,7 +16,7 @@ use super::node::NodeError;
 use super::parts::Parts;
 use super::sync;
 use super::vm::{self, Run};
-use migration_core::journal::Power;
+use migration_core::intent::Power;
 use migration_core::machine::{self, Copy, Snapshot};
 use migration_core::protocol::{Datasets, Node, Observe, Observed, Open, Rest, Size, State};
 use migration_core::sync_plan::{Row, Side};
@@ -182,7 +182,7 @@ pub async fn copies(parts: &Parts) -> Result<Vec<Rest>, Failed> {
     let view = parts.node.vminfod().vms(false).await.map_err(NodeError::from)?;
     let hidden = view.vms.iter().filter(|vm| vm.is_hidden());
     let hidden = hidden.filter_map(|vm| Some((vm.uuid()?.parse().ok()?, None)));
-    let mut found: BTreeMap<Uuid, Option<(Uuid, migration_core::journal::End)>> = hidden.collect();
+    let mut found: BTreeMap<Uuid, Option<(Uuid, migration_core::intent::End)>> = hidden.collect();
     for (migration, entry) in parts.memory.open() {
         found.insert(entry.vm, Some((migration, entry.end)));
     }

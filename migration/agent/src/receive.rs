@@ -26,7 +26,7 @@ use super::wire::{Connection, Incoming};
 use super::work::Work;
 use super::zfs::{Cause, args, is_of};
 use super::{mounts, settled};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::properties::PLACES;
 use migration_core::protocol::{Accepted, Clear, Datasets, Gone, Offer, Received, What, Whole};
 use migration_core::stream::{self, StreamError};

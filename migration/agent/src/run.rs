@@ -44,7 +44,7 @@ pub struct Setup {
     /// Where the node's directories begin.
     pub top: PathBuf,
     pub pool: String,
-    /// Where the journal is.
+    /// Where the state file is.
     pub state_dir: PathBuf,
     /// Drawn for each process.
     pub seed: [u8; 8],
@@ -150,7 +150,7 @@ impl Agent {
     }
 }
 
-/// What the journal in `dir` says of this node's zones, done before they boot. Returns what was done.
+/// Does what the state file in `dir` says of this node's zones, before they boot. Returns what was done.
 pub async fn boot(
     dir: &Path,
     commands: &dyn Commands,
@@ -197,7 +197,7 @@ async fn listen(parts: Arc<Parts>) {
     }
 }
 
-/// Renews the holds that the journal has.
+/// Renews the holds that the state file has.
 async fn renew(parts: Arc<Parts>) {
     loop {
         let (mut wait, began, mut state) = (RENEWS, Instant::now(), State::Resting);

@@ -5,6 +5,7 @@
 //! `volsnap-` are shown, made or destroyed, of that one dataset.
 
 use http::StatusCode;
+use sdc_clients::quoted;
 use sdc_clients::snapshots::{PREFIX, RolledBack, Snapshot};
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
@@ -23,7 +24,8 @@ const LONGEST: usize = 100;
 pub enum NotDone {
     /// The name is not one of these.
     #[error(
-        "{0:?} is not a name for a volume's snapshot: expected {PREFIX} and up to 92 of a-z A-Z 0-9 _ . -"
+        "{} is not a name for a volume's snapshot: expected {PREFIX} and up to 92 of a-z A-Z 0-9 _ . -",
+        quoted(.0)
     )]
     Name(String),
     /// The VM has no such dataset.

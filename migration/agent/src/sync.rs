@@ -24,7 +24,7 @@ use super::vm::{self, Run};
 use super::wire::Connection;
 use super::work::Work;
 use super::zfs::{Cause, Listed, args};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{
     About, Accepted, Clear, Datasets, Failure, Gone, Offer, Properties, Received, Whole,
 };

@@ -294,7 +294,7 @@ mod tests {
     const MOST: Duration = Duration::from_secs(5);
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_why_a_stream_ended_waits_for_its_last_word() {
+    async fn a_caller_that_asks_why_a_stream_ended_waits_for_its_last_word() {
         let from = Uuid::from_u128(1);
         let work = Arc::new(Work::new(What::Receive { from, image: None }, 1));
         let running = work.stream().unwrap();

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use daemon::cli::screen::visible;
 use sdc_clients::migrations::{Migration, Migrations, Options};
+use sdc_clients::quoted;
 
 use super::args::{Consent, Placed, Rate};
 use super::ask::{Stake, confirm, is_asked};
@@ -47,7 +48,7 @@ impl Act<'_> {
             self.admitted(&vm, Action::Schedule, &options).await?;
         }
         let name = self.name(&vm).await;
-        let text = format!("This will migrate instance {name} at the time {time:?}.");
+        let text = format!("This will migrate instance {name} at the time {}.", quoted(time));
         if !confirm(&text, Stake::Undoable, placed.consent)? {
             return Ok(ExitCode::from(REFUSED));
         }

@@ -404,7 +404,7 @@ Examples:
   sdc-migrate trust list
   sdc-migrate trust revoke CN                   a node that was lost, or is not to be trusted
   sdc-migrate trust rotate                      a new authority; again when all have renewed
-  sdc-migrate trust token operator              for somebody who is to use these verbs on another machine, and there:
+  sdc-migrate trust token operator              for an operator who uses these verbs on another machine, and there:
   sdc-migrate trust --trust-url https://HOST:5320 join < TOKEN
 
 The token of a program goes into the file join-token in the program's trust directory, of mode 0600.")]

@@ -6,7 +6,7 @@
 
 use daemon::cli::TERMINAL;
 use daemon::cli::screen::visible;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::machine::Wait;
 use migration_core::need::waits;
 use migration_core::record::{Phase, Record, State};
@@ -29,7 +29,7 @@ pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String>
             Some(format!("{}.\nNext: {}", folded(need.says), need.command_for(&[("VM", vm)])))
         }
         None => {
-            let hint = hint(&record.journal.again.as_ref()?.why, &raw).unwrap_or_default();
+            let hint = hint(&record.intent.again.as_ref()?.why, &raw).unwrap_or_default();
             Some(match can_abort(&record) {
                 true => format!(
                     "The step is tried again by itself.{hint}\nTo end it, the VM staying where it is:\n\
@@ -98,7 +98,7 @@ pub(super) fn is_word(typed: &str) -> bool {
 /// Returns true if a migration that runs can be ended: before the new copy is shown.
 fn can_abort(record: &Record) -> bool {
     let is_before = matches!(record.phase, Phase::Begin | Phase::Sync | Phase::Switch);
-    record.state == State::Running && is_before && !record.journal.target_shown
+    record.state == State::Running && is_before && !record.intent.target_shown
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use anyhow::bail;
 use daemon::cli::screen::visible;
 use daemon::cli::{Progress, Usage};
 use daemon::exit;
-use sdc_clients::Error;
 use sdc_clients::vmapi::{VmQuery, Vmapi};
+use sdc_clients::{Error, quoted};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -43,7 +43,7 @@ pub(super) async fn set(
     let known = SETTINGS.join(", ");
     let (key, value) = match asked {
         (Some(key), _) if !SETTINGS.contains(&key) => {
-            let what = format!("there is no setting {key:?}; the settings are {known}");
+            let what = format!("there is no setting {}; the settings are {known}", quoted(key));
             return Err(Usage(what).into());
         }
         (Some(key), Some(value)) => (key, value),
@@ -56,7 +56,8 @@ pub(super) async fn set(
     };
     let cn = named(services, cn).await?;
     let Ok(value) = serde_json::from_str::<Value>(value) else {
-        let what = format!("expected a number, true, false or null for {key}, found {value:?}");
+        let what =
+            format!("expected a number, true, false or null for {key}, found {}", quoted(value));
         return Err(Usage(what).into());
     };
     let values = Map::from_iter([(key.to_owned(), value)]);
@@ -66,8 +67,8 @@ pub(super) async fn set(
 
 /// A value that a setting cannot have is wrong usage.
 fn wrong_value(error: Error) -> anyhow::Error {
-    match error.told().filter(|_| error.code() == Some("ValidationFailed")) {
-        Some(told) => Usage(visible(&told)).into(),
+    match error.peer_text().filter(|_| error.code() == Some("ValidationFailed")) {
+        Some(text) => Usage(visible(&text)).into(),
         None => error.into(),
     }
 }

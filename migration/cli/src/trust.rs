@@ -12,6 +12,7 @@ use daemon::cli::hosts::Hosts;
 use daemon::cli::{self, Screen, Usage};
 use http::Method;
 use sdc_clients::http::Call;
+use sdc_clients::quoted;
 use serde_json::{Value, json};
 
 use super::args::{NAME, TrustVerb};
@@ -93,9 +94,10 @@ fn is_for(whom: &str) -> Result<Value, Usage> {
         "operator" => Ok(json!("operator")),
         cn => match cn.parse::<uuid::Uuid>() {
             Ok(cn) => Ok(json!({"cn": cn})),
-            Err(_) => {
-                Err(Usage(format!("{whom:?} is no node's uuid, nor any, volapi or operator")))
-            }
+            Err(_) => Err(Usage(format!(
+                "{} is no node's uuid, nor any, volapi or operator",
+                quoted(whom)
+            ))),
         },
     }
 }

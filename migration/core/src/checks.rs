@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use object::{Needs, Stays};
 
-use crate::journal::End;
+use crate::intent::End;
 use crate::time::Time;
 
 /// What is known before a begin. `None` is "not known", which is an obstacle where it matters.

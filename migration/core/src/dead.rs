@@ -93,7 +93,7 @@ impl fmt::Display for Alive {
 impl Signs {
     /// Checks that the node may be taken for dead: it does not answer, and both signs are known and older than
     /// `dead_after` seconds. `is_really`: the operator knows that it is off. A clock that was put forward, here or at
-    /// CNAPI, makes no heartbeat old, and one that nobody's heartbeat reaches says nothing of this node.
+    /// CNAPI, makes no heartbeat old, and a CNAPI that no node's heartbeat reaches says nothing of this node.
     pub fn dead(&self, dead_after: u32, is_really: bool, now: Time) -> Result<(), Alive> {
         let is_old = |at: Time| now.since(at) >= i64::from(dead_after) * 1000;
         // The other one's is some time old, too.

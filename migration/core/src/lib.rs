@@ -54,6 +54,6 @@ pub mod record; // the migration record, as deployed services store it and as pe
 
 pub mod dead; // whether a node may be taken for dead by an operator's word
 
-pub mod journal; // what must be known before an order is sent: a part of the record
+pub mod intent; // what the record has before an order is sent
 
 pub mod time; // points in time as the records spell them

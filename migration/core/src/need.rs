@@ -4,7 +4,7 @@
 
 //! Which state of a migration a person has to end, and when that has lasted too long.
 
-use crate::journal::Remedy;
+use crate::intent::Remedy;
 use crate::record::{Phase, Record, State, is_over};
 use crate::time::Time;
 
@@ -110,14 +110,14 @@ impl Why {
 /// Returns what a migration waits for, in words; none of one that goes on, or is over. `turn` is what one that is
 /// queued waits for.
 pub fn waits_for(record: &Record, turn: Option<&str>, now: Time) -> Option<String> {
-    let journal = &record.journal;
+    let intent = &record.intent;
     if is_over(record) {
         return None;
     }
-    if journal.older.is_some() {
+    if intent.older.is_some() {
         return Some(Why::Older.asks().to_owned());
     }
-    if let Some(again) = &journal.again {
+    if let Some(again) = &intent.again {
         return Some(again.sentence(now));
     }
     match (waits(record), record.state) {
@@ -128,7 +128,7 @@ pub fn waits_for(record: &Record, turn: Option<&str>, now: Time) -> Option<Strin
                 .scheduled_timestamp
                 .map_or("its time".to_owned(), |at| format!("its time, {at}")),
         ),
-        (None, State::Running) => journal.creation.as_ref().map(|it| it.sentence(now)),
+        (None, State::Running) => intent.creation.as_ref().map(|it| it.sentence(now)),
         (None, _) => None,
     }
 }
@@ -152,7 +152,7 @@ pub fn waits(record: &Record) -> Option<Why> {
     let last = record.progress_history.last();
     Some(match record.state {
         _ if is_over(record) => return None,
-        State::Failed if let Some(remedy) = record.journal.remedy => of(remedy),
+        State::Failed if let Some(remedy) = record.intent.remedy => of(remedy),
         State::Failed => match record.phase {
             Phase::Begin => Why::BeginFailed,
             // A switch that was undone is back in its sync.
@@ -165,9 +165,9 @@ pub fn waits(record: &Record) -> Option<Why> {
         State::Paused if record.num_sync_phases == 0 => Why::Unsynced,
         State::Paused => Why::Paused,
         State::Scheduled if record.error.is_some() => Why::Late,
-        State::Successful if record.journal.finalize => return None,
+        State::Successful if record.intent.finalize => return None,
         State::Successful if record.error.is_some() => {
-            record.journal.remedy.map_or(Why::FinalizeFailed, of)
+            record.intent.remedy.map_or(Why::FinalizeFailed, of)
         }
         State::Successful => Why::Unfinalized,
         _ => return None,
@@ -195,7 +195,7 @@ pub fn age(record: &Record, now: Time) -> i64 {
 /// Returns what a person has to do something about now. What is to be done about ends that were replaced, and
 /// migrations without a record, is no record's.
 pub fn needs(record: &Record, now: Time) -> Vec<Why> {
-    let (age, journal) = (age(record, now), &record.journal);
+    let (age, intent) = (age(record, now), &record.intent);
     let mut needs = Vec::new();
     needs.extend(waits(record).filter(|why| match why {
         Why::Unsynced | Why::Paused => age > PAUSED_MS,
@@ -205,15 +205,15 @@ pub fn needs(record: &Record, now: Time) -> Vec<Why> {
     if record.state == State::Running && !is_over(record) && age > RUNNING_MS {
         needs.push(Why::Stuck);
     }
-    let again = journal.again.as_ref().map_or(0, |again| now.since(again.since));
+    let again = intent.again.as_ref().map_or(0, |again| now.since(again.since));
     if again > AGAIN_MS && !is_over(record) {
         needs.push(Why::Again);
     }
-    let hidden = journal.hidden_since.map_or(0, |since| now.since(since));
+    let hidden = intent.hidden_since.map_or(0, |since| now.since(since));
     if hidden > HIDDEN_MS && !is_over(record) {
         needs.push(Why::Hidden);
     }
-    if journal.older.is_some() {
+    if intent.older.is_some() {
         needs.push(Why::Older);
     }
     needs

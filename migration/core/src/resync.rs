@@ -42,7 +42,7 @@ impl Rule {
     /// Judges a record after a sync. The first sync is no increment.
     pub fn judge(&self, record: &Record) -> Verdict {
         let syncs = record.num_sync_phases;
-        let sizes = &record.journal.sync_sizes;
+        let sizes = &record.intent.sync_sizes;
         let increments = sizes.len().min(syncs.saturating_sub(1) as usize);
         let increments = &sizes[sizes.len() - increments..];
         if syncs >= self.most_syncs {
@@ -62,7 +62,7 @@ impl Rule {
     /// Writes the size of a sync down, before its end is settled.
     pub fn remember(&self, record: &mut Record, bytes: u64) {
         record.last_sync_size = Some(bytes);
-        let sizes = &mut record.journal.sync_sizes;
+        let sizes = &mut record.intent.sync_sizes;
         sizes.push(bytes);
         let surplus = sizes.len().saturating_sub(self.window.max(2));
         sizes.drain(..surplus);
@@ -96,7 +96,7 @@ mod tests {
                 record.num_sync_phases += 1;
             }
             assert_eq!(rule.judge(&record), want, "{sizes:?}");
-            assert!(record.journal.sync_sizes.len() <= 3);
+            assert!(record.intent.sync_sizes.len() <= 3);
         }
     }
 }

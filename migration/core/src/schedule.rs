@@ -7,6 +7,8 @@
 //! A VM is down while it switches, so the time of a switch is chosen by people. The syncs before it keep the last one
 //! short, and that one is to be over when the time comes.
 
+use sdc_clients::quoted;
+
 use crate::record::{Phase, Record, State};
 use crate::time::Time;
 
@@ -22,7 +24,8 @@ const MARGIN: i64 = MINUTE / 2;
 pub enum BadTime {
     /// Neither ISO 8601 nor a number and a unit.
     #[error(
-        "expected a time such as 2026-03-01T02:00:00Z, or a wait such as \"2 days\"; found {0:?}"
+        "expected a time such as 2026-03-01T02:00:00Z, or a wait such as \"2 days\"; found {}",
+        quoted(.0)
     )]
     Unreadable(String),
     /// It has passed.
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test] // R21
-    fn a_schedule_needs_somebody_who_runs_timers() {
+    fn a_schedule_needs_a_service_that_runs_timers() {
         let now = at("12:00:00");
         assert!(is_followed(Some(at("11:59:50")), 15_000, now));
         assert!(!is_followed(Some(at("11:59:40")), 15_000, now));

@@ -177,7 +177,7 @@ fn what_is_brought_over_between_recorded_objects_is_taken_by_vmadm() {
     let (mut refused, mut updates) = (Vec::new(), 0);
     for vm in fit {
         let brand = text(vm, "brand").unwrap_or_default();
-        // The VM has all the settings of the one before it, as if somebody had changed every one of them.
+        // The VM has all the settings of the one before it, as if an operator had changed every one of them.
         let Some(mut there) = before.insert(brand.to_owned(), vm).cloned() else { continue };
         for key in ["uuid", "zonename", "image_uuid"] {
             there.shift_remove(key);

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::params::Params;
 use super::refused::Refused;
 use super::through::Through;
-use migration_core::journal::Asker;
+use migration_core::intent::Asker;
 use migration_core::machine::{Action, Call};
 use migration_core::permit::Caller;
 use migration_core::time::Time;

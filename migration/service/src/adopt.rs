@@ -5,7 +5,7 @@
 //! A migration that the store does not know, or knows as it once was, is adopted: its record is made from what its
 //! agents have and from what is on the nodes. Nothing is done to a copy; the commands go on from there.
 
-use migration_core::journal::{Confirmation, End, Journal, Power};
+use migration_core::intent::{Confirmation, End, Intent, Power};
 use migration_core::machine::{Copy, Node};
 use migration_core::protocol::{About, Observe, WAITS};
 use migration_core::record::{Entry, EntryFields, Phase, Record, State};
@@ -45,7 +45,7 @@ pub enum Unclear {
 struct Adopted {
     phase: Phase,
     state: State,
-    journal: Journal,
+    intent: Intent,
     /// What a person has to know.
     error: Option<&'static str>,
 }
@@ -94,11 +94,11 @@ fn judge(
         }
     }
     let dead = |known: &CopyState| (!matches!(known, CopyState::Node(_))).then(|| word.clone());
-    let on_target = || Journal {
+    let on_target = || Intent {
         target_shown: true,
         target_booted: true,
         source_dead: dead(source),
-        ..Journal::default()
+        ..Intent::default()
     };
     // What the source did before the switch is unknown unless its agent reports it: the VM runs again.
     let power = source_had.or(Some(Power { running: true, autoboot: true }));
@@ -106,7 +106,7 @@ fn judge(
         let is_up = to.as_ref().is_some_and(|copy| copy.running);
         let target_booted = is_up || target_had.is_some();
         let power = target_had.or(power.filter(|_| !is_up));
-        Journal { target_booted, power, ..on_target() }
+        Intent { target_booted, power, ..on_target() }
     };
     // A rollback had begun, or a switch: the agent took from the copy what it did.
     let lacks = |copy: &Option<Copy>, had: Option<Power>| {
@@ -114,7 +114,7 @@ fn judge(
             had.running && !copy.running || had.autoboot && !copy.autoboot
         })
     };
-    let adopted = |phase, state, journal| Adopted { phase, state, journal, error: None };
+    let adopted = |phase, state, intent| Adopted { phase, state, intent, error: None };
     let vmapi = vmapi.ok_or(Unclear::Vmapi)?;
     // Of a VM that was stopped since the switch no address is reserved any more.
     let is_done = !is_reserved || to.as_ref().is_some_and(|copy| copy.running);
@@ -132,23 +132,23 @@ fn judge(
         (true, false, End::Source)
             if lacks(&from, source_had) && matches!(target, CopyState::Node(_)) =>
         {
-            let journal = Journal { power: source_had, ..Journal::default() };
-            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, journal) }
+            let intent = Intent { power: source_had, ..Intent::default() };
+            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, intent) }
         }
         (true, false, End::Source)
             if matches!(target, CopyState::Node(Node { copy: None, .. })) =>
         {
-            Adopted { error: NO_COPY, ..adopted(Phase::Begin, State::Failed, Journal::default()) }
+            Adopted { error: NO_COPY, ..adopted(Phase::Begin, State::Failed, Intent::default()) }
         }
         (true, false, End::Source) => {
             let target_dead = dead(target);
             let source_shown = target_dead.is_some();
-            let journal = Journal { target_dead, source_shown, ..Journal::default() };
-            adopted(Phase::Sync, State::Paused, journal)
+            let intent = Intent { target_dead, source_shown, ..Intent::default() };
+            adopted(Phase::Sync, State::Paused, intent)
         }
         // The copy that VMAPI names is on the node that does not answer: it is the one in use.
         (false, false, End::Source) if is_silent(source) => {
-            adopted(Phase::Sync, State::Paused, Journal::default())
+            adopted(Phase::Sync, State::Paused, Intent::default())
         }
         (false, false, End::Target) if is_silent(target) => {
             adopted(Phase::Switch, State::Successful, on_target())
@@ -158,8 +158,8 @@ fn judge(
         }
         // The target was never shown.
         (false, false, End::Source) => {
-            let journal = Journal { power, ..Journal::default() };
-            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, journal) }
+            let intent = Intent { power, ..Intent::default() };
+            Adopted { error: between, ..adopted(Phase::Switch, State::Failed, intent) }
         }
     })
 }
@@ -177,7 +177,7 @@ impl Service {
     ) -> Result<Record, Refused> {
         let lock = self.records.lock(vm).await?;
         let kept = self.records.of_vm(vm).await?;
-        if kept.as_ref().is_some_and(|kept| kept.record.journal.older.is_none()) {
+        if kept.as_ref().is_some_and(|kept| kept.record.intent.older.is_none()) {
             return Err(Refused::precondition("The migration is known and needs no adoption"));
         }
         let object = self.vm(vm).await?;
@@ -232,8 +232,8 @@ impl Service {
         let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
         // A silent node is dead by this confirmation alone; one that answers waits.
         for (cn, beside, known, word) in [
-            (from, to, &source_known, &adopted.journal.source_dead),
-            (to, from, &target_known, &adopted.journal.target_dead),
+            (from, to, &source_known, &adopted.intent.source_dead),
+            (to, from, &target_known, &adopted.intent.target_dead),
         ] {
             if word.is_some() && *known == CopyState::Silent {
                 self.take_for_dead(cn, Some(beside), asked.words.really).await?;
@@ -246,8 +246,8 @@ impl Service {
         let ends = self.records.ends.of_vm(vm).await?;
         let asked_with = ends.iter().filter(|it| it.row.migration == migration);
         let received = asked_with.map(|it| it.row.revision).chain(received);
-        let revision = received.max().unwrap_or(0).max(record.journal.revision) + 1;
-        let is_reserved = record.journal.reserved;
+        let revision = received.max().unwrap_or(0).max(record.intent.revision) + 1;
+        let is_reserved = record.intent.reserved;
         // Which of them the migration reserved is unknown; late requests may still reserve some.
         let more = reserved.into_iter().filter(|it| !record.reserved_nics.contains(it));
         let more: Vec<_> = more.collect();
@@ -260,7 +260,7 @@ impl Service {
         record.automatic = false;
         record.num_sync_phases = record.num_sync_phases.max(1);
         let nonce = Some(nonce());
-        record.journal = Journal { revision, nonce, reserved: is_reserved, ..adopted.journal };
+        record.intent = Intent { revision, nonce, reserved: is_reserved, ..adopted.intent };
         let (phase, state, error) = (record.phase, record.state, record.error.clone());
         record.progress_history.push(Entry::new(EntryFields {
             kind: "progress".into(),

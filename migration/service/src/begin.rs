@@ -70,11 +70,11 @@ impl Vm {
     }
 }
 
-/// Whom a check asks.
+/// Which services a check asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
     /// No other service: what an action is refused for anyway.
-    Nobody,
+    Nothing,
     /// Services and agents, for an estimate: many of them share a report of a node, a few seconds old.
     Shared,
     /// Services and agents, now.
@@ -98,7 +98,7 @@ impl Service {
     ) -> Result<Findings, Refused> {
         let is_same = target.is_some() && target == vm.server;
         let mut known = known(vm);
-        if asks != Asks::Nobody {
+        if asks != Asks::Nothing {
             known.has_image = self.peers.image(&vm.object).await?.is_some();
             self.manifest(&vm.object).await.map_err(Refused::from)?;
             self.peers.package(&vm.object).await?;
@@ -134,7 +134,7 @@ impl Service {
         let report = async {
             match asks {
                 Asks::Now => NodeReport::of(self.agents.node(cn).await),
-                Asks::Nobody | Asks::Shared => self.agents.recent_node(cn).await,
+                Asks::Nothing | Asks::Shared => self.agents.recent_node(cn).await,
             }
         };
         let (report, server) = tokio::join!(report, self.peers.cnapi.get_server(&uuid));
@@ -230,10 +230,10 @@ impl Service {
             error: None,
             error_detail: None,
             reserved_nics: Vec::new(),
-            journal: migration_core::journal::Journal {
+            intent: migration_core::intent::Intent {
                 affinity: asked.affinity.clone(),
                 bwlimit: asked.bwlimit.filter(|limit| *limit > 0),
-                ..migration_core::journal::Journal::default()
+                ..migration_core::intent::Intent::default()
             },
         })
     }

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::Open;
 use migration_core::record::Record;
 use uuid::Uuid;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test] // M123 M125
-    fn a_node_where_nobody_puts_the_vm_hides_no_migration_of_others() {
+    fn a_node_that_no_peer_names_for_the_vm_hides_no_migration_of_others() {
         let (one, two) = (End::Source, End::Target);
         let liar = LIAR.as_u128();
         let id = |claims: &Claims| claims.migration(None).map(|id| id.as_u128()).ok();

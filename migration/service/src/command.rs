@@ -13,7 +13,7 @@ use super::history;
 use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::Warning;
-use migration_core::journal::Confirmation;
+use migration_core::intent::Confirmation;
 use migration_core::machine::{
     Action, Admitted, Ending, Refusal, admit, queue, rescue, settle, start,
 };
@@ -84,7 +84,7 @@ impl Service {
         let record = kept.as_ref().map(|kept| &kept.record);
         let settings = self.settings.read().await?;
         let begins = matches!(action, Action::Begin | Action::Estimate | Action::Schedule);
-        if record.is_some_and(|record| record.journal.older.is_some()) {
+        if record.is_some_and(|record| record.intent.older.is_some()) {
             let what = "The store is older than what the agents received of this migration";
             let why = format!("{what}: sdc-migrate adopt {}", vm.uuid);
             return Err(Refused::precondition(&why).into());
@@ -105,7 +105,7 @@ impl Service {
         };
         let mut warnings = Vec::new();
         if admitted == Admitted::Start(Phase::Begin) || admitted == Admitted::Estimate {
-            let asks = if admitted == Admitted::Estimate { Asks::Nobody } else { Asks::Now };
+            let asks = if admitted == Admitted::Estimate { Asks::Nothing } else { Asks::Now };
             let findings = self.check(vm, target, asks).await?;
             if let Some(refused) = Refused::obstacles(&findings) {
                 return Err(refused.into());
@@ -120,8 +120,8 @@ impl Service {
             }
             let mut record = self.new_record(vm, asked, target, now);
             record.scheduled_timestamp = at;
-            record.journal.job = Some(job);
-            record.journal.asker = Some(asked.asker(now));
+            record.intent.job = Some(job);
+            record.intent.asker = Some(asked.asker(now));
             let kept = self.records.create(record, lock).await?;
             return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
         };
@@ -130,7 +130,7 @@ impl Service {
             kept.record.target_server_uuid = Some(target);
         }
         if let (Some(limit), Admitted::Start(_) | Admitted::Schedule) = (asked.bwlimit, &admitted) {
-            kept.record.journal.bwlimit = Some(limit).filter(|limit| *limit > 0);
+            kept.record.intent.bwlimit = Some(limit).filter(|limit| *limit > 0);
         }
         let by = match asked.caller {
             Caller::Account(account) => account,
@@ -139,7 +139,7 @@ impl Service {
         let done = match admitted {
             Admitted::Estimate => return Ok(Done::Estimate),
             Admitted::Finalize => {
-                kept.record.journal.finalize = true;
+                kept.record.intent.finalize = true;
                 Done::Finalize(Box::new(kept.record.clone()))
             }
             Admitted::AbortAtOnce => Done::Changed(Box::new(aborted(&mut kept.record, now))),
@@ -182,7 +182,7 @@ impl Service {
         };
         // An order that is given again changes nothing: a write would cost those who do the rounds theirs.
         if kept.record != before {
-            kept.record.journal.asker = Some(asked.asker(now));
+            kept.record.intent.asker = Some(asked.asker(now));
             if admitted == Admitted::AbortAtOnce {
                 kept.ended =
                     Some(history::of(&mut kept.record, ("abort", history::SUCCESSFUL), now));
@@ -277,26 +277,26 @@ pub fn message(phase: Phase) -> &'static str {
 /// Begins an operation, or lets it wait for its turn. What undoes, goes on with a switch that has begun, or
 /// an operator confirmed does not wait.
 fn begin_phase(record: &mut Record, phase: Phase, words: Words, job: Uuid, by: Uuid, now: Time) {
-    let has_begun = record.journal.power.is_some() || record.journal.target_shown;
+    let has_begun = record.intent.power.is_some() || record.intent.target_shown;
     let is_urgent = has_begun || words.is_any() || matches!(phase, Phase::Abort | Phase::Rollback);
     if !is_urgent {
         queue(record, phase);
-        record.journal.job = Some(job);
+        record.intent.job = Some(job);
         return;
     }
     start(record, phase, message(phase), job, now);
     let word = |is_given: bool| is_given.then_some(Confirmation { by, at: now });
     if words.is_any() {
-        record.journal.returned = None;
+        record.intent.returned = None;
     }
     if words.source_dead.is_some() {
-        record.journal.source_dead = word(true);
+        record.intent.source_dead = word(true);
     }
     if words.target_dead.is_some() {
-        record.journal.target_dead = word(true);
+        record.intent.target_dead = word(true);
     }
     if words.discard {
-        record.journal.discard = word(true);
+        record.intent.discard = word(true);
     }
 }
 
@@ -304,9 +304,9 @@ fn begin_phase(record: &mut Record, phase: Phase, words: Words, job: Uuid, by: U
 fn paused(record: &mut Record) -> Uuid {
     if record.state == State::Queued {
         record.state = State::Paused;
-        return record.journal.job.take().unwrap_or_default();
+        return record.intent.job.take().unwrap_or_default();
     }
-    record.journal.pause = true;
+    record.intent.pause = true;
     running(record)
 }
 

@@ -4,7 +4,7 @@
 
 //! A record of a migration that had ended, in a store that was restored as it was before: its agents know the end.
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{About, Observe, Observed};
 use migration_core::record::{Phase, Record, State};
 use store::Error;
@@ -42,7 +42,7 @@ impl Service {
         let (migration, vm) = (record.id, record.vm_uuid);
         let ask = async |nth: usize| {
             let (end, cn) = nodes[nth];
-            let revision = record.journal.revision.max(seen[nth]);
+            let revision = record.intent.revision.max(seen[nth]);
             let asked = Observe { about: About { migration, revision, nonce: None, vm, end } };
             let observed = self.agents.observe(cn?, &asked).await;
             observed.ok()
@@ -61,7 +61,7 @@ impl Service {
         asked: &ActionParams,
     ) -> Result<Record, Error> {
         let now = self.clock.now();
-        kept.record.journal.asker = Some(asked.asker(now));
+        kept.record.intent.asker = Some(asked.asker(now));
         kept.ended = Some(history::of(&mut kept.record, ("remove", history::SUCCESSFUL), now));
         self.records.remove(&kept, None, Rest::Stays).await?;
         let mut record = kept.record;

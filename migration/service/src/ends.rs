@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use store::{Batch, Bucket, Error, Etag, Expect, Fence, Marker, Query, Schema, Store, Versioned};
 use uuid::Uuid;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::record::Record;
 use migration_core::time::Time;
 
@@ -61,22 +61,22 @@ pub enum Sight {
 impl Replaced {
     /// Returns the ends of a record that were replaced.
     pub fn of(record: &Record) -> Vec<Replaced> {
-        let journal = &record.journal;
+        let intent = &record.intent;
         let both = [
-            (End::Source, Some(record.source_server_uuid), &journal.source_dead),
-            (End::Target, record.target_server_uuid, &journal.target_dead),
+            (End::Source, Some(record.source_server_uuid), &intent.source_dead),
+            (End::Target, record.target_server_uuid, &intent.target_dead),
         ];
-        let replaced = both.into_iter().filter(|(end, ..)| journal.is_replaced(*end));
+        let replaced = both.into_iter().filter(|(end, ..)| intent.is_replaced(*end));
         let rows = replaced.filter_map(|(end, cn, word)| {
             Some(Replaced {
                 migration: record.id,
                 end,
                 vm_uuid: record.vm_uuid,
                 cn_uuid: cn?,
-                revision: journal.revision,
-                nonce: journal.nonce,
+                revision: intent.revision,
+                nonce: intent.nonce,
                 declared: word.as_ref()?.at,
-                returned: journal.returned,
+                returned: intent.returned,
                 sight: Sight::Silent,
             })
         });
@@ -216,7 +216,7 @@ impl Ends {
 
 /// Returns the end whose copy was chosen to be the VM, where the other was before.
 fn in_use(record: &Record) -> Option<End> {
-    match (record.journal.source_shown, record.journal.target_shown) {
+    match (record.intent.source_shown, record.intent.target_shown) {
         (true, _) => Some(End::Source),
         (false, true) => Some(End::Target),
         (false, false) => None,

@@ -148,7 +148,7 @@ impl Evacuations {
         let row = found.value;
         let mut batch = Batch::new();
         if let Some((fence, judged)) = leader {
-            // Somebody paused it, or named other VMs: the next round judges it anew.
+            // An operator paused it, or named other VMs: the next round judges it anew.
             if row != *judged {
                 return Ok(());
             }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::through::Through;
 use migration_core::downtime;
-use migration_core::journal::Asker;
+use migration_core::intent::Asker;
 use migration_core::machine::Ending;
 use migration_core::record::{Entry, Phase, Record};
 use migration_core::time::Time;
@@ -129,7 +129,7 @@ impl History {
 
 /// Returns what an ending is called; none where the migration goes on.
 pub fn named(record: &Record, ending: &Ending) -> Option<(&'static str, &'static str)> {
-    let is_rescue = record.journal.rescue.is_some();
+    let is_rescue = record.intent.rescue.is_some();
     Some(match ending {
         Ending::Begun | Ending::Synced | Ending::Paused => return None,
         Ending::RolledBack { .. } | Ending::Finalized { .. } if is_rescue => ("rescue", SUCCESSFUL),
@@ -147,16 +147,16 @@ pub const FAILED: &str = "failed";
 
 /// Returns what the operation that runs is called.
 pub fn running(record: &Record) -> &'static str {
-    match &record.journal {
-        journal if journal.finalize => "finalize",
-        journal if journal.rescue.is_some() => "rescue",
+    match &record.intent {
+        intent if intent.finalize => "finalize",
+        intent if intent.rescue.is_some() => "rescue",
         _ => record.phase.name(),
     }
 }
 
 /// Returns the entry of an operation that has ended, and removes its details from the record.
 pub fn of(record: &mut Record, (what, outcome): (&str, &str), now: Time) -> Ended {
-    let asker = record.journal.asker.take();
+    let asker = record.intent.asker.take();
     let is_rollback = what == Phase::Rollback.name();
     let is_of_it = |entry: &&Entry| !is_rollback || entry.phase == Phase::Rollback;
     let steps: Vec<EndedStep> = record.progress_history.iter().filter(is_of_it).map(step).collect();
@@ -181,7 +181,7 @@ pub fn of(record: &mut Record, (what, outcome): (&str, &str), now: Time) -> Ende
         began,
         by,
         program,
-        bytes: record.journal.sent.take(),
+        bytes: record.intent.sent.take(),
         downtime_ms: downtime::taken(record),
         error: record.error.as_deref().map(clipped),
         steps: steps.into_iter().skip(skipped).collect(),

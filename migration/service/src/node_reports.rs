@@ -26,7 +26,7 @@ pub enum NodeReport {
     Report(Box<Node>),
     /// The agent does not answer, or the peer is not authenticated as it.
     Silent {
-        /// Somebody does.
+        /// A peer answers at its address and does not prove that it is the agent.
         is_unproved: bool,
     },
 }

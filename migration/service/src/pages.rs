@@ -149,22 +149,22 @@ fn alarms(record: &Record, now: Time) -> Vec<(Why, String)> {
 
 /// Returns the row of a state: whose it is, what it means, the details, the command.
 fn sentence(record: &Record, why: Why, now: Time) -> String {
-    let journal = &record.journal;
+    let intent = &record.intent;
     let days = usize::try_from(age(record, now) / DAY_MS).unwrap_or_default();
     let days = counted(days, "day", "days");
-    let (vm, held) = (record.vm_uuid, held(journal.held_bytes));
+    let (vm, held) = (record.vm_uuid, held(intent.held_bytes));
     let detail = match why {
         Why::Stuck => format!(" ({}, {days})", record.phase.name()),
         Why::Paused | Why::Unsynced | Why::Unfinalized => format!(" (for {days}: {held})"),
         Why::Again => {
-            journal.again.as_ref().map(|it| format!(": {}", it.sentence(now))).unwrap_or_default()
+            intent.again.as_ref().map(|it| format!(": {}", it.sentence(now))).unwrap_or_default()
         }
         Why::Hidden => {
-            let since = journal.hidden_since.map_or(0, |since| now.since(since));
+            let since = intent.hidden_since.map_or(0, |since| now.since(since));
             format!(" (for {} s)", since / 1000)
         }
         Why::Older => {
-            journal.older.map(|at| format!(" (as is known since {at})")).unwrap_or_default()
+            intent.older.map(|at| format!(" (as is known since {at})")).unwrap_or_default()
         }
         _ => record.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default(),
     };
@@ -351,7 +351,7 @@ mod tests {
             (Sight::Runs, Some(now), false, Some(Why::RunsReplaced)),
             (Sight::Gone, Some(now), true, None),
         ] {
-            let (end, revision, declared) = (migration_core::journal::End::Source, 1, now);
+            let (end, revision, declared) = (migration_core::intent::End::Source, 1, now);
             let (migration, vm_uuid, cn_uuid) = (id, id, id);
             let row = Replaced {
                 migration,

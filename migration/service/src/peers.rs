@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use migration_core::record::ReservedNic;
-use sdc_clients::Error;
 use sdc_clients::cnapi::{Cnapi, Ticket};
 use sdc_clients::http::{Call, Http, Transport};
 use sdc_clients::napi::Napi;
 use sdc_clients::vmapi::Vmapi;
+use sdc_clients::{Error, quoted};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -79,7 +79,8 @@ impl Peers {
                 self.napi_raw.execute(call).await.map(drop)
             };
             let failed = |kind: &str, error: &Error| {
-                let message = format!("Failed to find {kind} {network:?}: {}", error.message());
+                let message =
+                    format!("Failed to find {kind} {}: {}", quoted(network), error.message());
                 Refused::passed(500, json!({ "message": message }))
             };
             match ask("network_pools").await {
@@ -90,7 +91,8 @@ impl Peers {
             match ask("networks").await {
                 Ok(()) => {}
                 Err(error) if error.is_not_found_resource() => {
-                    let message = format!("No such Network or Pool with id/name: {network:?}");
+                    let message =
+                        format!("No such Network or Pool with id/name: {}", quoted(network));
                     return Err(Refused::coded(422, "UnprocessableEntityError", &message));
                 }
                 Err(error) => return Err(failed("network", &error)),

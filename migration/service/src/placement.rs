@@ -7,6 +7,7 @@
 //! against it CNAPI chooses among the others.
 
 use sdc_clients::cnapi::{Affinity, BadAffinity, Placement, ServerQuery};
+use sdc_clients::quoted;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -33,7 +34,7 @@ pub enum Unplaced {
         passes: bool,
     },
     /// CNAPI's answer names none.
-    #[error("CNAPI chose the node {0:?}, which is not a uuid")]
+    #[error("CNAPI chose the node {}, which is not a uuid", quoted(.0))]
     Odd(String),
     /// CNAPI would end on it.
     #[error("the image {0} has no file in IMGAPI: no node can install it")]

@@ -75,7 +75,7 @@ pub fn nonce() -> u32 {
 impl Stored {
     /// Raises the revision.
     pub fn raise(&mut self) {
-        self.record.journal.raise(nonce());
+        self.record.intent.raise(nonce());
     }
 
     fn read(stored: Value, etag: Etag) -> Result<Stored, Invalid> {
@@ -420,7 +420,7 @@ fn corrupt(key: String, why: &Invalid) -> Error {
 /// The ids of a record's operations, and of the one that waits for its turn.
 fn jobs(record: &Record) -> impl Iterator<Item = Uuid> {
     let entries = record.progress_history.iter().filter_map(|entry| entry.job_uuid);
-    entries.chain(record.journal.job)
+    entries.chain(record.intent.job)
 }
 
 /// The ids that a VM's row has, the newest first.

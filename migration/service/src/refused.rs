@@ -133,7 +133,7 @@ impl From<sdc_clients::Error> for Refused {
         if let Some(code) = error.code() {
             body["code"] = json!(code);
         }
-        body["message"] = json!(error.said());
+        body["message"] = json!(error.message_with_fields());
         if !error.errors().is_empty() {
             body["errors"] = json!(error.errors());
         }

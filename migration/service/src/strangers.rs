@@ -4,7 +4,7 @@
 
 //! Migrations that agents have open and the store never knew: it is empty, or older than they are.
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::time::Time;
 use serde::{Deserialize, Serialize};
 use store::{Bucket, Error, Expect, Query, Schema, Store};

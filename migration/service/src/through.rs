@@ -7,7 +7,7 @@
 use daemon::http::Sender;
 use http::HeaderMap;
 
-use migration_core::journal::Asker;
+use migration_core::intent::Asker;
 use migration_core::time::Time;
 
 /// What a request reveals of its sender.
@@ -29,7 +29,7 @@ impl Through {
         Through { by: Some("migration-service".to_owned()), program: Some(why.to_owned()) }
     }
 
-    /// Returns this for a record; an account that asks is who asks.
+    /// Returns this for a record; the account, if one asks, stands for the person.
     pub fn asker(&self, account: Option<uuid::Uuid>, at: Time) -> Asker {
         let by = account.map(|account| account.to_string()).or_else(|| self.by.clone());
         Asker { by, program: self.program.clone(), at }

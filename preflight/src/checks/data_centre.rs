@@ -32,7 +32,7 @@ fn client(place: &Place, service: Service) -> Option<Http> {
     Some(Http::new(place.service(service)?, &agent).ok()?.without_retries())
 }
 
-/// Asks; the finding says that there is nobody to ask, or what is wrong with the answer.
+/// Returns the answer, or a finding: no address is configured, or what is wrong with the answer.
 async fn ask(belief: &'static str, http: Option<Http>, call: Call) -> Result<Reply, Finding> {
     let Some(http) = http else {
         return Err(Finding::unknown(belief, "no configuration names the service"));

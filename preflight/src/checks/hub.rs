@@ -62,7 +62,7 @@ fn uuid(answer: &Map<String, Value>) -> Option<&str> {
     answer.get("sysinfo")?.get("UUID")?.as_str()
 }
 
-/// The socket is root's, and nobody else may open it.
+/// The socket is root's, and no other user may open it.
 fn private(socket: &Path) -> Finding {
     let Ok(meta) = std::fs::symlink_metadata(socket) else {
         return Finding::unknown("B17", "there is no socket: the hub does not run");

@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use crate::quoted::quoted;
+
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Affinity {
@@ -36,7 +38,7 @@ pub struct BadAffinity {
 
 impl fmt::Display for BadAffinity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "affinity {:?}: {}", self.rule, self.why)
+        write!(f, "affinity {}: {}", quoted(&self.rule), self.why)
     }
 }
 

@@ -141,7 +141,7 @@ impl Cnapi {
     /// Orders a ticket of a node, or of [`DEFAULT_SERVER`], and returns its uuid. It is not active before
     /// those before it are released or expired.
     ///
-    /// An order whose answer was lost may have made a ticket that nobody knows: it ends when it expires.
+    /// An order whose answer was lost may have made a ticket that no client knows: it ends when it expires.
     pub async fn create_ticket(
         &self,
         server_uuid: &str,

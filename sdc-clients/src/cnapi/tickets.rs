@@ -25,7 +25,7 @@ pub struct TicketOrder {
     pub scope: String,
     /// The thing.
     pub id: String,
-    /// When the ticket loses its place, whoever holds it.
+    /// When the ticket loses its place, held or not.
     #[serde(serialize_with = "iso")]
     pub expires_at: Timestamp,
     /// What is to be done, for people.

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The chain of a node's events: each names the one that was published before it, so that whoever reads the whole
-//! node sees what never came, whatever VM it was about and whoever lost it. Pure.
+//! The chain of a node's events: each names the one that was published before it, so that a follower of the whole
+//! node sees what never came, whatever VM it was about and whichever program lost it. Pure.
 
 use std::collections::BTreeMap;
 

@@ -46,7 +46,7 @@ pub async fn forget(fleet: &Fleet, wire: &Wire, cn: &str) -> Result<usize, Fleet
     }
     let heartbeat = format!("$KV.NODES.{cn}");
     if let Some(stored) = wire.last(KV_NODES, &heartbeat).await? {
-        // An empty entry is nobody's; a purge would be heard by no follower. It goes as the others do, by its age.
+        // An empty entry is no node's; a purge would reach no follower. It goes as the others do, by its age.
         wire.beat(cn, bytes::Bytes::new(), stored.seq).await?;
     }
     Ok(forgotten)

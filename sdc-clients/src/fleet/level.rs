@@ -57,7 +57,7 @@ pub async fn renew(fleet: &Fleet, stream: &'static str, server: &str) -> Result<
     if on(&left) < left.config.num_replicas {
         raise(fleet.jetstream(), &left).await?;
     }
-    // The servers may say that it is done and find nobody.
+    // The servers may say that it is done and find no leader.
     until(fleet, stream, is_on_all).await?;
     Ok(())
 }
@@ -86,7 +86,7 @@ async fn until(
 ) -> Result<Info, FleetError> {
     let end = Instant::now() + PATIENCE;
     loop {
-        // While nobody leads there is no answer.
+        // While there is no leader there is no answer.
         match info(fleet, stream).await {
             Ok(info) if is_so(&info) => return Ok(info),
             Ok(_) if Instant::now() >= end => {

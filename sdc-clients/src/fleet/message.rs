@@ -24,7 +24,7 @@ const AFTER: &str = "Fleet-After";
 /// The number of the message before: see [`Message::behind`].
 pub(super) const BEHIND: &str = "Fleet-Behind";
 /// What a server adds to a message that it hands out by a direct get. A stored message that has it was sent on by
-/// somebody who did not write it.
+/// a client that did not write it.
 const HANDED_OUT: &str = "Nats-Subject";
 
 /// An event of one vminfod: its start, and the event's number.
@@ -101,8 +101,8 @@ pub struct Labels {
     pub at: Position,
     /// It is no event: it is how the VM was found to differ from the feed.
     pub compared: bool,
-    /// Of an event, the last one of the node, whatever its VM, that its agent published before: who has not seen that
-    /// one missed it. None where the agent knew none, for what was compared, and for a marker.
+    /// Of an event, the last one of the node, whatever its VM, that its agent published before: a follower that has
+    /// not seen that one missed it. None where the agent knew none, for what was compared, and for a marker.
     pub after: Option<Position>,
 }
 

@@ -3,8 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The feed of the data centre on NATS JetStream: every change of every VM of every node, the last object of each
-//! VM, and how each node is. `fleet-agent` writes it, anybody reads it. Who decides about a VM asks its node or VMAPI
-//! instead: the feed is a copy.
+//! VM, and how each node is. `fleet-agent` writes it, any client reads it. A program that decides about a VM asks its
+//! node or VMAPI instead: the feed is a copy.
 //!
 //! | stream | subjects | keeps |
 //! | --- | --- | --- |
@@ -42,7 +42,7 @@ mod streams; // makes the streams
 
 mod sourcing; // how far VMS has come, and whether it moves
 
-mod wire; // the requests of who publishes
+mod wire; // the requests of the program that publishes
 
 mod access; // where the servers are, and who asks
 

@@ -84,7 +84,7 @@ pub struct Health {
     /// The server that leads it; none where there is one server.
     pub leader: Option<String>,
     /// The servers that are there and do not have all of it now. While there is one, no other server may be stopped:
-    /// the rest may be too few to elect who leads.
+    /// the rest may be too few to elect a leader.
     pub behind: Vec<String>,
     /// Those that are away.
     pub away: Vec<String>,
@@ -121,7 +121,7 @@ impl Fleet {
         self.server.explain(error)
     }
 
-    /// Returns JetStream, for who makes the streams.
+    /// Returns JetStream, for the program that makes the streams.
     pub fn jetstream(&self) -> &Context {
         &self.jetstream
     }
@@ -317,14 +317,14 @@ pub(super) fn on(info: &Info) -> usize {
     info.cluster.as_ref().map_or(1, |it| usize::from(it.leader.is_some()) + it.replicas.len())
 }
 
-/// Says why a server that answers cannot be used: nobody leads, as one that is cut off sees it, or it leads and has
-/// heard none of the others for longer than an election takes, so that they have another leader.
+/// Returns why a server that answers cannot be used: it is cut off and sees no leader, or it leads and has heard none
+/// of the others for longer than an election takes, so that they have another leader.
 fn is_apart(cluster: &ClusterInfo) -> Option<&'static str> {
     // The age of what was never heard is 0.
     let is_heard = |age: Duration| !age.is_zero() && age < UNHEARD;
     let mut others = cluster.replicas.iter();
     match cluster.leader {
-        None => Some("nobody leads"),
+        None => Some("the stream has no leader"),
         Some(_) if cluster.replicas.is_empty() || others.any(|it| is_heard(it.active)) => None,
         Some(_) => Some("the server that leads hears no other"),
     }

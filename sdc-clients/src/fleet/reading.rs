@@ -27,7 +27,7 @@ use super::sourcing::{SOURCE, source_seq};
 
 /// The server says that often that there is nothing; silence for twice as long is a loss.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// A consumer that nobody reads is removed by the server.
+/// A consumer that no client reads is removed by the server.
 const FORGOTTEN: Duration = Duration::from_secs(30);
 /// The server that is to read is drawn among those of the stream, for half a minute after its death too: another draw
 /// is quicker than to wait for a dead one.

@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! Whether the servers of a stream have the same messages under the same numbers. nats-server 2.9.10 does not know:
-//! after about a dozen deaths of servers each had others, each said to be current, and who read got the answer of one
+//! after about a dozen deaths of servers each had others, each said to be current, and a reader got the answer of one
 //! of them.
 
 use std::collections::btree_map::Entry;
@@ -122,7 +122,7 @@ async fn views(fleet: &Fleet, stream: &'static str) -> Result<Option<Views>, Fle
     Ok(None)
 }
 
-/// Reads what a server has now, also behind the last one of who leads; on a busy stream that has no end.
+/// Reads what a server has now, also behind the last one of the leader; on a busy stream that has no end.
 async fn view(reading: &mut Reading, last: u64) -> Result<View, FleetError> {
     let mut view = View::new();
     let mut is_more = reading.pending > 0;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Makes the streams of the feed, and makes them again where somebody deleted them. Whoever may make a stream may lose
+//! Makes the streams of the feed, and makes them again if they were deleted. A client that may make a stream may lose
 //! the feed, so this is for the operator's key and no node's.
 
 use std::time::Duration;
@@ -205,8 +205,8 @@ pub(super) async fn raise(jetstream: &Context, info: &Info) -> Result<Info, Flee
     if let Some(late) = others.into_iter().find(|it| it.offline || !it.current) {
         return Err(FleetError::away(format!("{} is away or behind", late.name)));
     }
-    // Servers are looked for only where the number changes, and who is asked for the second change before the first one
-    // is made sees none.
+    // Servers are looked for only where the number changes, and a server that is asked for the second change before the
+    // first one is made sees none.
     let (config, fewer) = (&info.config, on(info));
     update(jetstream, &Config { num_replicas: fewer, ..config.clone() }).await?;
     for _ in 0..SHORT {

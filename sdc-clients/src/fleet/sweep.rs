@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Removes old tombstones from `VMS`: nobody goes on from where one would be missed any more, and without an end there
-//! would be one for each VM that ever was.
+//! Removes old tombstones from `VMS`: no follower goes on from where one would be missed any more, and without an end
+//! there would be one for each VM that ever was.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The requests of who publishes: each one message and its answer, so that a key may be allowed exactly them.
+//! The requests of the program that publishes: each one message and its answer, so that a key may be allowed exactly
+//! them.
 
 use std::time::Duration;
 
@@ -144,7 +145,7 @@ impl Wire {
         let mut headers = HeaderMap::new();
         labels.write(&mut headers);
         headers.insert(ID, labels.id(subject, last));
-        // Nothing has to be before what is new: who does not know a deleted VM has missed nothing.
+        // Nothing has to be before what is new: a follower that does not know a deleted VM has missed nothing.
         if last > 0 && labels.kind != Kind::Create {
             headers.insert(BEHIND, last.to_string());
         }

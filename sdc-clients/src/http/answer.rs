@@ -90,9 +90,9 @@ impl Reply {
             expected,
             &self.response.body,
         );
-        if let Some(told) = error.told() {
+        if let Some(text) = error.peer_text() {
             let (method, target) = (&self.method, &self.target);
-            tracing::warn!(%method, target, told, expected, "cannot read a service's answer");
+            tracing::warn!(%method, target, text, expected, "cannot read a service's answer");
         }
         let server = self.text("x-request-id").unwrap_or(&self.request_id);
         error.with_request_id(server).with_attempts(self.attempts)

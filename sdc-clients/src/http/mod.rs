@@ -210,7 +210,7 @@ impl Http {
     }
 
     /// One attempt and its line in the request log: neither headers nor bodies nor the base URL, where secrets may be.
-    /// Of an answer that nobody expects the log has the beginning.
+    /// If no caller expects the answer, the log has the beginning of its text.
     async fn logged(&self, request: Request, id: &str, nth: u32) -> Result<Response, Error> {
         let (method, target) = (request.method.clone(), request.target());
         let _permit = self.0.transport.admit().await;
@@ -223,7 +223,7 @@ impl Http {
         };
         tracing::debug!(%method, target, status, class, bytes, ms, attempt = nth, request_id = id, "request");
         if let Err(error) = &outcome {
-            tell(error);
+            log_refusal(error);
         }
         outcome
     }
@@ -277,14 +277,14 @@ fn shown(url: &Url) -> String {
     url.into()
 }
 
-/// The answers that are asked for to hear them.
+/// The statuses of refusals that callers ask for.
 const EXPECTED: [u16; 4] = [404, 409, 410, 412];
 
-/// Logs what a peer said in an answer that nobody expects.
-fn tell(error: &Error) {
+/// Logs the text of an answer whose status no caller expects.
+fn log_refusal(error: &Error) {
     let is_expected = error.status().is_some_and(|status| EXPECTED.contains(&status));
-    if let Some(told) = error.told().filter(|_| !is_expected) {
+    if let Some(text) = error.peer_text().filter(|_| !is_expected) {
         let (method, target, status) = (error.method(), error.path(), error.status());
-        tracing::warn!(%method, target, status, told, "a service refused a request");
+        tracing::warn!(%method, target, status, text, "a service refused a request");
     }
 }

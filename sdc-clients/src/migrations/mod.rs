@@ -4,7 +4,7 @@
 
 //! Migrations of VMs (RFD 34): the routes of migration-service, which has those of VMAPI and more.
 //!
-//! The routes by which the deployed service's jobs write records are not here: nobody else may use them.
+//! The routes by which the deployed service's jobs write records are not here: no other program may use them.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]

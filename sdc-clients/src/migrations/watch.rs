@@ -4,7 +4,7 @@
 
 //! Watches one migration until it ends, over restarts of the service.
 //!
-//! A new connection repeats the entry that runs, and does not tell what ended meanwhile: whoever shows the
+//! A new connection repeats the entry that runs, and does not report what ended meanwhile: a program that shows the
 //! history reads the record again after each [`News::Opened`].
 
 use std::time::Duration;

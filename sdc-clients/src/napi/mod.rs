@@ -162,13 +162,13 @@ impl Napi {
         self.http.execute(call).await?.json("an array of networks")
     }
 
-    /// One address of a network; one that nobody ever had is free.
+    /// One address of a network; one that no NIC ever had is free.
     pub async fn get_ip(&self, network: &str, ip: IpAddr) -> Result<Versioned<Ip>, Error> {
         let segments = ["networks", network, "ips", &ip.to_string()];
         read_ip(&self.http.execute(Call::get(&segments)).await?, ip)
     }
 
-    /// Changes the set properties of an address. One that is reserved is not handed out; who has it keeps it.
+    /// Changes the set properties of an address. One that is reserved is not handed out; its holder keeps it.
     pub async fn update_ip(
         &self,
         network: &str,

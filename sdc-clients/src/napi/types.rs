@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::http::Call;
 use crate::mac::MacAddr;
+use crate::quoted::quoted;
 use crate::uuids::uuid_value;
 
 macro_rules! open_enum {
@@ -313,7 +314,7 @@ impl NicUpdate {
             (_, Some(BelongsToType::Unknown(word))) => word,
             _ => return None,
         };
-        Some(format!("an update must not carry the unknown word {word:?}"))
+        Some(format!("an update must not carry the unknown word {}", quoted(word)))
     }
 }
 

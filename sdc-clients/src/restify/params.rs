@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_that_nobody_knows_are_named() {
+    fn unknown_parameters_are_named() {
         let named = |query| ignored(query, &["state"]).map(|it| it.to_str().unwrap().to_owned());
         assert_eq!(named(Some("state=a&limt=3&x%0ay=")), Some("limt, x?y".to_owned()));
         assert_eq!((named(Some("state=a&=1")), named(None)), (None, None));

@@ -10,7 +10,7 @@
 //!  start ─► WebSocket /changefeeds ─► register ─► bootstrap ─► list ─► Listed ─► Changed ...
 //! ```
 //!
-//! VMAPI publishes what it wrote every two seconds, to whoever is registered then, and repeats nothing. So
+//! VMAPI publishes what it wrote every two seconds, to the listeners that are registered then, and repeats nothing. So
 //! what came between a `Lost` and the next `Listed` is in that listing only, which begins once the
 //! registration was accepted: no write falls between them.
 //!

@@ -42,7 +42,7 @@ pub trait VmFields {
         self.text("uuid")
     }
 
-    /// The name of its zone, which is the uuid unless somebody made the zone by hand.
+    /// The name of its zone, which is the uuid unless an operator made the zone by hand.
     fn zonename(&self) -> Option<&str> {
         self.text("zonename")
     }

@@ -115,7 +115,7 @@ impl Mirror {
             out.push_back(WatchEvent::Deleted(gone));
         }
         let old = match self.vms.get(&name) {
-            // Key order is no difference to anybody who holds the old object.
+            // Key order is no difference to a holder of the old object.
             Some(old) if old.object == vm => {
                 if changes.is_empty() {
                     return Arc::clone(old);

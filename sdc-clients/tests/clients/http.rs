@@ -171,7 +171,7 @@ async fn no_word_of_a_peer_is_in_the_sentence_of_an_error_and_its_beginning_is_t
         let sentence = error.to_string();
         assert!(!sentence.to_lowercase().contains("secret"), "{status}: {sentence}");
         assert!(sentence.contains("GET /x: ") && sentence.len() < 200, "{status}: {sentence}");
-        let told = error.told().unwrap();
+        let told = error.peer_text().unwrap();
         assert!(told.contains("secret") && told.len() < 2048, "{status}: {}", told.len());
     }
 }

@@ -353,7 +353,7 @@ async fn pages_come_one_by_one_and_the_last_says_so() {
         });
         let napi = Napi::new(script.http());
         let mut pages = napi.nic_pages(NicList::Nics, &NicQuery::default());
-        assert_eq!(script.count(), 0, "nothing is asked before somebody reads");
+        assert_eq!(script.count(), 0, "nothing is asked before the first read");
         let mut seen = Vec::new();
         while let Some(page) = pages.next().await {
             seen.push(page.map(|p| (p.nics.len(), p.last)).map_err(|e| e.class()));

@@ -63,7 +63,7 @@ async fn routes_and_their_absence() {
         let foreign = vminfod.vm(other, true).await.unwrap_err();
         assert_eq!((foreign.class(), foreign.status()), (Class::Protocol, Some(404)), "{foreign}");
     }
-    // F138: an answer that does not say that it was read for its request is none, whoever gave it.
+    // F138: an answer that does not say that it was read for its request is none, whichever daemon gave it.
     let old = vminfod.vm("z", true).await.unwrap_err();
     assert!(old.class() == Class::Protocol && old.message().contains("too old"), "{old}");
     // F69: a uuid is sent in lower case, a name as it is.

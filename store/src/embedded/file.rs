@@ -63,7 +63,7 @@ impl File {
             Ok((txn, done))
         };
         let (txn, done) = write().map_err(|failure| self.failed(&database, failure))?;
-        // Whether a commit that failed is on the disk is known to nobody.
+        // Whether a commit that failed is on the disk is unknown.
         txn.commit().map_err(|error| {
             self.close(&database);
             Error::UnknownOutcome { why: error.to_string() }

@@ -54,7 +54,7 @@ pub(super) async fn commit(pool: &Pool, writes: &Writes) -> Result<Etags, Error>
 }
 
 /// Finds out whether a batch happened, and makes sure that it never will if it has not: the row of its id
-/// can be written once, and whoever writes it waits for a transaction that is about to.
+/// can be written once, and a transaction that writes it waits for one that is about to.
 async fn happened(pool: &Pool, id: Uuid) -> Result<bool, Error> {
     let ask = "INSERT INTO store.batch (id, happened) VALUES ($1, false) \
          ON CONFLICT (id) DO UPDATE SET id = excluded.id RETURNING happened";

@@ -116,7 +116,7 @@ async fn index_again(txn: &Transaction<'_>, schema: Schema) -> Result<(), Failur
 }
 
 /// Renews a lease, or takes it under the next number where it ran out. One that would run for an hour and for ten
-/// terms was claimed before the server's clock went back: nobody would hold it until that time has come again.
+/// terms was claimed before the server's clock went back: no claim would succeed until that time has come again.
 pub(super) async fn claim(
     mut connection: Connection,
     lease: &str,

@@ -202,7 +202,7 @@ pub async fn a_stopped_holder_changes_nothing_when_it_wakes(store: Store) {
     assert!(matches!(write(&second).await.unwrap_err(), Error::Fenced { .. }));
     let third = claim("one", 40).await.unwrap();
     assert!(third.number() > second.number());
-    // Run out and taken by nobody: its holder has to claim it anew, and gets another number.
+    // Run out and taken by no other holder: its holder has to claim it anew, and gets another number.
     while write(&third).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 
 /// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

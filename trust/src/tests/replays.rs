@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Somebody stands between any two programs: he records whole connections, plays them again to either end, and changes
-//! those that there are, record by record of TLS.
+//! An attacker stands between any two programs: he records whole connections, plays them again to either end, and
+//! changes those that there are, record by record of TLS.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -202,11 +202,11 @@ proptest! {
                         let doors = Doors::new(server);
                         let opening = doors.open(theirs, FROM);
                         let (opened, ()) = tokio::join!(opening, played(ours, bytes));
-                        assert!(opened.is_err(), "a server knows somebody who only plays");
+                        assert!(opened.is_err(), "a server accepts a replay");
                     } else {
                         let connecting = connect(client, theirs, *to);
                         let (connected, ()) = tokio::join!(connecting, played(ours, bytes));
-                        assert!(connected.is_err(), "a client knows somebody who only plays");
+                        assert!(connected.is_err(), "a client accepts a replay");
                     }
                 }
             }

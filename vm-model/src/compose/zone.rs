@@ -98,7 +98,8 @@ fn node(vm: &mut VmObject, sysinfo: &Sysinfo) {
 
 fn running(vm: &mut VmObject, kstat: &ZoneKstat) -> Result<(), ParseError> {
     let boot = kstat.boot_time.and_then(|seconds| iso(seconds * 1000.0)).ok_or_else(|| {
-        let what = format!("expected boot_time in seconds since 1970, found {:?}", kstat.boot_time);
+        let found = kstat.boot_time.map_or("none".to_owned(), |seconds| seconds.to_string());
+        let what = format!("expected boot_time in seconds since 1970, found {found}");
         ParseError::content(Origin::Kstat, what)
     })?;
     set(vm, "boot_timestamp", boot);

@@ -79,7 +79,7 @@ fn split_metadata(metadata: &str) -> Result<(&str, &str), ParseError> {
         } else if let Some(value) = member.strip_prefix("\"internal_metadata\":") {
             internal = value;
         } else if member.starts_with("\"hasOwnProperty\":") {
-            // The deployed daemon crashes on this key, so nobody can rely on it.
+            // The deployed daemon crashes on this key, so no client can rely on it.
             return error(
                 "expected customer_metadata and internal_metadata, found the key hasOwnProperty",
             );

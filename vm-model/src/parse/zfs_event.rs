@@ -19,6 +19,16 @@ pub enum Action {
     Expire,
 }
 
+impl Action {
+    /// Returns its name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Fetch => "fetch",
+            Action::Expire => "expire",
+        }
+    }
+}
+
 /// An event of a filesystem, volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetEvent {

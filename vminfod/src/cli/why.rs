@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::bail;
 use daemon::cli::{Cell, Screen, Table, Tone, Usage, span};
 use sdc_clients::http::Call;
+use sdc_clients::quoted;
 use serde_json::Value;
 
 use super::args::{NAME, WhyArgs};
@@ -70,7 +71,7 @@ fn fields(
     let source = if asked == top { given.or(known) } else { known.or(given) };
     match source {
         Some(source) => Ok(vec![(asked.to_owned(), Some(source.to_owned()))]),
-        None => Err(Usage(format!("no VM has a field {asked:?}"))),
+        None => Err(Usage(format!("no VM has a field {}", quoted(asked)))),
     }
 }
 

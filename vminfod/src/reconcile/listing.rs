@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The list of zones for requests: `sync=zones`, and names that nobody knows. One list answers all
+//! The list of zones for requests: `sync=zones`, and names without a known VM. One list answers all
 //! requests that came before it began.
 
 use std::collections::HashSet;

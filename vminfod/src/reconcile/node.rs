@@ -54,7 +54,8 @@ impl Reconciler {
         }
         if let Some((scope, index)) = self.sweep.begin(now) {
             let zones = self.seams.zones.borrow().clone();
-            self.begin(Like::Nothing, tracing::info_span!("look", ?scope), move |ctx| async move {
+            let span = tracing::info_span!("look", scope = scope.name());
+            self.begin(Like::Nothing, span, move |ctx| async move {
                 let seen = caught("sweep", sweep::compare(&ctx, scope, zones, index)).await;
                 Done::Sweep(seen.map(Box::new))
             });

@@ -25,7 +25,7 @@ impl Reconciler {
             Ask::Fresh(Some(name), waiter) if self.vms.zone_is_known(&name) => {
                 self.fresh(&name, waiter)
             }
-            // All names that nobody knows are looked up in one list.
+            // All names without a known VM are looked up in one list.
             Ask::Fresh(Some(name), waiter) => self.listing.ask(Question::Name(name, waiter)),
             Ask::Zones(waiter) => self.listing.ask(Question::Zones(waiter)),
             Ask::Held(answer) => {

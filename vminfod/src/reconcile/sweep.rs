@@ -42,6 +42,17 @@ pub enum Scope {
     Index,
 }
 
+impl Scope {
+    /// Returns its name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::All => "all",
+            Scope::Files => "files",
+            Scope::Index => "index",
+        }
+    }
+}
+
 /// Zone, zonepath, and the stamps of its files.
 pub type Files = (Arc<str>, Arc<str>, Result<Stamps, ReadError>);
 

@@ -56,13 +56,14 @@ impl Pending {
         }
         for (vm, events) in &self.zones {
             let states: Vec<&str> = events.iter().map(|event| event.newstate.as_str()).collect();
-            tracing::debug!(vm, ?states, "cause: zone events");
+            let states = states.join(", ");
+            tracing::debug!(vm, states, "cause: zone events");
         }
         for (vm, file) in &self.files {
-            tracing::debug!(vm = &**vm, ?file, "cause: file changed");
+            tracing::debug!(vm = &**vm, file = file.name(), "cause: file changed");
         }
         for (dataset, event) in &self.datasets {
-            tracing::debug!(dataset, action = ?event.action, "cause: zfs event");
+            tracing::debug!(dataset, action = event.action.name(), "cause: zfs event");
         }
         for (is_it, what) in [
             (self.index, "zone index changed"),

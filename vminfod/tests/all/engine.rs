@@ -21,7 +21,7 @@ async fn port_opens_when_each_zone_of_the_index_has_a_row() {
         let node = node.clone();
         async move { node.serve().await }
     });
-    // Two listings without them; then one of the two; then both, with a column that nobody knows.
+    // Two listings without them; then one of the two; then both, with an unknown column.
     let listings = || {
         node.with(|state| state.log.iter().filter(|(tool, _)| *tool == Program::Zoneadm).count())
     };

@@ -149,7 +149,7 @@ async fn parses_filters_only_on_request() {
     assert_eq!(vms, json!([{"zonename": A, "uuid": A, "state": "running", "tags": {}}]));
     // Nothing of this is shown …
     node.tags(B, &json!({"x": 1}));
-    // … and this is, under the number it has for everybody.
+    // … and this is, under the number it has for every client.
     node.set_zone(B, "running", Some(9));
     node.zone_event(B, "running", 9).await;
     let entered = events.soon().await;

@@ -61,7 +61,7 @@ async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
         let served = node.serve_through(config, commands).await;
         assert!(began.elapsed() < Duration::from_secs(30), "{slow}: {:?}", began.elapsed());
         let client = Vminfod::new(&served.url, "test/1").unwrap();
-        // A refresh begins the listing once more; nobody waits for it.
+        // A refresh begins the listing once more; no request waits for it.
         node.write("/bin/slow", "40");
         let views = async { (client.vms(true).await.unwrap(), client.zones().await.unwrap()) };
         let views = tokio::time::timeout(Duration::from_secs(25), views);

@@ -26,7 +26,7 @@ async fn ignores_zone_events_without_data() {
     let (node, served, mut events) = marked().await;
     let data = json!({"zonename": A, "newstate": "installed", "zoneid": 5});
     for event in [
-        // The notice library asks whether anybody listens.
+        // The notice library asks whether a daemon listens.
         json!({"class": "status", "subclass": "ping"}),
         json!({"class": "status", "subclass": "change", "data": null}),
         json!({"class": "status", "subclass": "change", "data": {}}),

@@ -183,5 +183,5 @@ async fn closed_listeners_leave_no_trace() {
     // Every timer and task ends with the daemon, and the child that it followed.
     drop(served);
     let mut pipe = node.with(|state| state.streams.remove("zones")).unwrap();
-    assert!(pipe.write_all(b"{}\n").await.is_err(), "nobody reads it any more");
+    assert!(pipe.write_all(b"{}\n").await.is_err(), "vminfod reads it no more");
 }

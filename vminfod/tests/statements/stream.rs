@@ -266,7 +266,7 @@ async fn connecting_during_a_create_shows_the_vm_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")] // S43, S44, S119, B1, F72
-async fn stalled_reader_uses_bounded_memory_and_delays_nobody() {
+async fn stalled_reader_uses_bounded_memory_and_delays_no_other() {
     let node = FakeNode::one();
     let ring_bytes = 300_000;
     let served = node.serve_as(Config { ring_bytes, ..node.quiet() }).await;

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test] // V112
-    fn who_shares_no_other_network_is_cut_off_and_everybody_where_the_path_goes() {
+    fn a_vm_that_shares_no_other_network_is_cut_off_and_every_vm_where_the_path_goes() {
         let of_two = nics(&["a", "b"]);
         let all = users(&[
             ("on a", &["a"]),
@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test] // V112
-        fn whoever_is_not_cut_off_still_reaches_the_first_nic_over_a_network_that_stays(
+        fn a_vm_that_is_not_cut_off_still_reaches_the_first_nic_over_a_network_that_stays(
             own in prop::collection::vec(prop::collection::vec(0..4usize, 0..4), 0..5),
             of_vm in prop::collection::vec(0..4usize, 1..4),
             gone in 0..4usize,

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_storage_that_is_away_is_told_before_whoever_asks_gives_up() {
+    async fn a_storage_that_is_away_is_reported_before_the_client_gives_up() {
         let away = Arc::new(Away::default());
         let pages = pages_on(Store::in_memory().unwrap().with_faults(away.clone())).await;
         away.0.store(true, Ordering::Relaxed);

@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     #[tokio::test] // CN6
-    async fn a_ticket_that_nobody_gives_back_ends_at_its_time() {
+    async fn a_ticket_that_is_not_given_back_ends_at_its_time() {
         let now: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
         let store = Store::at(now.as_millisecond());
         let transport = Arc::new(InProcess::new(store.clone()));

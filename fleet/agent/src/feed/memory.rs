@@ -197,7 +197,7 @@ impl Memory {
         self.streams().requests
     }
 
-    /// Somebody else publishes.
+    /// Another client publishes.
     pub fn intrude(&self, subject: &str, labels: Option<Labels>, body: &str) {
         let mut streams = self.streams();
         streams.store(subject, labels, Bytes::copy_from_slice(body.as_bytes()));
@@ -310,7 +310,7 @@ impl Feed for Memory {
     fn last<'a>(&'a self, stream: &'a str, subject: &'a str) -> Answer<'a, Option<Stored>> {
         Box::pin(async move {
             self.run(|streams, fault| {
-                // Nobody answers for a stream that is not there.
+                // No server answers for a stream that does not exist.
                 let is_there = match stream {
                     CHANGES => streams.changes.is_some(),
                     VMS => streams.vms.is_some(),
@@ -318,7 +318,7 @@ impl Feed for Memory {
                 };
                 match is_there {
                     true => Ok(streams.last(stream, subject, fault)),
-                    false => Err(FleetError::Away("nobody answers".to_owned())),
+                    false => Err(FleetError::Away("no server answers".to_owned())),
                 }
             })
         })

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node against the feed: what differs is published, and then a marker, since nobody knows what happened between.
+//! The node against the feed: what differs is published, and then a marker, since what happened between is unknown.
 
 use std::collections::BTreeSet;
 

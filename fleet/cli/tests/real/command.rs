@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `sdc-fleet` as somebody types it.
+//! `sdc-fleet` as an operator types it.
 
 use std::process::{ExitCode, Stdio};
 
@@ -114,7 +114,7 @@ async fn a_node_that_is_gone_for_good_is_forgotten_and_back_when_it_comes_back()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_reads_with_a_clock_a_day_off_sees_which_node_is_heard() {
+async fn a_reader_with_a_clock_a_day_off_sees_which_node_is_heard() {
     // N25
     let Some(nats) = servers(1, None) else { return };
     if which("faketime").is_none() {

@@ -62,8 +62,8 @@ async fn made(access: &Access, replicas: usize) -> Fleet {
     fleet
 }
 
-/// Waits until every server has all of every stream. Whoever kills one before has killed two: of three servers the one
-/// that has everything is then alone with one that is behind, and for a minute nobody may be elected.
+/// Waits until every server has all of every stream. A test that kills one before has killed two: of three servers the
+/// one that has everything is then alone with one that is behind, and for a minute no leader may be elected.
 async fn whole(fleet: &Fleet) {
     let (last, began) = (Mutex::new(None), Instant::now());
     let is_whole = async || {

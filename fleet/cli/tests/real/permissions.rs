@@ -161,7 +161,7 @@ async fn a_readers_key_reads_everything_and_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_added_is_let_in_after_a_reload_and_nobody_is_disconnected() {
+async fn a_node_that_is_added_is_let_in_after_a_reload_and_no_client_is_disconnected() {
     // N26
     let dir = tempfile::tempdir().unwrap();
     let all = keys(&dir);

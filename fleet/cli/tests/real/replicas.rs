@@ -125,7 +125,7 @@ impl Site {
         .await;
     }
 
-    /// On how many servers a stream is, as the one that leads it says; none while nobody does.
+    /// On how many servers a stream is, as its leader says; none while it has no leader.
     async fn copies(&self, stream: &str) -> Option<usize> {
         let stream = self.fleet.jetstream().get_stream(stream).await.ok()?;
         let cluster = stream.cached_info().cluster.as_ref()?;

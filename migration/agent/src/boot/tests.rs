@@ -15,7 +15,7 @@ use sdc_clients::identity::Identity;
 
 use super::*;
 use daemon::command::{Output, Run};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::About;
 
 const CN: Uuid = Uuid::from_u128(1);
@@ -90,7 +90,7 @@ struct Service(Option<(Vec<Uuid>, Vec<Uuid>)>);
 impl Transport for Service {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         let Some((replaced, known)) = &self.0 else {
-            let error = Error::connect(&request.method, request.target(), "nobody listens");
+            let error = Error::connect(&request.method, request.target(), "no service listens");
             return std::future::ready(Err(error)).boxed();
         };
         assert_eq!(request.peer, Some(Identity::Service));
@@ -104,7 +104,7 @@ impl Transport for Service {
     }
 }
 
-/// What became of the zones, and what the journal has, where this service answers.
+/// What became of the zones, and what the state file has, where this service answers.
 async fn booted(answer: Option<(Vec<Uuid>, Vec<Uuid>)>, autoboot: bool) -> (Zones, Memory) {
     looked(answer, autoboot, &[]).await
 }
@@ -153,7 +153,7 @@ async fn a_copy_that_was_replaced_is_hidden_and_does_not_boot() {
 }
 
 #[tokio::test(start_paused = true)] // M48
-async fn while_nobody_answers_only_what_has_an_open_migration_stays_down_and_hidden() {
+async fn while_no_service_answers_only_what_has_an_open_migration_stays_down_and_hidden() {
     let (zones, memory) = booted(None, true).await;
     assert_eq!((zones.of(VMS[0]), zones.of(VMS[1])), ((false, true), (false, true)));
     assert_eq!(zones.of(VMS[2]), (true, false));
@@ -166,7 +166,8 @@ async fn while_nobody_answers_only_what_has_an_open_migration_stays_down_and_hid
 }
 
 #[tokio::test(start_paused = true)] // M48 M101
-async fn on_a_node_that_is_up_what_was_replaced_is_halted_and_what_nobody_answers_for_runs_on() {
+async fn on_a_node_that_is_up_what_was_replaced_is_halted_and_what_no_service_answers_for_runs_on()
+{
     let answer = Some((vec![MIGRATIONS[0]], vec![MIGRATIONS[0]]));
     let (zones, memory) = looked(answer, true, &[VMS[0], VMS[1], VMS[2]]).await;
     assert_eq!((zones.of(VMS[0]), zones.of(VMS[1])), ((false, true), (true, false)));

@@ -21,7 +21,7 @@ use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Transport, user_agent};
 use sdc_clients::identity::Identity;
 use sdc_clients::vminfod::Vminfod;
-use sdc_clients::{Http, Jitter};
+use sdc_clients::{Http, Jitter, quoted};
 use serde_json::Value;
 use trust::{Admits, Doors, Holder, Keeper};
 
@@ -136,7 +136,7 @@ async fn admin_address(vminfod: &Vminfod) -> IpAddr {
                 let text = sysinfo.get("Admin IP").and_then(Value::as_str).unwrap_or_default();
                 match text.parse() {
                     Ok(address) => return address,
-                    Err(_) => format!("sysinfo has no Admin IP: {text:?}"),
+                    Err(_) => format!("sysinfo has no Admin IP: {}", quoted(text)),
                 }
             }
             Err(error) => daemon::log::chain(&error),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::command::{Call, CommandError, Commands, Output, Program};
+use sdc_clients::quoted;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
@@ -46,7 +47,7 @@ pub enum ZfsError {
         message: String,
     },
     /// What it printed is not what it prints.
-    #[error("cannot parse what zfs {verb} printed: {line:?}")]
+    #[error("cannot parse what zfs {verb} printed: {}", quoted(line))]
     Odd { verb: &'static str, line: String },
 }
 
@@ -197,8 +198,8 @@ impl Zfs {
         Ok(size.and_then(|rest| rest.trim().parse().ok()))
     }
 
-    /// Returns the GUID of the snapshot that a resume token stands for; none if `zfs` cannot go on with it. Whoever
-    /// made the token chose the snapshot: `zfs` sends whichever of the pool it names.
+    /// Returns the GUID of the snapshot that a resume token stands for; none if `zfs` cannot go on with it. The
+    /// maker of the token chose the snapshot: `zfs` sends whichever of the pool it names.
     pub async fn token_guid(&self, token: &str) -> Option<u64> {
         let text = self.tried(&args(&["-t", token])).await.ok()?;
         let guid = text.lines().find_map(|line| line.trim().strip_prefix("toguid = 0x"))?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::machine::Copy;
 use sdc_clients::identity::Identity;
 use serde_json::json;
@@ -55,7 +55,7 @@ async fn a_copy_that_runs_and_was_replaced_is_stopped_and_hidden_within_two_minu
     let found = copy(&world, 2).await;
     assert!(found.is_off(), "{found:?}");
     assert!(world.observe_at(End::Source, 2).await.held, "net-agent would delete its NICs");
-    // Somebody shows and starts it by hand.
+    // An operator shows and starts it by hand.
     let verbs = world.source.verbs();
     verbs.hide(&VM.to_string(), false).await.unwrap();
     verbs.boot(&VM.to_string()).await.unwrap();

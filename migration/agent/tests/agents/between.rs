@@ -4,7 +4,7 @@
 
 //! What people do to the VM's datasets between two syncs (R25), with the commands that `vmadm` runs for it.
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::State;
 use simnode::node::Zfs;
 

@@ -5,7 +5,7 @@
 //! Old, repeated and foreign requests.
 
 use http::Method;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{About, Doing, Observe, Open, Order, State, What};
 use sdc_clients::http::Call;
 use sdc_clients::identity::Identity;
@@ -146,7 +146,7 @@ async fn whose_copy_is_not_to_be_used_again_is_known_also_after_a_restart_until_
 }
 
 #[tokio::test(start_paused = true)] // M40
-async fn orders_are_the_services_alone_and_what_anybody_else_asks_is_refused_and_counted() {
+async fn orders_are_the_services_alone_and_what_any_other_peer_asks_is_refused_and_counted() {
     let world = World::new(Zfs::Illumos).await;
     let at =
         |revision| About { migration: MIGRATION, revision, nonce: None, vm: VM, end: End::Target };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::State;
 use simnode::node::Zfs;
 use tokio::time::{Instant, sleep};

@@ -23,7 +23,7 @@ mod between; // what people do to the VM between two syncs
 
 mod tenants; // what the VM's owner writes and makes
 
-mod wired; // a stream, and somebody on the network
+mod wired; // a stream, and an attacker on the network
 
 mod names; // snapshots that the VM's owner names as the agent does
 

@@ -4,7 +4,7 @@
 
 //! Datasets on their way.
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::machine::Protection;
 use migration_core::protocol::{State, What};
 use simnode::node::Zfs;

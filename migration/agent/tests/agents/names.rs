@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::machine::Copy;
 use migration_core::protocol::{State, What};
 use simnode::node::Zfs;

@@ -122,7 +122,7 @@ async fn answer(router: Router, request: Request, from: Option<Identity>) -> Res
     Response { status: head.status, headers: head.headers, body }
 }
 
-/// Requests to agents, of somebody who has proved to be this program.
+/// Requests to agents, of a peer that has proved to be this program.
 pub struct ToAgents(pub Arc<Net>, pub Option<Identity>);
 
 impl Transport for ToAgents {
@@ -131,7 +131,7 @@ impl Transport for ToAgents {
             let host = request.url.host_str().unwrap().to_owned();
             let router = self.0.agents.lock().unwrap().get(&host).cloned();
             let Some(router) = router else {
-                return Err(Error::connect(&request.method, request.target(), "nobody listens"));
+                return Err(Error::connect(&request.method, request.target(), "no agent listens"));
             };
             // The connection proves who is at its other end.
             if self.0.names.lock().unwrap().get(&host).copied() != request.peer {

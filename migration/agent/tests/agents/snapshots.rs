@@ -11,7 +11,7 @@ use sdc_clients::snapshots::Snapshots;
 use simnode::node::Zfs;
 use uuid::Uuid;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{State, What};
 
 use crate::world::{Cn, VM, World, agents};
@@ -21,7 +21,7 @@ fn snapshots(world: &World) -> Snapshots {
     snapshots_as(world, Some(Identity::Volapi))
 }
 
-/// The same of somebody else.
+/// The same of another peer.
 fn snapshots_as(world: &World, from: Option<Identity>) -> Snapshots {
     Snapshots::new(agents(&world.net, from, &world.net.hosts()))
 }
@@ -116,7 +116,7 @@ async fn nothing_else_can_be_touched() {
     stop(&world.source).await;
     let (before, root) = (on_node(&world), format!("zones/{VM}"));
     assert_eq!(names(&client.list(cn, VM).await.unwrap()), ["volsnap-a", "volsnap-b"]);
-    // Somebody's own snapshot, or a migration's, is later: the volume's later one stays too.
+    // An operator's own snapshot, or a migration's, is later: the volume's later one stays too.
     let others = client.roll_back(cn, VM, "volsnap-a").await.unwrap_err();
     assert!(others.message().contains("mine") && !others.message().contains("volsnap-b"));
     assert_eq!(refusal::<()>(Err(others)), (409, "OtherSnapshots".to_owned()));

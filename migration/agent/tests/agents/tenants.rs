@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use daemon::command::{Commands as _, Launch, Pipes, Program};
 use migration_agent::wire::Wire as _;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{Accepted, Doing, Offer, Properties, State, What};
 use migration_core::stream::{self, Meter, Rate, Refusals, Token};
 use sdc_clients::Error;
@@ -133,7 +133,7 @@ async fn the_receiver_sets_nothing_that_it_would_not_carry_itself() {
     let from = world.source.name();
     let refused: Result<Accepted, Error> =
         world.post_as(from, &world.target, "streams", &offer).await;
-    assert!(refused.unwrap_err().told().unwrap().contains("zones/other"));
+    assert!(refused.unwrap_err().peer_text().unwrap().contains("zones/other"));
 }
 
 #[tokio::test(start_paused = true)] // M91
@@ -180,7 +180,7 @@ async fn nothing_is_mounted_over_a_link_that_a_stream_has_brought() {
     world.source.programs.zfs(&format!("create {below}"));
     let elsewhere = world.target.programs.node.path("/opt/custom/smf");
     std::fs::create_dir_all(&elsewhere).unwrap();
-    // Whoever has the node's root has the link where the file system is mounted.
+    // A process with the node's root makes the link where the file system is mounted.
     world.source.programs.zfs(&format!("unmount {below}"));
     let link = world.source.programs.node.path(&format!("/{below}"));
     std::fs::remove_dir_all(&link).unwrap();

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A stream over the connection that agents make, with somebody on the network between them.
+//! A stream over the connection that agents make, with an attacker on the network between them.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use daemon::Shutdown;
 use migration_agent::config::QUIET;
 use migration_agent::{Agent, Setup};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{About, Doing, Observe, Observed, Order, State, What};
 use sdc_clients::agents::{Known, NodeAgents};
 use sdc_clients::cnapi::Cnapi;

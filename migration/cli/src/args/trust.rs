@@ -31,7 +31,7 @@ Examples:
   sdc-migrate trust approve CN                 shows the fingerprints
   sdc-migrate trust approve CN --key FINGERPRINT
 
-Compare the fingerprint with what the program shows on its node: whoever holds the key is that program from then on.")]
+Compare the fingerprint with what the program shows on its node: the holder of the key is that program from then on.")]
     Approve {
         /// A node's uuid, `volapi` or `operator`.
         who: String,

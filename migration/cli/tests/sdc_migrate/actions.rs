@@ -96,7 +96,7 @@ fn signs_of(alive: Option<&str>) -> Answer {
 }
 
 #[tokio::test] // M105
-async fn a_node_that_may_be_alive_is_not_declared_dead_before_anybody_is_asked() {
+async fn a_node_that_may_be_alive_is_not_declared_dead_before_the_operator_is_asked() {
     for (alive, really, told) in [
         (
             Some("it may be alive; use --really"),

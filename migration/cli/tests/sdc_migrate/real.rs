@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The program against the real service, whose rounds nobody does: the test stores what they would.
+//! The program against the real service, which does no rounds: the test stores what they would.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -28,8 +28,8 @@ const VM: &str = "0aa41ab0-2046-4d53-a82c-b9876136d4f1";
 const SOURCE: &str = "96c6fbfa-9615-4135-b135-0199b3500ce4";
 const TARGET: &str = "6cbd5b1a-34e3-4365-a31f-48bc755e87cf";
 
-/// Starts the service in front of a VMAPI that has one VM. Returns its address and itself; nobody
-/// does its rounds.
+/// Starts the service in front of a VMAPI that has one VM. Returns its address and itself; it
+/// does no rounds.
 async fn service() -> (String, Service) {
     let vm = json!({"uuid": VM, "owner_uuid": TARGET, "server_uuid": SOURCE, "state": "running"});
     let vms = Script::default().on(&format!("GET /vms/{VM}"), Answer::Whole(200, vm));

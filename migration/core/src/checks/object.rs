@@ -6,6 +6,7 @@
 
 use std::net::Ipv4Addr;
 
+use sdc_clients::quoted;
 use serde_json::{Map, Value};
 
 use crate::carried::{self, Brands, How, entries, root, text};
@@ -18,10 +19,10 @@ pub enum Stays {
     #[error(transparent)]
     Unfit(Unfit),
     /// The target's zone, and so its datasets, have the name of the uuid.
-    #[error("The zone's name {0:?} is not the instance's uuid")]
+    #[error("The zone's name {} is not the instance's uuid", quoted(.0))]
     Zonename(String),
     /// vmadm refuses each update of the instance.
-    #[error("vmadm rejects the instance's route to {0:?}, and so every update of it")]
+    #[error("vmadm rejects the instance's route to {}, and so every update of it", quoted(.0))]
     Route(String),
     /// Only the root and the dataset `data` below it are sent.
     #[error("The delegated dataset {0} does not move")]

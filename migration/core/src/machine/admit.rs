@@ -107,12 +107,12 @@ fn switch(record: &Record, call: Call) -> Result<Admitted, Refusal> {
 /// A failed switch that was not undone, or a rollback that has not shown the source: it goes on where it ended. The
 /// records of the deployed service lack it, and are refused as recorded.
 fn has_begun_switch(record: &Record) -> bool {
-    let journal = &record.journal;
+    let intent = &record.intent;
     match (record.phase, record.state) {
         (Phase::Switch, State::Failed) => {
-            journal.target_shown || journal.power.is_some() || journal.undo.is_some()
+            intent.target_shown || intent.power.is_some() || intent.undo.is_some()
         }
-        (Phase::Rollback, State::Failed) => journal.target_shown && !journal.source_shown,
+        (Phase::Rollback, State::Failed) => intent.target_shown && !intent.source_shown,
         _ => false,
     }
 }
@@ -131,18 +131,16 @@ fn abort(record: &Record, call: Call) -> Result<Admitted, Refusal> {
     };
     match record.state {
         State::Successful => Err(Refusal::AbortSuccessful),
-        State::Running if call.is_forced && record.journal.target_shown => {
-            Err(Refusal::UseRollback)
-        }
+        State::Running if call.is_forced && record.intent.target_shown => Err(Refusal::UseRollback),
         State::Running if call.is_forced => Ok(Admitted::PauseThenAbort),
         State::Running => Err(Refusal::AbortRunning),
-        _ if record.journal.target_shown => Err(Refusal::UseRollback),
+        _ if record.intent.target_shown => Err(Refusal::UseRollback),
         _ => Ok(start),
     }
 }
 
 fn rollback(record: &Record) -> Result<Admitted, Refusal> {
-    if record.journal.source_goes {
+    if record.intent.source_goes {
         return Err(Refusal::UseFinalize);
     }
     match (record.phase, record.state) {
@@ -150,7 +148,7 @@ fn rollback(record: &Record) -> Result<Admitted, Refusal> {
         (Phase::Rollback, _) | (Phase::Switch, State::Successful) => {
             Ok(Admitted::Start(Phase::Rollback))
         }
-        (Phase::Switch, State::Failed) if record.journal.target_shown => {
+        (Phase::Switch, State::Failed) if record.intent.target_shown => {
             Ok(Admitted::Start(Phase::Rollback))
         }
         _ => Err(Refusal::NothingToRollBack),

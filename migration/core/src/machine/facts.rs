@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::journal::{End, Power};
+use crate::intent::{End, Power};
 
 /// The answers of a round. An answer that failed is no fact: nothing follows from silence.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! need one carry it: there is no other way to order a copy to boot, to show itself or to be deleted.
 
 use super::facts::{Facts, Report};
-use crate::journal::{End, Journal};
+use crate::intent::{End, Intent};
 
 /// The copy may be allowed to boot: the other one is stopped and hidden, gone, or declared dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +41,11 @@ pub enum Unsafe {
 
 impl MayBoot {
     /// Returns the permission if the other copy cannot be running, now or after a reboot.
-    pub fn check(end: End, journal: &Journal, facts: &Facts) -> Result<MayBoot, Unsafe> {
-        if end == End::Source && !journal.target_booted && facts.node(End::Target).is_none() {
+    pub fn check(end: End, intent: &Intent, facts: &Facts) -> Result<MayBoot, Unsafe> {
+        if end == End::Source && !intent.target_booted && facts.node(End::Target).is_none() {
             return Ok(MayBoot(end)); // never ordered to boot, and without autoboot since it was made
         }
-        off(end.other(), journal, facts).map(|()| MayBoot(end))
+        off(end.other(), intent, facts).map(|()| MayBoot(end))
     }
 
     /// Returns the node of the copy.
@@ -57,14 +57,14 @@ impl MayBoot {
 impl MayShow {
     /// Returns the permission if the other copy is hidden. A target that was never ordered to show
     /// itself counts as hidden.
-    pub fn check(end: End, journal: &Journal, facts: &Facts) -> Result<MayShow, Unsafe> {
-        if end == End::Source && !journal.target_shown {
+    pub fn check(end: End, intent: &Intent, facts: &Facts) -> Result<MayShow, Unsafe> {
+        if end == End::Source && !intent.target_shown {
             return match facts.copy(End::Target) {
                 Some(copy) if !copy.hidden => Err(Unsafe::Up(End::Target)),
                 _ => Ok(MayShow(end)),
             };
         }
-        off(end.other(), journal, facts).map(|()| MayShow(end))
+        off(end.other(), intent, facts).map(|()| MayShow(end))
     }
 
     /// Returns the node of the copy.
@@ -75,8 +75,8 @@ impl MayShow {
 
 impl MayMove {
     /// Returns the permission under the same conditions as [`MayShow`]: what VMAPI names will be shown.
-    pub fn check(end: End, journal: &Journal, facts: &Facts) -> Result<MayMove, Unsafe> {
-        MayShow::check(end, journal, facts).map(|it| MayMove(it.end()))
+    pub fn check(end: End, intent: &Intent, facts: &Facts) -> Result<MayMove, Unsafe> {
+        MayShow::check(end, intent, facts).map(|it| MayMove(it.end()))
     }
 
     /// Returns the node that the record moves to.
@@ -116,9 +116,9 @@ impl MayDelete {
 }
 
 /// Checks that a copy is stopped and hidden, gone, or declared dead while its node is silent.
-fn off(end: End, journal: &Journal, facts: &Facts) -> Result<(), Unsafe> {
+fn off(end: End, intent: &Intent, facts: &Facts) -> Result<(), Unsafe> {
     match facts.seen(end) {
-        Report::Silent if journal.is_dead(end) => Ok(()),
+        Report::Silent if intent.is_dead(end) => Ok(()),
         Report::Silent | Report::Unwell => Err(Unsafe::Unconfirmed(end)),
         Report::Node(node) if node.copy.as_ref().is_none_or(|copy| copy.is_off()) => Ok(()),
         Report::Node(_) => Err(Unsafe::Up(end)),

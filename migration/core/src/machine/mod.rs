@@ -8,7 +8,7 @@
 //!
 //! 1. store the record with its revision raised (compare and swap: a service that lost its lease ends here),
 //! 2. watch both nodes, VMAPI and NAPI with that revision; a node that receives it refuses older orders,
-//! 3. [`next`] returns what follows: a note for the journal, which is stored, or one order, or the end.
+//! 3. [`next`] returns what follows: a note for the intent, which is stored, or one order, or the end.
 //!
 //! Nothing is remembered between rounds but the record, so that any service can do the next one.
 

@@ -6,13 +6,13 @@
 
 use super::facts::Protection;
 use super::fence::{MayBoot, MayDelete, MayMove, MayShow, Unsafe};
-use crate::journal::{End, Power, Remedy};
+use crate::intent::{End, Power, Remedy};
 use crate::record::Record;
 
 /// What to do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Store this in the journal, then begin the next round.
+    /// Store this in the intent, then begin the next round.
     Note(Note),
     /// Send this order, with the record's id and revision, then begin the next round.
     Do(Step),
@@ -24,7 +24,7 @@ pub enum Next {
     End(Ending),
 }
 
-/// An entry of the journal.
+/// An entry of the intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
     /// What the VM did before.
@@ -208,7 +208,7 @@ pub enum Reason {
 impl Reason {
     /// Returns what ends a migration whose operation failed for this, where a repeat of the operation cannot.
     pub fn remedy(self, record: &Record) -> Option<Remedy> {
-        let is_switched = record.journal.target_shown;
+        let is_switched = record.intent.target_shown;
         match self {
             Reason::Absent(_) if is_switched => Some(Remedy::Rescue),
             Reason::Absent(End::Source) if record.num_sync_phases > 0 => Some(Remedy::Rescue),

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::decide::next;
 use super::facts::Facts;
 use super::next::{Ending, Next, Note};
-use crate::journal::{Before, End};
+use crate::intent::{Before, End};
 use crate::record::{Entry, EntryFields, Phase, Record, State};
 use crate::time::Time;
 
@@ -32,9 +32,9 @@ pub enum After {
 /// A record of the deployed service does not show how far a switch came: the target may have run.
 pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: Time) {
     let is_late = matches!(record.phase, Phase::Switch | Phase::Rollback);
-    if record.journal.revision == 0 && is_late {
-        record.journal.target_shown = true;
-        record.journal.target_booted = true;
+    if record.intent.revision == 0 && is_late {
+        record.intent.target_shown = true;
+        record.intent.target_booted = true;
     }
     record.phase = phase;
     record.state = State::Running;
@@ -42,18 +42,18 @@ pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: T
     record.error_detail = None;
     record.finished_timestamp = None;
     record.started_timestamp.get_or_insert(now);
-    (record.journal.undo, record.journal.again, record.journal.remedy) = (None, None, None);
-    (record.journal.sending, record.journal.names_lost) = (None, 0);
-    record.journal.pause = false;
-    (record.journal.rescue, record.journal.let_go) = (None, false);
+    (record.intent.undo, record.intent.again, record.intent.remedy) = (None, None, None);
+    (record.intent.sending, record.intent.names_lost) = (None, 0);
+    record.intent.pause = false;
+    (record.intent.rescue, record.intent.let_go) = (None, false);
     // A word is given with a command, and for it; but once the other copy was shown, a node that comes
     // back must still find that it was replaced.
-    if !record.journal.target_shown {
-        record.journal.source_dead = None;
+    if !record.intent.target_shown {
+        record.intent.source_dead = None;
     }
-    if !record.journal.source_shown {
-        record.journal.target_dead = None;
-        record.journal.discard = None;
+    if !record.intent.source_shown {
+        record.intent.target_dead = None;
+        record.intent.discard = None;
     }
     record.progress_history.push(Entry::new(EntryFields {
         kind: "progress".into(),
@@ -80,7 +80,7 @@ pub fn rescue(record: &mut Record, message: &str, job: Uuid, now: Time) {
         _ => Before::Waited,
     };
     start(record, record.phase, message, job, now);
-    record.journal.rescue = Some(before);
+    record.intent.rescue = Some(before);
 }
 
 /// Lets an operation wait for its turn: one of its nodes has as many as it may have.
@@ -89,38 +89,38 @@ pub fn queue(record: &mut Record, phase: Phase) {
     record.state = State::Queued;
 }
 
-/// Writes a note into the journal.
+/// Writes a note into the intent.
 pub fn note(record: &mut Record, note: Note) {
-    let journal = &mut record.journal;
+    let intent = &mut record.intent;
     match note {
-        Note::Power(power) => journal.power = Some(power),
-        Note::Restored => journal.power = None,
-        Note::Sending(number) => journal.sending = number,
+        Note::Power(power) => intent.power = Some(power),
+        Note::Restored => intent.power = None,
+        Note::Sending(number) => intent.sending = number,
         Note::NameTaken => {
-            journal.sending = None;
-            journal.names_lost += 1;
+            intent.sending = None;
+            intent.names_lost += 1;
         }
         Note::TargetShown => {
-            journal.target_shown = true;
-            journal.source_shown = false;
+            intent.target_shown = true;
+            intent.source_shown = false;
         }
-        Note::TargetBooted => journal.target_booted = true,
+        Note::TargetBooted => intent.target_booted = true,
         Note::SourceShown => {
-            journal.source_shown = true;
-            journal.source_dead = None;
+            intent.source_shown = true;
+            intent.source_dead = None;
         }
-        Note::SourceGoes => journal.source_goes = true,
+        Note::SourceGoes => intent.source_goes = true,
     }
     let is_decided = matches!(note, Note::TargetShown | Note::SourceShown);
-    if is_decided && journal.rescue.is_some() {
-        journal.rescue = Some(Before::Failed);
-        record.phase = if journal.source_shown { Phase::Rollback } else { Phase::Switch };
+    if is_decided && intent.rescue.is_some() {
+        intent.rescue = Some(Before::Failed);
+        record.phase = if intent.source_shown { Phase::Rollback } else { Phase::Switch };
     }
 }
 
 /// Gives an operation up. What can be undone is undone in the rounds that follow. The first reason stays.
 pub fn give_up(record: &mut Record, reason: &impl std::fmt::Display) {
-    record.journal.undo.get_or_insert_with(|| reason.to_string());
+    record.intent.undo.get_or_insert_with(|| reason.to_string());
 }
 
 /// Returns true if a record can be right of whose migration the agents of these ends know that it is over: it is
@@ -135,8 +135,8 @@ pub fn may_be_over(record: &Record, facts: &Facts, over: &[End]) -> bool {
             Next::Note(it) => note(&mut record, it),
             Next::Wait(_) => return true,
             Next::Do(step) => return !over.iter().any(|end| step.is_of(*end)),
-            Next::End(ending) => return ending.is_last() || record.journal.rescue.is_some(),
-            Next::GiveUp(_) => return record.journal.rescue.is_some(),
+            Next::End(ending) => return ending.is_last() || record.intent.rescue.is_some(),
+            Next::GiveUp(_) => return record.intent.rescue.is_some(),
         }
     }
     false
@@ -147,7 +147,7 @@ pub fn may_be_over(record: &Record, facts: &Facts, over: &[End]) -> bool {
 pub fn stall(record: &mut Record, reason: &impl std::fmt::Display, now: Time) {
     give_up(record, reason);
     finish(record, State::Failed, now);
-    record.error = record.journal.undo.clone();
+    record.error = record.intent.undo.clone();
 }
 
 /// Ends an operation. Returns what becomes of the record.
@@ -160,7 +160,7 @@ pub fn settle(record: &mut Record, ending: Ending, now: Time) -> After {
         }
         Ending::Paused => finish(record, State::Paused, now),
         Ending::Switched => {
-            record.journal.power = None;
+            record.intent.power = None;
             finish(record, State::Successful, now);
             record.state = State::Successful;
             record.finished_timestamp = Some(now);
@@ -168,7 +168,7 @@ pub fn settle(record: &mut Record, ending: Ending, now: Time) -> After {
         }
         Ending::Aborted => {
             finish(record, State::Successful, now);
-            record.error = record.journal.undo.take();
+            record.error = record.intent.undo.take();
             record.state = State::Aborted;
             record.finished_timestamp = Some(now);
             return After::Over;
@@ -185,27 +185,27 @@ pub fn settle(record: &mut Record, ending: Ending, now: Time) -> After {
     }
     let waits_for_time = ending == Ending::Synced && record.scheduled_timestamp.is_some();
     record.state = if waits_for_time { State::Scheduled } else { State::Paused };
-    (record.journal.sending, record.journal.names_lost) = (None, 0);
-    record.journal.pause = false;
+    (record.intent.sending, record.intent.names_lost) = (None, 0);
+    record.intent.pause = false;
     After::Stays
 }
 
 /// Ends a record whose other copy is gone, or will be found by its agent when the node is back.
 fn leave(record: &mut Record, is_gone: bool) -> After {
-    record.journal.over = !is_gone;
+    record.intent.over = !is_gone;
     if is_gone { After::Goes } else { After::Over }
 }
 
 fn fail(record: &mut Record, error: String, now: Time) {
-    let is_past_return = record.journal.target_shown;
+    let is_past_return = record.intent.target_shown;
     let is_finalize = record.state == State::Successful;
     record.error = Some(error);
-    record.journal.undo = None;
+    record.intent.undo = None;
     if is_finalize {
         return; // a finalize that failed can be repeated: the record stays successful
     }
     finish(record, State::Failed, now);
-    if let Some(before) = record.journal.rescue.take() {
+    if let Some(before) = record.intent.rescue.take() {
         record.state = match before {
             Before::Switched => State::Successful,
             Before::Waited if record.scheduled_timestamp.is_some() => State::Scheduled,
@@ -214,10 +214,10 @@ fn fail(record: &mut Record, error: String, now: Time) {
         };
         return;
     }
-    record.journal.let_go = match record.phase {
+    record.intent.let_go = match record.phase {
         // Where the target has run, the source may be hidden still.
-        Phase::Abort => !record.journal.target_booted,
-        Phase::Rollback => record.journal.source_shown,
+        Phase::Abort => !record.intent.target_booted,
+        Phase::Rollback => record.intent.source_shown,
         _ => false,
     };
     // A switch that was undone leaves the migration where it was: ready for a sync.

@@ -4,7 +4,7 @@
 
 //! How far an operation is when it gives an order, in percent.
 
-use crate::journal::End;
+use crate::intent::End;
 use crate::machine::Step;
 use crate::record::{Entry, Phase};
 

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::journal::Again;
+use crate::intent::Again;
 use crate::record::{Entry, Phase, Record, State};
 use crate::time::Time;
 
@@ -67,7 +67,7 @@ impl Watch {
             lines.push(self.gone());
             return lines;
         };
-        (self.phase, self.is_rescued) = (Some(record.phase), record.journal.rescue.is_some());
+        (self.phase, self.is_rescued) = (Some(record.phase), record.intent.rescue.is_some());
         let history = &record.progress_history;
         if !self.has_begun {
             self.has_begun = true;
@@ -79,7 +79,7 @@ impl Watch {
         self.entries = self.entries.max(history.len());
         let current = history.last().filter(|entry| entry.state == State::Running);
         let started = current.and_then(|entry| entry.started_timestamp);
-        let again = record.journal.again.as_ref();
+        let again = record.intent.again.as_ref();
         let latest = latest.filter(|latest| started.is_some() && latest.of == started);
         // What was sent before does not describe a step that is tried again.
         let latest = latest.filter(|_| again.is_none());

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::orders::What;
-use crate::journal::{End, Power};
+use crate::intent::{End, Power};
 use crate::machine;
 use crate::sync_plan::Side;
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::journal::End;
+use crate::intent::End;
 use crate::machine::Protection;
 
 /// Which migration, which state of its record, which copy.

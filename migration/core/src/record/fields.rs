@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::shape::{Fields, Reader, Shape};
 use super::states::{Phase, State};
-use crate::journal::Journal;
+use crate::intent::Intent;
 use crate::time::Time;
 
 /// A migration record.
@@ -69,8 +69,8 @@ pub struct RecordFields {
     /// Addresses that this migration itself reserved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reserved_nics: Vec<ReservedNic>,
-    #[serde(skip_serializing_if = "is_default")]
-    pub journal: Journal,
+    #[serde(rename = "journal", skip_serializing_if = "is_default")]
+    pub intent: Intent,
 }
 
 /// An address that is reserved in NAPI.
@@ -109,8 +109,8 @@ pub struct EntryFields {
     pub duration_ms: Option<i64>,
 }
 
-fn is_default(journal: &Journal) -> bool {
-    *journal == Journal::default()
+fn is_default(intent: &Intent) -> bool {
+    *intent == Intent::default()
 }
 
 impl Fields for RecordFields {
@@ -147,7 +147,7 @@ impl Fields for RecordFields {
             error: reader.optional("error"),
             error_detail: reader.optional("errorDetail"),
             reserved_nics: reader.optional("reserved_nics").unwrap_or_default(),
-            journal: reader.optional("journal").unwrap_or_default(),
+            intent: reader.optional("journal").unwrap_or_default(),
         };
         Some(fields)
     }

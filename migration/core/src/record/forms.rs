@@ -45,7 +45,7 @@ impl Entry {
 }
 
 impl Record {
-    /// Returns what `GET /migrations` shows everybody.
+    /// Returns what `GET /migrations` shows every client.
     pub fn public(&self, now: Time) -> Value {
         let mut object = Map::new();
         let mut put = |name: &str, value: Value| {

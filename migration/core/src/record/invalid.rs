@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use sdc_clients::quoted;
+
 /// The faults of a record, all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid(pub Vec<Fault>);
@@ -34,8 +36,8 @@ impl fmt::Display for Invalid {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Field(name) => write!(f, "invalid field {name:?}"),
-            Fault::Missing(name) => write!(f, "missing field {name:?}"),
+            Fault::Field(name) => write!(f, "invalid field {}", quoted(name)),
+            Fault::Missing(name) => write!(f, "missing field {}", quoted(name)),
             Fault::NotAnObject => f.write_str("not an object"),
         }
     }

@@ -30,7 +30,7 @@ pub fn is_on(record: &Record, cn: Uuid) -> bool {
 
 /// Returns true if the migration ended, by abort or while a node was declared dead.
 pub fn is_over(record: &Record) -> bool {
-    record.state == State::Aborted || record.journal.over
+    record.state == State::Aborted || record.intent.over
 }
 
 /// The filters of `GET /migrations`. A value that cannot be matches nothing, `*` matches all.
@@ -55,7 +55,7 @@ impl Filter {
             Some("*") => has.is_some(),
             want => has.as_deref() == want,
         };
-        if record.journal.over {
+        if record.intent.over {
             return false;
         }
         let state = match self.state.as_deref() {

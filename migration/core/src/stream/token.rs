@@ -20,8 +20,8 @@ const WAITING: usize = 1024;
 /// Used tokens that are remembered, so that their second use has its own name.
 const USED: usize = 4096;
 
-/// The name of one stream, which is opened with it once. It is no secret: who may open the stream is decided by who is
-/// at the other end of the connection.
+/// The name of one stream, which is opened with it once. It is no secret: who may open the stream is decided by the
+/// certificate at the other end of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     pub(super) id: [u8; ID],

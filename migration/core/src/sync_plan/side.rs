@@ -39,14 +39,14 @@ pub struct Row {
     pub number: Option<u32>,
 }
 
-/// What a node's journal has of a VM's sync snapshots.
+/// What an agent's state file has of a VM's sync snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Notes {
     /// The numbers of those that were taken here. Those of all datasets were made at one moment.
     pub made: BTreeSet<u32>,
-    /// Of those that came from the other node: the transaction group of the last that came, while nobody else could
-    /// make any.
+    /// Of those that came from the other node: the transaction group of the last that came, while no other process
+    /// could make any.
     pub received: BTreeMap<u32, u64>,
 }
 

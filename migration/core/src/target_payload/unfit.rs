@@ -4,6 +4,8 @@
 
 //! Why no node would create a VM.
 
+use sdc_clients::quoted;
+
 /// Why no node would create such a VM.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
@@ -11,7 +13,7 @@ pub enum Unfit {
     #[error("The instance has no {0}")]
     Lacks(&'static str),
     /// vmadm does not create it.
-    #[error("vmadm creates no instance of the brand {0:?}")]
+    #[error("vmadm creates no instance of the brand {}", quoted(.0))]
     Brand(String),
     /// A value of a kind that vmadm refuses.
     #[error("vmadm rejects the instance's {0}")]

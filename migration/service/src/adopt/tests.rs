@@ -58,18 +58,18 @@ fn where_a_migration_is_follows_from_what_the_nodes_show() {
         ("hidden", "hidden", None, Err(Unclear::Vmapi)),
     ] {
         let judged = judge(&node(from), &node(to), (vmapi, false), [None; 2], &word).map(|it| {
-            let journal = &it.journal;
+            let intent = &it.intent;
             let mut text = format!("{} {}", it.phase.name(), it.state.name());
-            match (journal.target_shown, journal.target_booted) {
+            match (intent.target_shown, intent.target_booted) {
                 (true, true) => text += ", target in use",
                 (true, false) => text += ", target shown",
                 _ => {}
             }
-            if journal.power.is_some_and(|power| power.running) {
+            if intent.power.is_some_and(|power| power.running) {
                 text += ", to be started";
             }
             for end in [End::Source, End::Target] {
-                if journal.is_replaced(end) {
+                if intent.is_replaced(end) {
                     text += &format!(", {end} replaced");
                 }
             }
@@ -89,7 +89,7 @@ fn a_target_that_is_shown_and_stopped_was_switched_to_only_where_no_address_is_r
         let facts = (Some(End::Target), is_reserved);
         let adopted = judge(&node(true), &node(false), facts, [None; 2], &word).unwrap();
         assert_eq!((adopted.phase, adopted.state), (Phase::Switch, want));
-        assert_eq!(adopted.journal.power.is_some(), is_reserved, "{:?}", adopted.journal);
+        assert_eq!(adopted.intent.power.is_some(), is_reserved, "{:?}", adopted.intent);
     }
 }
 
@@ -111,8 +111,8 @@ fn what_an_agent_took_from_a_copy_comes_back() {
     ] {
         let adopted = judge(&from, &to, (vmapi, false), power, &word).unwrap();
         assert_eq!((adopted.phase, adopted.state), (Phase::Switch, State::Failed), "{from:?}");
-        let journal = &adopted.journal;
-        assert_eq!((journal.power, journal.target_booted), (had, booted), "{from:?} {to:?}");
+        let intent = &adopted.intent;
+        assert_eq!((intent.power, intent.target_booted), (had, booted), "{from:?} {to:?}");
     }
     let stopped = Some(Power { running: false, autoboot: false });
     let judged =

@@ -138,7 +138,7 @@ pub(super) struct Required {
 }
 
 /// Returns the certificates of an authority that were revoked: as long as it is there, since a clock that runs ahead
-/// must not make anybody forget one.
+/// must not make a program forget one.
 pub fn revoked(members: &[Member], issuer: &str) -> Vec<Revoked> {
     let all = members.iter().filter_map(|member| Some((member, member.revoked?)));
     let all = all.flat_map(|(member, at)| {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_authority_signs_once_everybody_who_is_in_knows_it() {
+    fn a_new_authority_signs_once_every_member_knows_it() {
         let names = ["old".to_owned(), "new".to_owned()];
         let is_in = |knows| member(1, Standing::Enrolled, "old", knows);
         assert_eq!(signer(&[], &[], 1), None);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_ends_when_everybody_who_is_in_has_renewed() {
+    fn a_rotation_ends_when_every_member_has_renewed() {
         let of = |n, standing, issuer| member(n, standing, issuer, &[]);
         let all = [
             of(1, Standing::Enrolled, "old"),

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The end of the days in which the data centre's agents are replaced: from then on nobody is let in by a token that
-//! is not his own.
+//! The end of the days in which the data centre's agents are replaced: from then on no program is let in by a token
+//! that is not its own.
 
 use store::{Error, Expect, Query};
 

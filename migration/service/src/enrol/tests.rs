@@ -256,7 +256,7 @@ async fn a_rotation_needs_no_restart_and_ends_when_all_have_renewed() {
         world.round(held).await.unwrap();
     }
     world.enrolment.rotate(false).await.unwrap();
-    // Nobody but the service knows the new one yet: the old one signs.
+    // Only the service knows the new one yet: the old one signs.
     assert_eq!((one.known.roots.len(), own(&world)), (1, old.clone()));
     world.round(&mut one).await.unwrap();
     assert_eq!(one.known.roots.len(), 2);
@@ -331,7 +331,7 @@ async fn what_is_not_renewed_is_told_14_days_before() {
 }
 
 #[tokio::test]
-async fn before_there_is_an_authority_nobody_is_let_in_and_it_is_made_once() {
+async fn before_there_is_an_authority_no_program_is_let_in_and_it_is_made_once() {
     let world = world_on(&Store::in_memory().unwrap(), None).await;
     assert_eq!(world.enrolment.token(For::AnyCn, DAY).await.unwrap_err().status(), 503);
     assert!(world.enrolment.needs().await.unwrap()[0].contains("trust init"));

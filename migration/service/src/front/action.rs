@@ -179,7 +179,7 @@ impl Front {
     /// that is refused anyway gets no hint that force would help.
     async fn verified(&self, vm: Uuid, call: Call) -> Result<(), Refused> {
         let Some(kept) = self.service.records.of_vm(vm).await? else { return Ok(()) };
-        if kept.record.journal.source_goes || admit(Some(&kept.record), call).is_err() {
+        if kept.record.intent.source_goes || admit(Some(&kept.record), call).is_err() {
             return Ok(());
         }
         match verify(&self.service, &kept.record).await {
@@ -228,7 +228,7 @@ impl Front {
             if is_over(&kept.record) {
                 return done();
             }
-            if !kept.record.journal.finalize {
+            if !kept.record.intent.finalize {
                 let why = kept
                     .record
                     .error
@@ -287,7 +287,7 @@ fn is_in_the_way(record: &Record, change: Change, action: &str) -> bool {
     match record.state {
         RecordState::Successful => action == "delete",
         RecordState::Aborted => false,
-        _ if record.journal.let_go => false,
+        _ if record.intent.let_go => false,
         _ if change == Change::Maps => is_switch,
         _ if waits(record) && !REMAKES.contains(&action) => action == "delete",
         RecordState::Failed => record.target_server_uuid.is_some(),

@@ -29,7 +29,7 @@ fn of_record(record: &Record, id: Uuid) -> Option<Value> {
         let task = format!("migrate-{phase}");
         json!({"vm_uuid": record.vm_uuid, "task": task, "migration": record.id})
     };
-    if record.journal.job == Some(id) {
+    if record.intent.job == Some(id) {
         return Some(json!({
             "uuid": id, "name": format!("migrate-{}", record.phase.name()), "execution": "queued",
             "params": params(record.phase.name()), "chain_results": [],

@@ -152,7 +152,7 @@ impl Front {
         let kept = self.service.records.of_vm(uuid(vm)?).await?;
         let mut kept = kept.ok_or_else(|| Refused::not_found("migration not found"))?;
         let now = self.service.clock.now();
-        kept.record.journal.asker = Some(params.through.asker(None, now));
+        kept.record.intent.asker = Some(params.through.asker(None, now));
         kept.ended = Some(history::of(&mut kept.record, ("remove", history::SUCCESSFUL), now));
         self.service.records.remove(&kept, None, Rest::Stays).await?;
         let_go(&self.service, &kept.record).await;
@@ -183,7 +183,7 @@ impl Front {
         if !needs.is_empty() {
             shown["needs"] = json!(needs);
         }
-        if let Some(bytes) = record.journal.held_bytes {
+        if let Some(bytes) = record.intent.held_bytes {
             shown["held_bytes"] = json!(bytes);
         }
         shown

@@ -24,7 +24,7 @@ use crate::refused::Refused;
 use crate::runner::{found_older, found_returned, node_of};
 use crate::state::Service;
 use migration_core::dead::Contact;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::Replaced;
 use migration_core::record::{is_on, is_over};
 
@@ -136,7 +136,7 @@ async fn compared(service: &Service, cn: Uuid, theirs: &OpenMigration) -> Result
         true => End::Target,
         false => End::Source,
     });
-    let is_dead = record.as_ref().zip(end).is_some_and(|(it, end)| it.journal.is_dead(end));
+    let is_dead = record.as_ref().zip(end).is_some_and(|(it, end)| it.intent.is_dead(end));
     let by_record = record.as_ref().zip(end).and_then(|(it, end)| node_of(it, end));
     let Some(other) = by_record.or(theirs.other).filter(|_| !is_dead) else { return Ok(true) };
     let Ok(open) = service.agents.open(other).await else {
@@ -144,11 +144,11 @@ async fn compared(service: &Service, cn: Uuid, theirs: &OpenMigration) -> Result
     };
     let Some(it) = open.into_iter().find(|it| it.migration == id) else { return Ok(true) };
     let mut record = service.records.get(id).await?; // as it is after the answer
-    let is_behind = |kept: &Stored| kept.record.journal.is_behind(it.revision, it.nonce);
+    let is_behind = |kept: &Stored| kept.record.intent.is_behind(it.revision, it.nonce);
     if record.as_ref().is_some_and(|kept| !is_behind(kept)) {
         return Ok(true);
     }
-    if let Some(kept) = record.as_mut().filter(|kept| kept.record.journal.older.is_none())
+    if let Some(kept) = record.as_mut().filter(|kept| kept.record.intent.older.is_none())
         && let Err(why) = found_older(service, kept, None).await
     {
         tracing::warn!(
@@ -196,9 +196,9 @@ async fn known(service: &Service, cn: Uuid, open: &[OpenMigration]) -> Result<Ve
         let Some(mut kept) = service.records.get(*id).await? else { continue };
         if !is_on(&kept.record, cn) {
             known.retain(|it| it != id);
-        } else if kept.record.journal.is_behind(*revision, *nonce) {
+        } else if kept.record.intent.is_behind(*revision, *nonce) {
             known.retain(|it| it != id);
-            if kept.record.journal.older.is_none()
+            if kept.record.intent.older.is_none()
                 && let Err(why) = found_older(service, &mut kept, None).await
             {
                 tracing::warn!(

@@ -211,7 +211,7 @@ async fn a_migrating_vm_is_not_changed_by_others() {
             let is_refused = is_refused || waits || state == "failed" && target.is_some();
             assert_eq!(post(action).await.0 == 409, is_refused, "{state} {action}");
         }
-        // Nobody does the rounds here: what waits is not aborted in time.
+        // No service does the rounds here: what waits is not aborted in time.
         let (status, _) = world.ask("DELETE", &format!("/vms/{VM}"), json!({})).await;
         assert_eq!(status == 409, is_delete_refused, "{state}");
         let whole = json!({"uuid": VM, "server_uuid": SERVER, "state": "running"});
@@ -220,7 +220,7 @@ async fn a_migrating_vm_is_not_changed_by_others() {
 }
 
 #[tokio::test] // M32
-async fn nobody_else_writes_the_records() {
+async fn no_other_client_writes_the_records() {
     let world = world().await;
     let record = record(json!({"vm_uuid": VM})).to_json();
     let base = format!("/migrations/{VM}");
@@ -262,7 +262,7 @@ impl Faults for Away {
 }
 
 #[tokio::test(start_paused = true)] // M58
-async fn a_store_that_is_away_is_told_before_whoever_asks_gives_up() {
+async fn a_store_that_is_away_is_reported_before_the_client_gives_up() {
     let away = Arc::new(Away::default());
     let world = world_on(store::Store::in_memory().unwrap().with_faults(away.clone())).await;
     let pages = crate::pages::router(world.service);

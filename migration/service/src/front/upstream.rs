@@ -97,8 +97,12 @@ impl Upstream {
                     response(StatusCode::SWITCHING_PROTOCOLS, headers, Body::empty());
                 response.extensions_mut().insert(Takeover::new(|mut client| {
                     Box::pin(async move {
-                        let ended = copy_bidirectional(&mut client, &mut vmapi).await;
-                        tracing::debug!(?ended, "a WebSocket to VMAPI ended");
+                        match copy_bidirectional(&mut client, &mut vmapi).await {
+                            Ok((sent, received)) => {
+                                tracing::debug!(sent, received, "a WebSocket to VMAPI ended");
+                            }
+                            Err(error) => tracing::debug!(%error, "a WebSocket to VMAPI broke"),
+                        }
                     })
                 }));
                 Ok(response)

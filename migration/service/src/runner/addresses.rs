@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::Observe;
 use sdc_clients::http::Precondition;
 use sdc_clients::napi::{BelongsToType, IpUpdate, Nic};
@@ -49,7 +49,7 @@ pub async fn reserve(
     object: &Map<String, Value>,
     fence: &Fence,
 ) -> Result<(), Failed> {
-    let unheard = kept.record.journal.reserves_until;
+    let unheard = kept.record.intent.reserves_until;
     let (mut free, mut is_new) = (Vec::new(), false);
     for address in addresses(object) {
         let there =
@@ -67,15 +67,15 @@ pub async fn reserve(
         kept.raise();
     }
     for (nth, (address, etag)) in free.into_iter().enumerate() {
-        kept.record.journal.reserves_until = Some(service.clock.now().plus(LATEST));
+        kept.record.intent.reserves_until = Some(service.clock.now().plus(LATEST));
         service.records.write(kept, Some(fence)).await?;
         if is_new && nth == 0 {
             accepted(service, kept).await?;
         }
         set(service, &address.network_uuid.to_string(), address.ip, true, etag).await?;
     }
-    kept.record.journal.reserves_until = unheard;
-    kept.record.journal.reserved = true;
+    kept.record.intent.reserves_until = unheard;
+    kept.record.intent.reserved = true;
     service.records.write(kept, Some(fence)).await?;
     Ok(())
 }
@@ -96,7 +96,7 @@ async fn accepted(service: &Service, kept: &Stored) -> Result<(), Failed> {
 
 /// Removes the reservations that this migration made, when none can be made any more. The VM runs already.
 pub async fn unreserve(service: &Service, kept: &mut Stored, fence: &Fence) -> Result<(), Failed> {
-    if let Some(until) = kept.record.journal.reserves_until {
+    if let Some(until) = kept.record.intent.reserves_until {
         let left = until.since(service.clock.now()).clamp(0, LATEST);
         tokio::time::sleep(Duration::from_millis(left.unsigned_abs())).await;
     }
@@ -111,8 +111,8 @@ pub async fn unreserve(service: &Service, kept: &mut Stored, fence: &Fence) -> R
         }
     }
     kept.record.reserved_nics.clear();
-    kept.record.journal.reserved = false;
-    kept.record.journal.reserves_until = None;
+    kept.record.intent.reserved = false;
+    kept.record.intent.reserves_until = None;
     service.records.write(kept, Some(fence)).await?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{Observe, Open};
 use migration_core::record::is_on;
 use sdc_clients::cnapi::ServerQuery;
@@ -111,7 +111,7 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
             let stranger = Stranger { migration, end, vm_uuid, cn_uuid, heard };
             service.records.strangers.keep(&stranger).await?;
         } else if let Some(mut kept) = service.records.get(migration).await?
-            && kept.record.journal.is_behind(revision, nonce)
+            && kept.record.intent.is_behind(revision, nonce)
             && is_on(&kept.record, cn)
         {
             found_older(service, &mut kept, Some(fence)).await?;
@@ -131,7 +131,7 @@ async fn of_records(
 ) -> Result<(), Failed> {
     let mut records = service.records.open_ones().await?;
     records.retain(|it| is_on(&it.record, cn) && !open.contains(&it.record.id));
-    records.retain(|it| !is_busy(&it.record) && it.record.journal.older.is_none());
+    records.retain(|it| !is_busy(&it.record) && it.record.intent.older.is_none());
     for mut kept in records {
         let end = if kept.record.source_server_uuid == cn { End::Source } else { End::Target };
         let asked = Observe { about: about(&kept.record, end) };
@@ -181,6 +181,6 @@ pub async fn found_older(
         "the store is older than the orders that the agents have accepted: no step of the migration is executed \
          until `sdc-migrate adopt VM`"
     );
-    kept.record.journal.older = Some(service.clock.now());
+    kept.record.intent.older = Some(service.clock.now());
     Ok(service.records.write(kept, fence).await?)
 }

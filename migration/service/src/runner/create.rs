@@ -17,7 +17,7 @@ use crate::begin::{Asks, Vm};
 use crate::placement::Unplaced;
 use crate::records::Stored;
 use crate::state::Service;
-use migration_core::journal::{Creation, End};
+use migration_core::intent::{Creation, End};
 use migration_core::protocol::What;
 use migration_core::target_payload::target_payload;
 
@@ -35,7 +35,7 @@ pub async fn place(
     let server = Some(kept.record.source_server_uuid);
     let vm = Vm { uuid: kept.record.vm_uuid, object, server };
     tickets::take(service, kept, fence, For::Placement).await?;
-    let affinity = kept.record.journal.affinity.clone();
+    let affinity = kept.record.intent.affinity.clone();
     let mut chosen = service.choose(&vm, &affinity, Asks::Now).await;
     // A reservation that the store has lost may be what fills the node.
     let is_full = matches!(chosen, Err(Unplaced::NoneFits { passes: false, .. }));
@@ -77,7 +77,7 @@ pub async fn create(
     let record = &kept.record;
     let target = record.target_server_uuid.ok_or_else(unread)?;
     let source = round.object(End::Source).ok_or_else(unread)?;
-    if let Some(creation) = kept.record.journal.creation.clone() {
+    if let Some(creation) = kept.record.intent.creation.clone() {
         return check(service, kept, fence, target, creation).await;
     }
     let mut payload = target_payload(source).map_err(|unfit| {
@@ -96,24 +96,24 @@ pub async fn create(
         }
     }
     payload.insert("image".into(), json!(service.manifest(source).await?));
-    if kept.record.journal.reservation.is_none() {
+    if kept.record.intent.reservation.is_none() {
         let object = source.clone();
         tickets::reserve(service, kept, fence, target, &object).await?;
     }
     let since = service.clock.now();
     let creation = Creation { since, task: None };
-    kept.record.journal.creation = Some(creation.clone());
+    kept.record.intent.creation = Some(creation.clone());
     service.records.write(kept, Some(fence)).await?;
     match service.peers.cnapi.create_vm(&target.to_string(), &payload).await {
         Ok(task) => {
             let creation = Creation { task: Some(task), ..creation };
-            kept.record.journal.creation = Some(creation.clone());
+            kept.record.intent.creation = Some(creation.clone());
             service.records.write(kept, Some(fence)).await?;
             check(service, kept, fence, target, creation).await
         }
         Err(error) if error.may_have_applied() => Err(error.into()),
         Err(error) => {
-            kept.record.journal.creation = None;
+            kept.record.intent.creation = None;
             service.records.write(kept, Some(fence)).await?;
             Err(error.into())
         }
@@ -160,7 +160,7 @@ async fn check(
             (!is_there).then(|| "CNAPI has lost the order to create the target".to_owned())
         }
     };
-    kept.record.journal.creation = None;
+    kept.record.intent.creation = None;
     service.records.write(kept, Some(fence)).await?;
     match why {
         None => Ok(Reported::Done),

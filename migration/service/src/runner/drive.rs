@@ -23,7 +23,7 @@ use super::tickets::{self, For};
 use crate::records::Stored;
 use crate::state::Service;
 use migration_core::downtime;
-use migration_core::journal::{Again, Remedy};
+use migration_core::intent::{Again, Remedy};
 use migration_core::limits::Attempts;
 use migration_core::machine::{Next, Step, may_be_over, next, note};
 use migration_core::progress::{Latest, Meter, advance, mark};
@@ -112,7 +112,7 @@ impl Drive<'_> {
             return Ok(false);
         }
         if std::mem::take(&mut self.memory.goes_on) {
-            kept.record.journal.again = None;
+            kept.record.intent.again = None;
         }
         kept.raise();
         service.records.write(&mut kept, Some(fence)).await?;
@@ -130,11 +130,11 @@ impl Drive<'_> {
         if !may_be_over(&kept.record, &seen.facts, &seen.over) {
             return found_older(service, &mut kept, Some(fence)).await.map(|()| false);
         }
-        let is_nowhere = seen.facts.is_nowhere(kept.record.journal.target_shown);
+        let is_nowhere = seen.facts.is_nowhere(kept.record.intent.target_shown);
         let runs_again = downtime::seen(&mut kept.record, &seen.facts, service.clock.now());
-        if is_nowhere != kept.record.journal.hidden_since.is_some() || runs_again {
-            let since = kept.record.journal.hidden_since.unwrap_or_else(|| service.clock.now());
-            kept.record.journal.hidden_since = is_nowhere.then_some(since);
+        if is_nowhere != kept.record.intent.hidden_since.is_some() || runs_again {
+            let since = kept.record.intent.hidden_since.unwrap_or_else(|| service.clock.now());
+            kept.record.intent.hidden_since = is_nowhere.then_some(since);
             service.records.write(&mut kept, Some(fence)).await?;
         }
         match next(&kept.record, &seen.facts) {
@@ -223,7 +223,7 @@ impl Drive<'_> {
     ) -> Result<bool, Failed> {
         let (service, fence) = (self.service, self.fence);
         // After the switch it is the source that has none, and rollback is what ends that.
-        let is_target = !kept.record.journal.target_shown;
+        let is_target = !kept.record.intent.target_shown;
         let remedy = matches!(failed, Failed::NoRoom(_) if is_target).then_some(Remedy::Room);
         let why = match failed {
             Failed::Fatal(why) | Failed::NoRoom(why) => {
@@ -241,13 +241,13 @@ impl Drive<'_> {
         };
         match wait {
             Some(all) => {
-                let is_down = kept.record.journal.power.is_some_and(|power| power.running);
+                let is_down = kept.record.intent.power.is_some_and(|power| power.running);
                 let ms = if is_down { all.min(DOWN_MS) } else { all };
                 self.memory.left_ms = all - ms;
                 let (now, most) = (service.clock.now(), settings.max_attempts);
-                kept.record.journal.again = Some(Again {
+                kept.record.intent.again = Some(Again {
                     why: why.chars().take(MOST_TOLD).collect(),
-                    since: kept.record.journal.again.as_ref().map_or(now, |it| it.since),
+                    since: kept.record.intent.again.as_ref().map_or(now, |it| it.since),
                     failed: self.memory.attempts.count(),
                     most,
                     next: now.plus(i64::try_from(ms).unwrap_or(i64::MAX)),
@@ -304,17 +304,14 @@ async fn is_called(service: &Service, kept: &Stored, wait: Duration) -> bool {
 /// of no return, goes on without it.
 async fn ticket(service: &Service, fence: &Fence, kept: &mut Stored) -> Result<(), Failed> {
     let record = &kept.record;
-    let journal = &record.journal;
+    let intent = &record.intent;
     let moves = match record.phase {
-        _ if journal.rescue.is_some() => true,
-        Phase::Switch => !journal.target_shown,
-        Phase::Rollback => !journal.source_shown,
+        _ if intent.rescue.is_some() => true,
+        Phase::Switch => !intent.target_shown,
+        Phase::Rollback => !intent.source_shown,
         _ => false,
     };
-    if !moves
-        || journal.undo.is_some()
-        || journal.ticket.is_some()
-        || record.state != State::Running
+    if !moves || intent.undo.is_some() || intent.ticket.is_some() || record.state != State::Running
     {
         return Ok(());
     }

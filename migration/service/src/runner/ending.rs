@@ -13,7 +13,7 @@ use crate::command::message;
 use crate::history;
 use crate::records::{Rest, Stored};
 use crate::state::Service;
-use migration_core::journal::{End, Remedy};
+use migration_core::intent::{End, Remedy};
 use migration_core::machine::{After, Ending, Reason, follow, settle, stall, start};
 use migration_core::protocol::What;
 use migration_core::record::{Phase, Record, State};
@@ -22,8 +22,8 @@ use migration_core::resync::{Rule, Verdict};
 /// Returns true if the rounds of a record go on.
 pub fn is_busy(record: &Record) -> bool {
     let goes_on = record.state == State::Running
-        || (record.state == State::Successful && record.journal.finalize);
-    goes_on && record.journal.older.is_none()
+        || (record.state == State::Successful && record.intent.finalize);
+    goes_on && record.intent.older.is_none()
 }
 
 /// Ends an operation, and begins the one that follows it. `sent` is what its stream carried.
@@ -42,12 +42,12 @@ pub async fn end(
         let (source, vm) = (kept.record.source_server_uuid, kept.record.vm_uuid);
         // Only people see it: an agent that does not answer now delays nothing.
         let held = service.agents.size(source, vm).await.ok().map(|size| size.bytes);
-        kept.record.journal.held_bytes = held.or(kept.record.journal.held_bytes);
+        kept.record.intent.held_bytes = held.or(kept.record.intent.held_bytes);
     }
     tracing::info!(vm = %kept.record.vm_uuid, id = %kept.record.id, %ending, "an operation of a migration ended");
     // Before the record is written: after a crash between the two it is done again.
     tickets::give_back(service, kept).await;
-    (kept.record.journal.creation, kept.record.journal.again) = (None, None);
+    (kept.record.intent.creation, kept.record.intent.again) = (None, None);
     // VMAPI has the VM on the target, or there is no target.
     if !matches!(ending, Ending::Begun | Ending::Synced | Ending::Paused | Ending::Failed(_)) {
         tickets::free(service, kept).await;
@@ -56,16 +56,16 @@ pub async fn end(
         over(service, &kept.record, &ending).await;
     }
     let ended = history::named(&kept.record, &ending);
-    kept.record.journal.sent = match (sent, kept.record.journal.sent) {
+    kept.record.intent.sent = match (sent, kept.record.intent.sent) {
         (None, None) => None,
         (now, before) => Some(now.unwrap_or(0).saturating_add(before.unwrap_or(0))),
     };
-    kept.record.journal.finalize = false;
+    kept.record.intent.finalize = false;
     let after = settle(&mut kept.record, ending.clone(), now);
     kept.ended = ended.map(|ended| history::of(&mut kept.record, ended, now));
     match after {
         After::Goes => service.records.remove(kept, Some(fence), Rest::Gone).await?,
-        After::Over if kept.record.journal.over => {
+        After::Over if kept.record.intent.over => {
             service.records.remove(kept, Some(fence), Rest::Stays).await?;
         }
         After::Over => service.records.write(kept, Some(fence)).await?,
@@ -92,8 +92,8 @@ pub async fn give_up(
     fence: &Fence,
 ) -> Result<(), Failed> {
     let record = &mut kept.record;
-    if record.journal.undo.is_none() {
-        record.journal.remedy = remedy;
+    if record.intent.undo.is_none() {
+        record.intent.remedy = remedy;
     }
     tracing::warn!(vm = %record.vm_uuid, id = %record.id, reason = why, "giving up an operation of a migration");
     if record.phase == Phase::Begin {
@@ -101,13 +101,13 @@ pub async fn give_up(
     }
     let record = &mut kept.record;
     let what = history::running(record);
-    record.journal.again = None;
-    let has_ended = record.state == State::Successful || record.journal.undo.is_some();
+    record.intent.again = None;
+    let has_ended = record.state == State::Successful || record.intent.undo.is_some();
     if record.state == State::Successful {
         // A finalize that failed can be repeated.
-        (record.journal.finalize, record.journal.undo) = (false, None);
+        (record.intent.finalize, record.intent.undo) = (false, None);
         record.error = Some(why.to_owned());
-    } else if record.journal.undo.is_some() {
+    } else if record.intent.undo.is_some() {
         stall(record, &why, service.clock.now());
     } else {
         migration_core::machine::give_up(record, &why);
@@ -133,7 +133,7 @@ async fn over(service: &Service, record: &Record, ending: &Ending) {
         Ending::RolledBack { is_gone: false } | Ending::Finalized { is_gone: false }
     );
     for end in [End::Source, End::Target] {
-        let is_replaced = is_left && record.journal.is_replaced(end);
+        let is_replaced = is_left && record.intent.is_replaced(end);
         if super::observe::node_of(record, end).is_none() || is_replaced {
             continue;
         }

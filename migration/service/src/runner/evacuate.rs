@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The evacuations: begins and resumes the migrations of a node, as many at once as it may have, and gives the node
-//! back at the end. Whoever asked for one, and whatever became of him: what is to be done is in its row.
+//! back at the end. The row of an evacuation has what is to be done: it goes on without the operator who asked for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// That it is carried on is noted at least so often, in ms.
 const NOTED_MS: i64 = 20_000;
 
-/// Since when a VM of a node was asked for while somebody was away.
+/// Since when a VM of a node was asked for while an agent or service was away.
 type Waits = BTreeMap<(String, String), Instant>;
 
 /// Carries on what is under way, for ever. Rows are written under the lease. An order is a command as any operator's,
@@ -186,7 +186,7 @@ async fn pause(service: &Service, row: &Evacuation, vms: &BTreeMap<String, Evacu
     }
 }
 
-/// Does an action on a VM in the name of who asked for the evacuation.
+/// Does an action on a VM in the name of the operator who asked for the evacuation.
 async fn act(service: &Service, row: &Evacuation, vm: &str, action: Action) -> Result<(), Refused> {
     let vm = vm.parse().map_err(|_| Refused::argument("Invalid UUID"))?;
     let vm = service.vm(vm).await?;

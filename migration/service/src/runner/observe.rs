@@ -16,7 +16,7 @@ use crate::agents::is_answer;
 use crate::state::Service;
 use migration_core::bring_over::settings;
 use migration_core::dead::Contact;
-use migration_core::journal::{End, Journal};
+use migration_core::intent::{End, Intent};
 use migration_core::machine::{Facts, Node, Report, SettingsMatch, Wait};
 use migration_core::protocol::{About, Observe, Observed};
 use migration_core::record::{Phase, Record};
@@ -59,7 +59,7 @@ impl Round {
 
 /// Returns what an order or an observation is about.
 pub fn about(record: &Record, end: End) -> About {
-    let Journal { revision, nonce, .. } = record.journal;
+    let Intent { revision, nonce, .. } = record.intent;
     About { migration: record.id, revision, nonce, vm: record.vm_uuid, end }
 }
 
@@ -78,7 +78,7 @@ pub fn is_old(error: &Error) -> bool {
 
 /// What an operator has to know: a service's reason belongs to it, a body without a code does not.
 pub fn sentence(error: &Error) -> String {
-    match error.told().filter(|_| error.code().is_some()) {
+    match error.peer_text().filter(|_| error.code().is_some()) {
         Some(reason) => format!("{error}: {reason}"),
         None => error.to_string(),
     }
@@ -150,7 +150,7 @@ enum Answer {
 /// reports that it is not.
 async fn ask(service: &Service, record: &Record, end: End) -> Answer {
     let Some(cn) = node_of(record, end) else { return Answer::NoNode };
-    let is_declared = record.journal.is_dead(end);
+    let is_declared = record.intent.is_dead(end);
     if is_declared && !service.agents.is_alive(cn).await {
         return Answer::Silence;
     }
@@ -173,10 +173,10 @@ async fn ask(service: &Service, record: &Record, end: End) -> Answer {
 ///
 /// NAPI is not asked: the record names an address before it is reserved, and until it is free again.
 fn is_reserved(record: &Record) -> bool {
-    let journal = &record.journal;
+    let intent = &record.intent;
     let is_ahead = record.phase == Phase::Switch
-        && journal.undo.is_none()
-        && journal.rescue.is_none()
-        && !journal.target_shown;
-    journal.reserved || (!is_ahead && !record.reserved_nics.is_empty())
+        && intent.undo.is_none()
+        && intent.rescue.is_none()
+        && !intent.target_shown;
+    intent.reserved || (!is_ahead && !record.reserved_nics.is_empty())
 }

@@ -13,7 +13,7 @@ use super::observe::{about, is_old, node_of, sentence};
 use crate::records::Stored;
 use crate::refused::Refused;
 use crate::state::Service;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{Doing, Order, Progress, State, What};
 use migration_core::record::Record;
 
@@ -131,7 +131,7 @@ async fn ordered(
     let wait = if is_stream(&what) { STREAM_WAIT } else { WAIT };
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let other = end.other();
-    let is_used = matches!(what, What::Show | What::Boot) && record.journal.is_replaced(other);
+    let is_used = matches!(what, What::Show | What::Boot) && record.intent.is_replaced(other);
     let instead = node_of(record, other).filter(|_| is_used);
     let order = Order { about: about(record, end), wait_ms, order: what, instead };
     Ok(service.agents.order(cn, &order).await?)

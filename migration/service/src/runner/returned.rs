@@ -62,11 +62,11 @@ pub async fn watch(service: &Service, fence: &Fence) {
 /// Records of earlier versions that are over and stayed for a dead node's sake go, and their rows stay.
 async fn tidy(service: &Service, fence: &Fence) -> Result<(), Failed> {
     for mut kept in service.records.all().await? {
-        if kept.record.journal.over {
+        if kept.record.intent.over {
             service.records.remove(&kept, Some(fence), Rest::Stays).await?;
         } else if service.records.is_untidy(&kept).await? {
             match service.records.write(&mut kept, Some(fence)).await.map_err(Failed::from) {
-                Ok(()) | Err(Failed::Lost) => {} // who wrote it meanwhile has done it
+                Ok(()) | Err(Failed::Lost) => {} // the service that wrote it meanwhile has done it
                 Err(why) => return Err(why),
             }
         }
@@ -117,7 +117,7 @@ async fn check(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result
 /// Returns true until the migration was adopted, at a revision above all that agents received.
 async fn is_behind(service: &Service, kept: &StoredEnd) -> Result<bool, Failed> {
     let record = service.records.get(kept.row.migration).await?;
-    Ok(record.is_none_or(|it| is_over(&it.record) || it.record.journal.older.is_some()))
+    Ok(record.is_none_or(|it| is_over(&it.record) || it.record.intent.older.is_some()))
 }
 
 /// Returns what the agent is asked with: a revision that is higher than any before, and stored; none where the record
@@ -130,15 +130,15 @@ async fn about(
     let row = &kept.row;
     let (migration, vm, end) = (row.migration, row.vm_uuid, row.end);
     let (revision, nonce) = match service.records.get(migration).await? {
-        Some(record) if record.record.journal.older.is_some() => return Ok(None),
+        Some(record) if record.record.intent.older.is_some() => return Ok(None),
         // Each round raises it.
         Some(record) if is_busy(&record.record) => {
-            (record.record.journal.revision, record.record.journal.nonce)
+            (record.record.intent.revision, record.record.intent.nonce)
         }
         Some(mut record) if !is_over(&record.record) => {
             record.raise();
             service.records.write(&mut record, Some(fence)).await?;
-            (record.record.journal.revision, record.record.journal.nonce)
+            (record.record.intent.revision, record.record.intent.nonce)
         }
         _ => {
             kept.row.revision += 1;
@@ -221,8 +221,8 @@ pub async fn found_returned(
     let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
     tracing::error!(%cn, %vm, "a node that was declared dead answers again; its copies must not be used");
     let Some(mut record) = service.records.get(kept.row.migration).await? else { return Ok(()) };
-    if record.record.journal.returned.is_none() {
-        record.record.journal.returned = kept.row.returned;
+    if record.record.intent.returned.is_none() {
+        record.record.intent.returned = kept.row.returned;
         service.records.write(&mut record, fence).await?;
     }
     Ok(())

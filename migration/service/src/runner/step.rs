@@ -16,7 +16,7 @@ use super::{addresses, create};
 use crate::records::Stored;
 use crate::state::Service;
 use migration_core::bring_over::bring_over;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::machine::Step;
 use migration_core::protocol::What;
 use migration_core::record::Record;
@@ -92,7 +92,7 @@ async fn send(
     let cn = node_of(&kept.record, from.other()).ok_or_else(create::unread)?;
     let sender = node_of(&kept.record, from).ok_or_else(create::unread)?;
     order(service, &kept.record, from.other(), What::Receive { from: sender, image: None }).await?;
-    let mbps = kept.record.journal.bwlimit;
+    let mbps = kept.record.intent.bwlimit;
     order_and_note(service, kept, from, What::Send { number, to: cn, mbps }, fence).await
 }
 
@@ -110,7 +110,7 @@ async fn move_record(
     let cn = node_of(record, end);
     let server = json!(cn);
     let mut object = round.object(end).ok_or_else(create::unread)?.clone();
-    if let Some(cn) = cn.filter(|_| record.journal.rescue.is_some()) {
+    if let Some(cn) = cn.filter(|_| record.intent.rescue.is_some()) {
         addresses::register(service, &object, cn).await?;
     }
     object.insert("server_uuid".into(), server.clone());

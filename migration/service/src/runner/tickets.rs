@@ -67,7 +67,7 @@ pub async fn take(
         extra: Some(marked(record.id)),
     };
     let ticket = own(service, record.id, &server, &order).await?;
-    kept.record.journal.ticket = Some(ticket);
+    kept.record.intent.ticket = Some(ticket);
     service.records.write(kept, Some(fence)).await?;
     Ok(())
 }
@@ -94,7 +94,7 @@ pub async fn reserve(
         extra: Some(extra),
     };
     let ticket = own(service, record.id, &target.to_string(), &order).await?;
-    kept.record.journal.reservation = Some(ticket);
+    kept.record.intent.reservation = Some(ticket);
     service.records.write(kept, Some(fence)).await?;
     Ok(())
 }
@@ -137,16 +137,16 @@ fn is_left(ticket: &Ticket, migration: Uuid) -> bool {
     }
 }
 
-/// Gives the record's ticket back, if it has one. Whoever writes the record next writes that, too.
+/// Gives the record's ticket back, if it has one. The next write of the record writes that, too.
 pub async fn give_back(service: &Service, kept: &mut Stored) {
-    if let Some(ticket) = kept.record.journal.ticket.take() {
+    if let Some(ticket) = kept.record.intent.ticket.take() {
         release(service, &ticket).await;
     }
 }
 
-/// Gives the room on the target's node back, if the record has some. Whoever writes the record next writes that, too.
+/// Gives the room on the target's node back, if the record has some. The next write of the record writes that, too.
 pub async fn free(service: &Service, kept: &mut Stored) {
-    if let Some(ticket) = kept.record.journal.reservation.take() {
+    if let Some(ticket) = kept.record.intent.reservation.take() {
         release(service, &ticket).await;
     }
 }
@@ -166,7 +166,7 @@ pub async fn give_back_lost(service: &Service, vm: Uuid) -> Result<bool, Failed>
 
 /// Gives back what a record holds that goes without an end of its operation.
 pub async fn let_go(service: &Service, record: &Record) {
-    for ticket in [&record.journal.ticket, &record.journal.reservation].into_iter().flatten() {
+    for ticket in [&record.intent.ticket, &record.intent.reservation].into_iter().flatten() {
         release(service, ticket).await;
     }
 }

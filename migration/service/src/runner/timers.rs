@@ -71,7 +71,7 @@ pub async fn sweep(
     let now = service.clock.now();
     let is_steady = sweeps.is_steady(now);
     let mut all = service.records.open_ones().await?;
-    all.retain(|kept| kept.record.journal.older.is_none());
+    all.retain(|kept| kept.record.intent.older.is_none());
     for kept in &mut all {
         if is_steady && let Some(action) = by_clock(&kept.record, &settings, now) {
             keep(service, fence, kept, |record| take(record, action, now)).await?;
@@ -85,7 +85,7 @@ pub async fn sweep(
     for kept in all.iter_mut().filter(|kept| ready.contains(&kept.record.id)) {
         keep(service, fence, kept, |record| {
             let (phase, job) =
-                (record.phase, record.journal.job.take().unwrap_or_else(Uuid::new_v4));
+                (record.phase, record.intent.job.take().unwrap_or_else(Uuid::new_v4));
             start(record, phase, message(phase), job, now);
         })
         .await?;
@@ -141,7 +141,7 @@ fn by_clock(record: &Record, settings: &Settings, now: Time) -> Option<ByClock> 
                 Due::Late => None,
             }
         }
-        State::Successful if !record.journal.finalize && is_after(settings.auto_finalize_after) => {
+        State::Successful if !record.intent.finalize && is_after(settings.auto_finalize_after) => {
             Some(ByClock::Finalize)
         }
         State::Paused if is_after(settings.max_paused) => Some(ByClock::Abort),
@@ -158,7 +158,7 @@ fn take(record: &mut Record, action: ByClock, now: Time) {
         ByClock::Begin(_) | ByClock::Late => None,
     };
     if let Some(setting) = by {
-        record.journal.asker = Some(Through::itself(setting).asker(None, now));
+        record.intent.asker = Some(Through::itself(setting).asker(None, now));
     }
     let admits = |record: &Record, action| admit(Some(record), Call::new(action)).is_ok();
     match action {
@@ -173,7 +173,7 @@ fn take(record: &mut Record, action: ByClock, now: Time) {
             record.error =
                 Some("The time of the switch has passed: it does not start by itself".into());
         }
-        ByClock::Finalize if admits(record, Action::Finalize) => record.journal.finalize = true,
+        ByClock::Finalize if admits(record, Action::Finalize) => record.intent.finalize = true,
         ByClock::Abort if admits(record, Action::Abort) => {
             start(record, Phase::Abort, message(Phase::Abort), Uuid::new_v4(), now);
         }

@@ -163,7 +163,7 @@ async fn a_recreated_vm_is_another_one() {
     let made = |at: &str, ram: u32| json!({ "zonename": "a", "uuid": "a", "ram": ram, "create_timestamp": at, "server_uuid": "cn" });
     let first =
         vec![ready(&[made("t1", 1)]), modify(made("t1", 2)), delete("a"), create(made("t2", 1))];
-    // Deleted and created again while nobody looked: the snapshot shows it by what never changes.
+    // Deleted and created again while the watcher was away: the snapshot shows it by what never changes.
     let second = vec![ready(&[made("t3", 1)])];
     let (mut watcher, _) = watched(vec![ends(first), stays(second)]);
     let mut seen = Vec::new();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use nix::time::{ClockId, clock_gettime};
 use sdc_clients::migrations::Options;
 use serde_json::json;

@@ -6,7 +6,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 

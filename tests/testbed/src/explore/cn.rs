@@ -14,7 +14,7 @@ use daemon::command::{Call, Commands, Run};
 use migration_agent::config::QUIET;
 use migration_agent::wire::Wire;
 use migration_agent::{Agent, Setup, before_zones};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use sdc_clients::agents::{Known, NodeAgents};
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::Transport;
@@ -118,7 +118,7 @@ impl Cn {
         self.dir.join("net-agent")
     }
 
-    /// Where its migration-agent keeps its journal.
+    /// Where its migration-agent keeps its state file.
     fn state_dir(&self) -> PathBuf {
         self.dir.join("migration-agent")
     }

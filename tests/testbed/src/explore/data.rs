@@ -12,7 +12,7 @@ use std::time::Duration;
 use daemon::http::Secured;
 use futures_util::future::BoxFuture;
 use migration_agent::wire::{Connection, Incoming, Wire};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use sdc_clients::identity::Identity;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, duplex};
 use tokio::net::{TcpListener, TcpStream};

@@ -5,7 +5,7 @@
 //! What all parties know: the nodes, and who they are.
 
 use migration_agent::wire::Connection;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use sdc_clients::identity::Identity;
 use uuid::Uuid;
 

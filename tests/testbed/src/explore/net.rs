@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use http::Method;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_service::clock::Clock;
 use mocks::transport::InProcess;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};

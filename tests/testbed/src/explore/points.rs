@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

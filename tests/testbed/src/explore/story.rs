@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_service::ends::Ends;
 use sdc_clients::migrations::Migration;
 use tokio::time::sleep;

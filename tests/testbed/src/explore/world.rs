@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use mocks::napi::{Era, Options};
 use mocks::transport::InProcess;
 use mocks::{cnapi, imgapi, napi, papi, vmapi};

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};

@@ -86,7 +86,7 @@ async fn kill(args: Args) -> anyhow::Result<bool> {
     let stopped = site.stop().await;
     println!("{killed} kills, {failed} failed; {} s", began.elapsed().as_secs());
     if failed > 0 {
-        println!("the nodes, logs and journals are kept in {}", dir.keep().display());
+        println!("the nodes, logs and state files are kept in {}", dir.keep().display());
     }
     stopped?;
     Ok(failed == 0)

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::faults::{self, Moment, Party, Plan};

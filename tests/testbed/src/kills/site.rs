@@ -31,7 +31,7 @@ use crate::moving::judge::Judge;
 use crate::moving::operator::{Operator, Story, Waits};
 use crate::moving::subject::VM;
 use crate::process;
-use migration_core::journal::End;
+use migration_core::intent::End;
 
 const WAITS: Waits = Waits {
     patience: Duration::from_secs(120),

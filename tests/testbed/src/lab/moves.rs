@@ -8,7 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use sdc_clients::Http;
 use sdc_clients::migrations::Options;
 use sdc_clients::napi::Napi;

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use daemon::command::Program;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use mocks::faults::Seen;
 use mocks::{cnapi, napi, vmapi};
 use net_agent::holds::HoldsFile;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use simnode::Node;
 use simnode::datasets::Datasets;
 use tokio::time::Instant;

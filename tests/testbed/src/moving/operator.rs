@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use migration_core::journal::End;
+use migration_core::intent::End;
 use sdc_clients::migrations::{Migration, Migrations, Options};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
@@ -184,8 +184,8 @@ fn is_older(record: &Migration) -> bool {
 
 /// Returns true for a switch that has not shown the target: it is aborted.
 fn is_not_shown(record: &Migration) -> bool {
-    let journal = record.other.get("journal");
-    record.state == "failed" && journal.is_none_or(|it| it["target_shown"] != true)
+    let intent = record.other.get("journal");
+    record.state == "failed" && intent.is_none_or(|it| it["target_shown"] != true)
 }
 
 /// How long he waits.
@@ -293,7 +293,7 @@ impl Operator<'_> {
             }
             Ok(_) => Ok(true),
             Err(error) => {
-                let why = error.told().unwrap_or_default();
+                let why = error.peer_text().unwrap_or_default();
                 self.judge.note(format!(">> {op:?}: {error}: {why}"));
                 Ok(error.status().is_none())
             }
@@ -317,7 +317,7 @@ impl Operator<'_> {
                     break;
                 }
                 Err(error) => {
-                    let why = error.told().unwrap_or_default();
+                    let why = error.peer_text().unwrap_or_default();
                     self.judge.note(format!(">> adopt {other:?}: {error}: {why}"));
                 }
             }

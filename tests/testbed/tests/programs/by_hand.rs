@@ -11,7 +11,7 @@ mod holders; // who holds the lease, or the database of two services, stands sti
 mod reimaged; // a node is installed anew
 
 use daemon::command::Program;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use sdc_clients::migrations::{Migration, Migrations, Options};
 use simnode::Node;
 use simnode::in_process::InProcess;

@@ -68,7 +68,7 @@ async fn one_change_can_be_followed_from_its_cause_to_its_commit() {
     lab.tells(
         from,
         &[
-            &|line| line["msg"] == "cause: file changed" && line["file"] == "Config",
+            &|line| line["msg"] == "cause: file changed" && line["file"] == "config",
             &|line| says(line, "reading begins", "parts", "config") && line["vm"] == *vm,
             &|line| says(line, "differs", "changes", "customer_metadata.motd added"),
             &|line| line["msg"] == "committed" && line["vm"] == *vm,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use sdc_clients::migrations::{Migration, Options};
 use serde_json::json;
 use testbed::explore::disk::{Damage, Disk, Network};

@@ -12,6 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use daemon::command::{Call, LineSink, Output, Program};
+use sdc_clients::quoted;
 use tokio::time::Instant;
 use vm_model::datasets::SnapshotTable;
 use vm_model::origin::Origin;
@@ -176,7 +177,8 @@ fn check_whole(output: &Output) -> Result<(), LoadError> {
         return Ok(());
     }
     let rest: String = String::from_utf8_lossy(&output.stdout).chars().take(80).collect();
-    let what = format!("expected the end of a line, found the end of the listing after {rest:?}");
+    let what =
+        format!("expected the end of a line, found the end of the listing after {}", quoted(&rest));
     Err(LoadError::content(Origin::Datasets, what))
 }
 

@@ -16,8 +16,8 @@ use daemon::cli::names::{self, Kind, find_kind};
 use daemon::cli::pages::fields;
 use daemon::cli::{self, Screen, Usage};
 use http::Method;
-use sdc_clients::Http;
 use sdc_clients::http::Call;
+use sdc_clients::{Http, quoted};
 use serde_json::{Value, json};
 
 use crate::voladm::{Reach, Services};
@@ -88,7 +88,7 @@ async fn found(volapi: &Http, typed: &str) -> anyhow::Result<String> {
 fn wanted(add: &AddArgs) -> Result<Value, Usage> {
     let size = show::mebibytes(&add.size);
     let size =
-        size.ok_or_else(|| Usage(format!("{:?} is not a size: write 10G or 1T", add.size)))?;
+        size.ok_or_else(|| Usage(format!("{} is not a size: write 10G or 1T", quoted(&add.size))))?;
     let mut wanted = json!({
         "type": add.kind,
         "size": size,

@@ -13,6 +13,7 @@ use daemon::cli::{Progress, Usage, names, screen};
 use daemon::exit;
 use daemon::text::counted;
 use sdc_clients::imgapi::{Image, Imgapi};
+use sdc_clients::quoted;
 use sdc_clients::vmapi::Ordered;
 use sdc_clients::volapi::Volume;
 use serde_json::Value;
@@ -192,8 +193,8 @@ async fn newest(imgapi: &Imgapi, has: &str) -> anyhow::Result<Image> {
     Ok(newest.filter(|newest| published(newest) > published(&old)).unwrap_or(old))
 }
 
-/// Returns the image that was typed: its uuid, `NAME@VERSION`, or the newest of a name. Anybody may give an image any
-/// name: only one of the owner of the present image is meant.
+/// Returns the image that was typed: its uuid, `NAME@VERSION`, or the newest of a name. Every user may give an image
+/// any name: only one of the owner of the present image is meant.
 async fn named_image(imgapi: &Imgapi, typed: &str, has: &str) -> anyhow::Result<Image> {
     if let Ok(uuid) = names::uuid(typed) {
         return Ok(imgapi.get_image(&uuid).await?);
@@ -204,7 +205,11 @@ async fn named_image(imgapi: &Imgapi, typed: &str, has: &str) -> anyhow::Result<
     known.retain(|image| version.is_none() || image.version.as_deref() == version);
     let newest = known.into_iter().max_by_key(published);
     Ok(newest.ok_or_else(|| {
-        Usage(format!("no active image of the owner of {} is called {typed:?}", named(&old)))
+        Usage(format!(
+            "no active image of the owner of {} is called {}",
+            named(&old),
+            quoted(typed)
+        ))
     })?)
 }
 

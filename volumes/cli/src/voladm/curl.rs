@@ -15,6 +15,7 @@ use http::{Method, StatusCode};
 use sdc_clients::http::{
     BODY_CAP, HttpTransport, LIST_TIMEOUT, Request, Response, Transport as _, user_agent,
 };
+use sdc_clients::quoted;
 use url::Url;
 
 use super::args::Reach;
@@ -113,7 +114,7 @@ async fn send(cli: &Cli) -> anyhow::Result<Response> {
     let body = cli.data.as_deref().map(body).transpose()?;
     let method = match (&cli.method, &body) {
         (Some(method), _) => {
-            method.parse().map_err(|_| Usage(format!("{method:?} is not a method")))?
+            method.parse().map_err(|_| Usage(format!("{} is not a method", quoted(method))))?
         }
         (None, Some(_)) => Method::POST,
         (None, None) => Method::GET,
@@ -133,12 +134,12 @@ async fn send(cli: &Cli) -> anyhow::Result<Response> {
 /// Returns the address of a path.
 fn address(base: &str, path: &str) -> Result<Url, Usage> {
     if !path.starts_with('/') {
-        return Err(Usage(format!("a path begins with a slash: {path:?}")));
+        return Err(Usage(format!("a path begins with a slash: {}", quoted(path))));
     }
     let whole = format!("{}{path}", base.trim_end_matches('/'));
-    let url = Url::parse(&whole).map_err(|error| Usage(format!("{whole:?}: {error}")))?;
+    let url = Url::parse(&whole).map_err(|error| Usage(format!("{}: {error}", quoted(&whole))))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(Usage(format!("{whole:?} does not begin with http:")));
+        return Err(Usage(format!("{} does not begin with http:", quoted(&whole))));
     }
     Ok(url)
 }
@@ -166,7 +167,7 @@ fn headers(given: &[String]) -> Result<HeaderMap, Usage> {
         headers.insert(USER_AGENT, agent);
     }
     for one in given {
-        let bad = || Usage(format!("{one:?} is not NAME: VALUE"));
+        let bad = || Usage(format!("{} is not NAME: VALUE", quoted(one)));
         let (name, value) = one.split_once(':').ok_or_else(bad)?;
         let name: HeaderName = name.trim().parse().map_err(|_| bad())?;
         headers.insert(name, HeaderValue::from_str(value.trim()).map_err(|_| bad())?);

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use daemon::cli::Usage;
 use daemon::cli::names::{Kind, find_kind};
+use sdc_clients::quoted;
 use sdc_clients::vmapi::{VmQuery, Vmapi};
 use sdc_clients::volapi::{Troubles, Volume};
 use serde_json::{Map, Value};
@@ -83,7 +84,8 @@ pub(super) fn owner(volumes: &[Volume], typed: &str) -> Result<String, Usage> {
     match owners.iter().any(|(uuid, _)| uuid.starts_with(typed)) {
         true => find_kind(OWNER, &owners, typed),
         false => Err(Usage(format!(
-            "{typed:?} is not the uuid of an owner, nor the beginning of one who has volumes"
+            "{} is not the uuid of an owner, nor the beginning of one who has volumes",
+            quoted(typed)
         ))),
     }
 }
@@ -132,7 +134,7 @@ fn one(volumes: &[Volume], typed: &str) -> Result<Volume, Usage> {
     );
     let uuid = find_kind(VOLUME, &known, typed)?;
     let found = volumes.iter().find(|it| it.uuid == uuid).cloned();
-    found.ok_or_else(|| Usage(format!("no volume {typed:?}")))
+    found.ok_or_else(|| Usage(format!("no volume {}", quoted(typed))))
 }
 
 /// Reads VMAPI's records of these VMs, destroyed ones too. A VM that VMAPI does not know is absent.

@@ -51,7 +51,7 @@ async fn a_storage_vm_that_is_stopped_is_started_and_what_came_of_it_is_said() {
     let want = format!("data ({DATA}): its storage VM was started\n");
     assert_eq!((done.code, done.stdout, done.stderr), (Some(0), want, String::new()));
     assert_eq!(world.storage_vm(DATA)["state"], "running");
-    // Whoever does not wait is told that it goes on.
+    // With --no-wait the command says that it goes on.
     stop(LOGS);
     let done = world.voladm(&["restart-volume-zone", LOGS, "-y", "--no-wait"]).await;
     let want = format!("logs ({LOGS}): its storage VM starts (job {})\n", world.job());

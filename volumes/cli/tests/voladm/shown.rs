@@ -42,7 +42,7 @@ async fn volumes_are_listed_with_their_storage_vms_nodes_and_users() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_one_line_and_nobody_is_asked() {
+async fn what_is_wrong_is_one_line_and_no_service_is_asked() {
     let world = World::start().await;
     for (args, code, said) in [
         (&["list-volume-zones", "-o", "nope"][..], 2, "no column \"nope\""),

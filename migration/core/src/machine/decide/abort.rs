@@ -6,7 +6,7 @@
 
 use super::restore;
 use super::stage::{Stage, failed, fenced, forgotten, is_dead, node, released, stopped};
-use crate::journal::End;
+use crate::intent::End;
 use crate::machine::facts::{Copy, Facts};
 use crate::machine::fence::MayDelete;
 use crate::machine::next::{Ending, Next, Reason, Step};
@@ -14,18 +14,18 @@ use crate::record::Record;
 
 /// Returns what follows, or the ending.
 pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
-    let journal = &record.journal;
-    if journal.target_booted {
-        return match journal.undo {
+    let intent = &record.intent;
+    if intent.target_booted {
+        return match intent.undo {
             Some(_) => Ok(failed(record)),
             None => Err(Next::GiveUp(Reason::UseRollback)),
         };
     }
-    if journal.undo.is_some() {
+    if intent.undo.is_some() {
         // What could not be removed stays. The VM is its owner's again, and a person confirmed that this is the end.
         restore::source(record, facts)?;
         forgotten(facts, End::Source, None)?;
-        return Ok(match journal.discard {
+        return Ok(match intent.discard {
             Some(_) => Ending::Aborted,
             None => failed(record),
         });
@@ -33,7 +33,7 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     node(facts, End::Source)?;
     restore::source(record, facts)?;
     // The rest of a target whose node is declared dead stays, and is listed when the node is back.
-    if record.target_server_uuid.is_some() && !is_dead(journal, facts, End::Target) {
+    if record.target_server_uuid.is_some() && !is_dead(intent, facts, End::Target) {
         if let Some(target) = &node(facts, End::Target)?.copy {
             return Err(delete(record, facts, target)?);
         }
@@ -51,7 +51,7 @@ fn delete(record: &Record, facts: &Facts, target: &Copy) -> Stage<Next> {
     }
     let is_last = facts.is_lost(End::Source);
     let is_empty = record.num_sync_phases == 0 && target.snapshots.is_empty();
-    if is_last && !is_empty && record.journal.discard.is_none() {
+    if is_last && !is_empty && record.intent.discard.is_none() {
         return Err(Next::GiveUp(Reason::LastCopy(End::Target)));
     }
     stopped(facts, End::Target)?;

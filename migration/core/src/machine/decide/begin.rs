@@ -5,14 +5,14 @@
 //! Begin: a hidden target on another node (RFD 34, R3, R4).
 
 use super::stage::{Stage, copy, failed, node, unless};
-use crate::journal::End;
+use crate::intent::End;
 use crate::machine::facts::Facts;
 use crate::machine::next::{Ending, Next, Reason, Step};
 use crate::record::Record;
 
 /// Returns what follows, or the ending.
 pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
-    if record.journal.undo.is_some() {
+    if record.intent.undo.is_some() {
         return Ok(failed(record)); // nothing was changed on the source; abort removes a target
     }
     copy(facts, End::Source)?;

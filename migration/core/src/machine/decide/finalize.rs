@@ -7,7 +7,7 @@
 use super::stage::{
     Stage, copy, failed, fenced, forgotten, is_dead, node, quota, released, unless,
 };
-use crate::journal::End;
+use crate::intent::End;
 use crate::machine::facts::Facts;
 use crate::machine::fence::MayDelete;
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
@@ -15,8 +15,8 @@ use crate::record::Record;
 
 /// Returns what follows, or the ending.
 pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
-    let journal = &record.journal;
-    if journal.undo.is_some() {
+    let intent = &record.intent;
+    if intent.undo.is_some() {
         return Ok(failed(record));
     }
     if copy(facts, End::Target)?.hidden {
@@ -25,12 +25,12 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     if facts.vmapi == Some(End::Source) {
         return Err(Next::GiveUp(Reason::NotInVmapi(End::Target)));
     }
-    let is_dead = is_dead(journal, facts, End::Source);
+    let is_dead = is_dead(intent, facts, End::Source);
     let source = if is_dead { None } else { node(facts, End::Source)?.copy.as_ref() };
     if source.is_some_and(|copy| !copy.hidden) {
         return Err(Next::GiveUp(Reason::Shown(End::Source)));
     }
-    if !journal.source_goes {
+    if !intent.source_goes {
         return Err(Next::Note(Note::SourceGoes)); // no order of this, late, must meet a rollback
     }
     if source.is_some() {

@@ -32,7 +32,7 @@ use crate::record::{Phase, Record, State};
 /// what a successful record does next.
 pub fn next(record: &Record, facts: &Facts) -> Next {
     let ending = match (record.phase, record.state) {
-        _ if record.journal.rescue.is_some() => rescue::next(record, facts),
+        _ if record.intent.rescue.is_some() => rescue::next(record, facts),
         (_, State::Successful) => finalize::next(record, facts),
         (Phase::Begin, _) => begin::next(record, facts),
         (Phase::Sync, _) => sync::next(record, facts),

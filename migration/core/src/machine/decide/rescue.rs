@@ -9,7 +9,7 @@ use super::stage::{
     Stage, copy, failed, fenced, forgotten, hidden, moved, node, powered, protected, quota,
     released, shown, stopped, unless,
 };
-use crate::journal::{End, Power};
+use crate::intent::{End, Power};
 use crate::machine::facts::Facts;
 use crate::machine::fence::MayDelete;
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
@@ -20,8 +20,8 @@ const UNKNOWN: Power = Power { running: true, autoboot: true };
 
 /// Returns what follows, or the ending.
 pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
-    let journal = &record.journal;
-    if journal.undo.is_some() {
+    let intent = &record.intent;
+    if intent.undo.is_some() {
         return Ok(failed(record));
     }
     node(facts, End::Source)?;
@@ -40,7 +40,7 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     stopped(facts, last.other())?;
     hidden(facts, last.other())?;
     let kept = copy(facts, last)?;
-    let was_in_use = last == End::Source || journal.target_booted;
+    let was_in_use = last == End::Source || intent.target_booted;
     if !was_in_use && kept.snapshots.is_empty() {
         return Err(Next::GiveUp(Reason::Empty(last)));
     }
@@ -49,22 +49,22 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     }
     quota(facts, last)?;
     let note = match last {
-        End::Source if journal.target_shown && !journal.source_shown => Some(Note::SourceShown),
-        End::Target if !journal.target_shown => Some(Note::TargetShown),
+        End::Source if intent.target_shown && !intent.source_shown => Some(Note::SourceShown),
+        End::Target if !intent.target_shown => Some(Note::TargetShown),
         _ => None,
     };
-    moved(journal, facts, last)?;
+    moved(intent, facts, last)?;
     if let Some(note) = note {
         return Err(Next::Note(note));
     }
     let was_hidden = kept.hidden;
-    shown(journal, facts, last)?;
-    let is_untouched = last == End::Source && !journal.target_shown && journal.power.is_none();
-    if last == End::Target && !journal.target_booted {
+    shown(intent, facts, last)?;
+    let is_untouched = last == End::Source && !intent.target_shown && intent.power.is_none();
+    if last == End::Target && !intent.target_booted {
         return Err(Next::Note(Note::TargetBooted));
     }
     if !is_untouched || was_hidden {
-        powered(journal, facts, last, journal.power.unwrap_or(UNKNOWN))?;
+        powered(intent, facts, last, intent.power.unwrap_or(UNKNOWN))?;
     }
     protected(facts, last, kept.marked)?;
     unless(!facts.reserved, Step::Unreserve)?;

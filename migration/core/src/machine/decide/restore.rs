@@ -7,7 +7,7 @@
 use super::stage::{
     Stage, hidden, is_dead, moved, node, powered, quota, released, shown, stopped, unless,
 };
-use crate::journal::End;
+use crate::intent::End;
 use crate::machine::facts::Facts;
 use crate::machine::next::{Next, Note, Step};
 use crate::record::Record;
@@ -17,8 +17,8 @@ use crate::record::Record;
 /// Only for a target that was never ordered to show itself. Nothing can be done for a source that is
 /// declared dead or was deleted.
 pub fn source(record: &Record, facts: &Facts) -> Stage<()> {
-    let journal = &record.journal;
-    if is_dead(journal, facts, End::Source) {
+    let intent = &record.intent;
+    if is_dead(intent, facts, End::Source) {
         return Ok(());
     }
     if facts.is_absent(End::Source) {
@@ -37,14 +37,14 @@ pub fn source(record: &Record, facts: &Facts) -> Stage<()> {
     if facts.copy(End::Target).is_some_and(|copy| copy.hidden) {
         stopped(facts, End::Target)?;
     }
-    moved(journal, facts, End::Source)?;
-    shown(journal, facts, End::Source)?;
-    if let Some(power) = journal.power {
-        powered(journal, facts, End::Source, power)?;
+    moved(intent, facts, End::Source)?;
+    shown(intent, facts, End::Source)?;
+    if let Some(power) = intent.power {
+        powered(intent, facts, End::Source, power)?;
     }
     // It may wait: the VM runs first.
     unless(!facts.reserved, Step::Unreserve)?;
-    match journal.power {
+    match intent.power {
         Some(_) => Err(Next::Note(Note::Restored)),
         None => Ok(()),
     }

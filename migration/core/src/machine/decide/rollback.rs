@@ -9,7 +9,7 @@ use super::stage::{
     quota, released, shown, stopped, unless,
 };
 use super::sync;
-use crate::journal::{End, Power};
+use crate::intent::{End, Power};
 use crate::machine::facts::{Copy, Facts};
 use crate::machine::fence::MayDelete;
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
@@ -17,35 +17,35 @@ use crate::record::Record;
 
 /// Returns what follows, or the ending.
 pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
-    let journal = &record.journal;
-    if journal.undo.is_some() {
-        if journal.source_shown && !facts.is_absent(End::Source) {
+    let intent = &record.intent;
+    if intent.undo.is_some() {
+        if intent.source_shown && !facts.is_absent(End::Source) {
             in_use(record, facts)?; // only the target is left, which may not want to go
         }
         return Ok(failed(record)); // both copies stay; the next command goes on
     }
     let source = copy(facts, End::Source)?;
-    if !journal.source_shown {
+    if !intent.source_shown {
         if source.bare {
             return Err(Next::GiveUp(Reason::Bare(End::Source)));
         }
         target_off(record, facts)?;
-        moved(journal, facts, End::Source)?;
+        moved(intent, facts, End::Source)?;
         return Err(Next::Note(Note::SourceShown));
     }
     source_on(record, facts)?;
-    Ok(Ending::RolledBack { is_gone: !is_dead(journal, facts, End::Target) })
+    Ok(Ending::RolledBack { is_gone: !is_dead(intent, facts, End::Target) })
 }
 
 /// The target is stopped, sent back if it may have written, and hidden, in this order.
 fn target_off(record: &Record, facts: &Facts) -> Stage<()> {
-    let journal = &record.journal;
-    let is_lost = is_dead(journal, facts, End::Target) || facts.is_absent(End::Target);
-    let must_return = journal.target_booted && journal.discard.is_none();
+    let intent = &record.intent;
+    let is_lost = is_dead(intent, facts, End::Target) || facts.is_absent(End::Target);
+    let must_return = intent.target_booted && intent.discard.is_none();
     if is_lost && must_return {
         return Err(Next::GiveUp(Reason::TargetLost));
     }
-    if journal.power.is_none() {
+    if intent.power.is_none() {
         let power = if is_lost {
             Power { running: true, autoboot: true } // the target cannot be asked
         } else {
@@ -60,11 +60,10 @@ fn target_off(record: &Record, facts: &Facts) -> Stage<()> {
         return unless(!source_is_partial(facts), Step::Settle(End::Source));
     }
     let target = copy(facts, End::Target)?;
-    if must_return && journal.sending.is_none() && facts.common().is_none() {
+    if must_return && intent.sending.is_none() && facts.common().is_none() {
         return Err(Next::GiveUp(Reason::NoCommonSnapshot)); // before anything is stopped
     }
-    if journal.sending.is_some() && (target.running || is_newer_than_sent(target, journal.sending))
-    {
+    if intent.sending.is_some() && (target.running || is_newer_than_sent(target, intent.sending)) {
         return Err(Next::Note(Note::Sending(None)));
     }
     stopped(facts, End::Target)?;
@@ -79,9 +78,9 @@ fn target_off(record: &Record, facts: &Facts) -> Stage<()> {
 
 /// The source is shown, runs if the target ran, and nothing of the migration is left.
 fn source_on(record: &Record, facts: &Facts) -> Stage<()> {
-    let journal = &record.journal;
+    let intent = &record.intent;
     in_use(record, facts)?;
-    if !is_dead(journal, facts, End::Target) {
+    if !is_dead(intent, facts, End::Target) {
         let target = node(facts, End::Target)?;
         if target.copy.is_some() {
             let permission = fenced(MayDelete::check(End::Target, facts))?;
@@ -94,13 +93,13 @@ fn source_on(record: &Record, facts: &Facts) -> Stage<()> {
 
 /// The source is the VM again. The target stays off, even if an operator started it.
 fn in_use(record: &Record, facts: &Facts) -> Stage<()> {
-    let journal = &record.journal;
+    let intent = &record.intent;
     stopped(facts, End::Target)?;
     hidden(facts, End::Target)?;
-    shown(journal, facts, End::Source)?;
-    moved(journal, facts, End::Source)?;
-    if let Some(power) = journal.power {
-        powered(journal, facts, End::Source, power)?;
+    shown(intent, facts, End::Source)?;
+    moved(intent, facts, End::Source)?;
+    if let Some(power) = intent.power {
+        powered(intent, facts, End::Source, power)?;
     }
     let target = facts.copy(End::Target).map(|copy| copy.protection);
     protected(facts, End::Source, target.unwrap_or_default())?;

@@ -5,7 +5,7 @@
 //! The stages that operations are made of. A stage is passed when the facts show that it is done;
 //! otherwise it returns what has to follow.
 
-use crate::journal::{End, Journal, Power};
+use crate::intent::{End, Intent, Power};
 use crate::machine::facts::{Copy, Facts, Node, Protection, Report, SettingsMatch};
 use crate::machine::fence::{MayBoot, MayMove, MayShow, Unsafe};
 use crate::machine::next::{Ending, Next, Reason, Step, Wait};
@@ -16,7 +16,7 @@ pub type Stage<T> = Result<T, Next>;
 
 /// The ending of an operation that was given up and undone.
 pub fn failed(record: &Record) -> Ending {
-    Ending::Failed(record.journal.undo.clone().unwrap_or_default())
+    Ending::Failed(record.intent.undo.clone().unwrap_or_default())
 }
 
 /// An order that has to succeed first, unless the facts show that it has.
@@ -48,8 +48,8 @@ pub fn fenced<T>(check: Result<T, Unsafe>) -> Stage<T> {
 }
 
 /// The node is silent, an operator confirmed that it is dead, and it has not come back since.
-pub fn is_dead(journal: &Journal, facts: &Facts, end: End) -> bool {
-    facts.seen(end) == &Report::Silent && journal.is_dead(end) && journal.returned.is_none()
+pub fn is_dead(intent: &Intent, facts: &Facts, end: End) -> bool {
+    facts.seen(end) == &Report::Silent && intent.is_dead(end) && intent.returned.is_none()
 }
 
 /// The copy, if its node shows one, is stopped for good. Autoboot goes first, or a reboot starts it again.
@@ -68,9 +68,9 @@ pub fn hidden(facts: &Facts, end: End) -> Stage<()> {
 }
 
 /// The copy is shown and net-agent works for it.
-pub fn shown(journal: &Journal, facts: &Facts, end: End) -> Stage<()> {
+pub fn shown(intent: &Intent, facts: &Facts, end: End) -> Stage<()> {
     if copy(facts, end)?.hidden {
-        let permission = fenced(MayShow::check(end, journal, facts))?;
+        let permission = fenced(MayShow::check(end, intent, facts))?;
         return Err(Next::Do(Step::Show(permission)));
     }
     released(facts, end)
@@ -82,23 +82,23 @@ pub fn released(facts: &Facts, end: End) -> Stage<()> {
 }
 
 /// Autoboot and power are as wanted; a copy that is not wanted to run is left as it is.
-pub fn powered(journal: &Journal, facts: &Facts, end: End, want: Power) -> Stage<()> {
+pub fn powered(intent: &Intent, facts: &Facts, end: End, want: Power) -> Stage<()> {
     let copy = copy(facts, end)?;
     if want.autoboot && !copy.autoboot {
-        return Err(Next::Do(Step::Autoboot(fenced(MayBoot::check(end, journal, facts))?)));
+        return Err(Next::Do(Step::Autoboot(fenced(MayBoot::check(end, intent, facts))?)));
     }
     if want.running && !copy.running {
-        return Err(Next::Do(Step::Boot(fenced(MayBoot::check(end, journal, facts))?)));
+        return Err(Next::Do(Step::Boot(fenced(MayBoot::check(end, intent, facts))?)));
     }
     Ok(())
 }
 
 /// VMAPI has the VM on this node.
-pub fn moved(journal: &Journal, facts: &Facts, end: End) -> Stage<()> {
+pub fn moved(intent: &Intent, facts: &Facts, end: End) -> Stage<()> {
     match facts.vmapi {
         Some(there) if there == end => Ok(()),
         Some(_) => {
-            let permission = fenced(MayMove::check(end, journal, facts))?;
+            let permission = fenced(MayMove::check(end, intent, facts))?;
             Err(Next::Do(Step::MoveRecord(permission)))
         }
         None => Err(Next::Wait(Wait::Vmapi)),

@@ -10,7 +10,7 @@ use super::stage::{
     released, shown, stopped, unless,
 };
 use super::sync;
-use crate::journal::{End, Power};
+use crate::intent::{End, Power};
 use crate::machine::facts::{Copy, Facts, Report, SettingsMatch};
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
 use crate::record::Record;
@@ -20,17 +20,17 @@ const UNKNOWN: Power = Power { running: true, autoboot: true };
 
 /// Returns what follows, or the ending.
 pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
-    let journal = &record.journal;
-    if journal.target_shown && journal.undo.is_some() {
+    let intent = &record.intent;
+    if intent.target_shown && intent.undo.is_some() {
         return Ok(failed(record)); // the next command goes on, or rolls back
     }
-    if journal.undo.is_some() {
+    if intent.undo.is_some() {
         restore::source(record, facts)?;
         return Ok(failed(record));
     }
-    if !journal.target_shown {
+    if !intent.target_shown {
         source_off(record, facts)?;
-        moved(journal, facts, End::Target)?;
+        moved(intent, facts, End::Target)?;
         return Err(Next::Note(Note::TargetShown));
     }
     target_on(record, facts)?;
@@ -39,12 +39,12 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
 
 /// The source is stopped, sent whole and hidden, in this order.
 fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
-    let journal = &record.journal;
+    let intent = &record.intent;
     let target = copy(facts, End::Target)?;
     if !target.is_off() {
         return Err(Next::GiveUp(Reason::Shown(End::Target)));
     }
-    let is_dead = journal.is_dead(End::Source);
+    let is_dead = intent.is_dead(End::Source);
     if !is_dead {
         copy(facts, End::Source)?;
     }
@@ -53,7 +53,7 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
         return Err(Next::GiveUp(Reason::NotDead(End::Source)));
     }
     alike(facts)?;
-    if journal.power.is_none() && !is_dead {
+    if intent.power.is_none() && !is_dead {
         // Everything would be sent while the VM is down, and nothing can be set on what is not there.
         if target.bare {
             return Err(Next::GiveUp(Reason::Bare(End::Target)));
@@ -62,10 +62,10 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
         unless(facts.settings == SettingsMatch::Same, Step::BringOver)?;
         unless(facts.dated, Step::Date)?; // the target of an older service
     }
-    if journal.power.is_none() {
+    if intent.power.is_none() {
         return Err(Next::Note(Note::Power(source.map_or(UNKNOWN, Copy::power))));
     }
-    if let Some(number) = journal.sending
+    if let Some(number) = intent.sending
         && source.is_some_and(|it| it.running || was_started_after(it, number))
     {
         return Err(Next::GiveUp(Reason::Started));
@@ -89,18 +89,18 @@ fn was_started_after(copy: &Copy, number: u32) -> bool {
 
 /// The target is shown, runs if the source ran, and nothing of the sync is left but its last snapshot.
 fn target_on(record: &Record, facts: &Facts) -> Stage<()> {
-    let journal = &record.journal;
+    let intent = &record.intent;
     // A rollback that failed before it began has changed nothing.
-    let running = facts.copy(End::Target).filter(|_| journal.target_booted).map(Copy::power);
-    let power = journal.power.or(running).unwrap_or(UNKNOWN);
+    let running = facts.copy(End::Target).filter(|_| intent.target_booted).map(Copy::power);
+    let power = intent.power.or(running).unwrap_or(UNKNOWN);
     stopped(facts, End::Source)?;
     hidden(facts, End::Source)?;
-    shown(journal, facts, End::Target)?;
-    moved(journal, facts, End::Target)?;
-    if power != (Power { running: false, autoboot: false }) && !journal.target_booted {
+    shown(intent, facts, End::Target)?;
+    moved(intent, facts, End::Target)?;
+    if power != (Power { running: false, autoboot: false }) && !intent.target_booted {
         return Err(Next::Note(Note::TargetBooted));
     }
-    powered(journal, facts, End::Target, power)?;
+    powered(intent, facts, End::Target, power)?;
     let source = facts.copy(End::Source).map(|copy| copy.protection);
     let marked = facts.copy(End::Target).map(|copy| copy.marked);
     // Of a source that is dead the stream has brought the mark.
@@ -108,7 +108,7 @@ fn target_on(record: &Record, facts: &Facts) -> Stage<()> {
     quota(facts, End::Target)?;
     quota(facts, End::Source)?;
     unless(!facts.reserved, Step::Unreserve)?;
-    if is_dead(journal, facts, End::Source) {
+    if is_dead(intent, facts, End::Source) {
         return released(facts, End::Target);
     }
     // A rollback needs it: it stays on both sides until finalize.

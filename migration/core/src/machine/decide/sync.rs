@@ -5,19 +5,19 @@
 //! Sync: both copies have a new snapshot (RFD 34, R5, R8).
 
 use super::stage::{Stage, alike, copy, failed, forgotten, node, quota};
-use crate::journal::End;
+use crate::intent::End;
 use crate::machine::facts::Facts;
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
 use crate::record::Record;
 
 /// Returns what follows, or the ending.
 pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
-    let journal = &record.journal;
-    if journal.undo.is_some() || journal.pause {
+    let intent = &record.intent;
+    if intent.undo.is_some() || intent.pause {
         node(facts, End::Source)?;
         quota(facts, End::Source)?;
         quota(facts, End::Target)?;
-        return Ok(if journal.undo.is_some() { failed(record) } else { Ending::Paused });
+        return Ok(if intent.undo.is_some() { failed(record) } else { Ending::Paused });
     }
     copy(facts, End::Source)?;
     alike(facts)?;
@@ -37,13 +37,13 @@ pub fn sent(record: &Record, facts: &Facts, from: End) -> Stage<()> {
     if !to.is_off() {
         return Err(Next::GiveUp(Reason::Shown(from.other())));
     }
-    let Some(number) = record.journal.sending else {
-        let number = facts.unused_number(record.journal.names_lost);
+    let Some(number) = record.intent.sending else {
+        let number = facts.unused_number(record.intent.names_lost);
         return Err(Next::Note(Note::Sending(Some(number))));
     };
     if facts.common().is_none_or(|it| it.number != number) {
         if facts.copy(from).is_some_and(|copy| copy.has_taken(number)) {
-            let lost = record.journal.names_lost;
+            let lost = record.intent.names_lost;
             return Err(match lost < MOST_LOST {
                 true => Next::Note(Note::NameTaken),
                 false => Next::GiveUp(Reason::NamesTaken(lost)),

@@ -7,7 +7,7 @@
 use pretty_assertions::assert_eq;
 
 use super::model::{Fault, World};
-use crate::journal::End;
+use crate::intent::End;
 use crate::machine::*;
 use crate::record::{Phase, State};
 
@@ -143,11 +143,11 @@ fn a_rollback_without_a_common_snapshot_changes_nothing_unless_the_loss_is_accep
     assert_eq!(state(&world), (Phase::Rollback, State::Failed));
     assert!(world.disk(End::Target).unwrap().seen.running);
     world.command(Action::Rollback);
-    let word = crate::journal::Confirmation {
+    let word = crate::intent::Confirmation {
         by: uuid::Uuid::nil(),
         at: crate::time::Time::from_millis(0),
     };
-    world.record.as_mut().unwrap().journal.discard = Some(word);
+    world.record.as_mut().unwrap().intent.discard = Some(word);
     world.truth = world.disk(End::Source).unwrap().data; // by his word
     runs(&mut world);
     assert!(world.record.is_none() && world.disk(End::Source).unwrap().seen.running);
@@ -176,7 +176,7 @@ fn a_record_of_the_deployed_service_counts_as_one_whose_target_has_run() {
     let mut record = crate::samples::record(json);
     let now = crate::time::Time::from_millis(0);
     start(&mut record, Phase::Rollback, "x", uuid::Uuid::nil(), now);
-    assert!(record.journal.target_shown && record.journal.target_booted);
+    assert!(record.intent.target_shown && record.intent.target_booted);
     // The deployed service removes the snapshots at the end of a switch.
     let off = Copy { hidden: true, ..Copy::default() };
     let on = Copy { running: true, autoboot: true, ..Copy::default() };
@@ -189,7 +189,7 @@ fn a_record_of_the_deployed_service_counts_as_one_whose_target_has_run() {
         settings: SettingsMatch::Same,
         dated: true,
     };
-    note(&mut record, Note::Power(crate::journal::Power { running: true, autoboot: true }));
+    note(&mut record, Note::Power(crate::intent::Power { running: true, autoboot: true }));
     assert_eq!(next(&record, &facts), Next::GiveUp(Reason::NoCommonSnapshot));
     start(&mut record, Phase::Abort, "x", uuid::Uuid::nil(), now);
     assert_eq!(next(&record, &facts), Next::GiveUp(Reason::UseRollback));
@@ -308,10 +308,10 @@ fn a_number_that_the_owner_has_in_a_name_is_not_used_and_one_that_he_takes_first
         assert_eq!(facts.unused_number(0), want, "{source:?} {target:?}");
     }
     world.command(Action::Sync);
-    while world.journal().sending.is_none() {
+    while world.intent().sending.is_none() {
         world.round(Fault::None);
     }
-    assert_eq!(world.journal().sending, Some(2));
+    assert_eq!(world.intent().sending, Some(2));
     world.disk(End::Source).unwrap().seen.taken = vec![(2, 9)];
     runs(&mut world);
     assert_eq!(state(&world), (Phase::Sync, State::Paused));
@@ -329,7 +329,7 @@ fn an_owner_who_takes_each_name_first_delays_a_sync_no_longer_than_sixteen_names
             if !matches!(world.record.as_ref().map(|it| it.state), Some(State::Running)) {
                 break;
             }
-            let sending = world.journal().sending;
+            let sending = world.intent().sending;
             if sending.is_some() && sending != last {
                 names = names.max(2).saturating_add(ahead);
                 world.disk(End::Source).unwrap().seen.taken = vec![(2, names)];

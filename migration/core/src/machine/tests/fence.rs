@@ -6,7 +6,7 @@
 
 use pretty_assertions::assert_eq;
 
-use crate::journal::{Confirmation, End, Journal};
+use crate::intent::{Confirmation, End, Intent};
 use crate::machine::*;
 
 /// What can be seen of a node: silence, an answer that says nothing, no copy, and the eight copies.
@@ -36,18 +36,18 @@ fn facts(end: End, own: &Report, other: &Report, vmapi: End) -> Facts {
     }
 }
 
-/// The journals that differ in what the fence looks at.
-fn journals(end: End) -> Vec<Journal> {
+/// The intents that differ in what the fence looks at.
+fn intents(end: End) -> Vec<Intent> {
     let word = Some(Confirmation { by: uuid::Uuid::nil(), at: crate::time::Time::from_millis(0) });
     let mut all = Vec::new();
     for flags in 0..8 {
         let is_dead = flags & 1 > 0;
-        all.push(Journal {
+        all.push(Intent {
             source_dead: word.clone().filter(|_| is_dead && end == End::Source),
             target_dead: word.clone().filter(|_| is_dead && end == End::Target),
             target_shown: flags & 2 > 0,
             target_booted: flags & 4 > 0,
-            ..Journal::default()
+            ..Intent::default()
         });
     }
     all
@@ -58,11 +58,11 @@ fn a_copy_boots_and_is_shown_only_when_the_other_one_cannot_be_in_use() {
     let own = Report::Node(Node { held: false, copy: Some(Copy::default()) });
     for end in [End::Source, End::Target] {
         let other = end.other();
-        for journal in journals(other) {
+        for intent in intents(other) {
             for seen in all_seen() {
                 let facts = facts(end, &own, &seen, End::Source);
                 let is_off = match &seen {
-                    Report::Silent => journal.is_dead(other),
+                    Report::Silent => intent.is_dead(other),
                     Report::Unwell => false,
                     Report::Node(Node { copy: None, .. }) => true,
                     Report::Node(Node { copy: Some(it), .. }) => {
@@ -71,15 +71,15 @@ fn a_copy_boots_and_is_shown_only_when_the_other_one_cannot_be_in_use() {
                 };
                 let is_source = end == End::Source;
                 let is_unseen = facts.node(other).is_none();
-                let never_booted = is_source && !journal.target_booted && is_unseen;
-                let never_shown = is_source && !journal.target_shown;
+                let never_booted = is_source && !intent.target_booted && is_unseen;
+                let never_shown = is_source && !intent.target_shown;
                 let is_hidden = facts.copy(other).is_none_or(|it| it.hidden);
                 let may_show = if never_shown { is_hidden } else { is_off };
-                let what = format!("{end} {seen:?} {journal:?}");
-                let boots = MayBoot::check(end, &journal, &facts).is_ok();
+                let what = format!("{end} {seen:?} {intent:?}");
+                let boots = MayBoot::check(end, &intent, &facts).is_ok();
                 assert_eq!(boots, is_off || never_booted, "boot {what}");
-                assert_eq!(MayShow::check(end, &journal, &facts).is_ok(), may_show, "show {what}");
-                assert_eq!(MayMove::check(end, &journal, &facts).is_ok(), may_show, "move {what}");
+                assert_eq!(MayShow::check(end, &intent, &facts).is_ok(), may_show, "show {what}");
+                assert_eq!(MayMove::check(end, &intent, &facts).is_ok(), may_show, "move {what}");
             }
         }
     }

@@ -6,7 +6,7 @@
 //! command ends it.
 
 use super::model::{Fault, World};
-use crate::journal::{Confirmation, End, Remedy};
+use crate::intent::{Confirmation, End, Remedy};
 use crate::machine::*;
 use crate::record::{Phase, State, is_over};
 use crate::time::Time;
@@ -145,7 +145,7 @@ const VERBS: [&str; 7] =
 /// The word of a person that something may be lost.
 fn discards(world: &mut World) {
     let word = Confirmation { by: uuid::Uuid::nil(), at: Time::from_millis(0) };
-    world.record.as_mut().unwrap().journal.discard = Some(word);
+    world.record.as_mut().unwrap().intent.discard = Some(word);
 }
 
 /// Gives a command, and finalizes what it switched. Returns true if the migration is over then, with nothing left of
@@ -234,7 +234,7 @@ fn a_deletion_that_is_refused_lets_go_of_the_vm_and_a_second_abort_ends_it() {
     let record = world.record.clone().unwrap();
     assert_eq!((record.phase, record.state), (Phase::Abort, State::Failed));
     assert_eq!(record.error.as_deref(), Some("the copy cannot be deleted"));
-    assert!(record.journal.let_go);
+    assert!(record.intent.let_go);
     let source = world.disk(End::Source).unwrap().seen.clone();
     assert!(
         source.running && !source.hidden && source.snapshots.is_empty() && !source.quota_lifted
@@ -279,7 +279,7 @@ fn the_last_copy_goes_by_a_persons_word_alone_and_a_rescue_takes_nothing_from_a_
 }
 
 #[test] // M111
-fn nobody_switches_to_a_copy_without_datasets_and_a_sync_sends_them_again() {
+fn no_switch_goes_to_a_copy_without_datasets_and_a_sync_sends_them_again() {
     let mut world = stands(&[Action::Begin, Action::Sync], None);
     does(&mut world, "target destroyed");
     world.orders.clear();
@@ -298,7 +298,7 @@ fn nobody_switches_to_a_copy_without_datasets_and_a_sync_sends_them_again() {
 }
 
 #[test] // M111
-fn nobody_goes_back_to_a_copy_without_datasets() {
+fn no_rollback_goes_to_a_copy_without_datasets() {
     for is_discarded in [false, true] {
         let mut world = stands(&[Action::Begin, Action::Sync, Action::Switch], None);
         does(&mut world, "source destroyed");

@@ -6,7 +6,7 @@
 //!
 //! The model knows nothing of the rules: it does what orders say, and breaks when it is told to.
 
-use crate::journal::{End, Journal};
+use crate::intent::{End, Intent};
 use crate::machine::*;
 use crate::record::{Record, State};
 
@@ -124,14 +124,14 @@ impl World {
         self.host(end).copy.as_mut()
     }
 
-    pub fn journal(&self) -> Journal {
+    pub fn intent(&self) -> Intent {
         let record = self.record.as_ref().or(self.past.as_ref());
-        record.map(|record| record.journal.clone()).unwrap_or_default()
+        record.map(|record| record.intent.clone()).unwrap_or_default()
     }
 
     /// Returns true if the copy on this node was given up with the node.
     pub fn is_given_up(&self, end: End) -> bool {
-        self.journal().is_dead(end)
+        self.intent().is_dead(end)
     }
 
     pub fn is_busy(&self) -> bool {
@@ -153,9 +153,9 @@ impl World {
             return;
         }
         self.host(end).down = false;
-        let journal = self.journal();
-        if journal.is_replaced(end) {
-            self.host(end).heard = journal.revision;
+        let intent = self.intent();
+        if intent.is_replaced(end) {
+            self.host(end).heard = intent.revision;
             if let Some(disk) = self.disk(end) {
                 (disk.seen.hidden, disk.seen.autoboot) = (true, false);
             }
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Somebody starts a VM that is shown, with vmadm.
+    /// An operator starts a VM that is shown, with vmadm.
     pub fn started_by_hand(&mut self, end: End) {
         let is_shown = self.disk(end).is_some_and(|disk| !disk.seen.hidden);
         if self.is_running && is_shown && !self.host(end).down {
@@ -324,11 +324,11 @@ impl World {
     /// Finds what P13 forbids.
     pub fn check(&mut self) {
         let truth = self.truth;
-        let journal = self.journal();
+        let intent = self.intent();
         let mut shown = 0;
         let (mut running, mut good) = (0, 0);
         for end in [End::Source, End::Target] {
-            let is_lost = self.host(end).down && journal.is_dead(end);
+            let is_lost = self.host(end).down && intent.is_dead(end);
             let Some(disk) = self.disk(end) else { continue };
             running += usize::from(disk.seen.running);
             shown += usize::from(!disk.seen.hidden && !is_lost);

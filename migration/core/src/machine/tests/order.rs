@@ -7,7 +7,7 @@
 use pretty_assertions::assert_eq;
 
 use super::model::{Fault, World};
-use crate::journal::End;
+use crate::intent::End;
 use crate::machine::*;
 use crate::record::{Phase, State};
 
@@ -114,12 +114,12 @@ fn a_protection_against_deletion_goes_with_the_vm_and_back() {
     assert!(back.target.copy.is_none());
     // Of a source that is dead the last stream has brought the snapshots.
     dead.goes_down(End::Source);
-    let word = crate::journal::Confirmation {
+    let word = crate::intent::Confirmation {
         by: uuid::Uuid::nil(),
         at: crate::time::Time::from_millis(0),
     };
     assert!(dead.command(Action::Switch));
-    dead.record.as_mut().unwrap().journal.source_dead = Some(word);
+    dead.record.as_mut().unwrap().intent.source_dead = Some(word);
     while dead.is_busy() {
         dead.round(Fault::None);
     }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::model::{Bug, Fault, World};
-use crate::journal::End;
+use crate::intent::End;
 use crate::machine::*;
 use crate::record::{Phase, State};
 
@@ -112,11 +112,11 @@ fn ends(world: &mut World, is_running: bool, turns_back: bool) -> Result<(), Str
         return Err("what runs does not end".into());
     }
     let Some(record) = &world.record else { return is_at(world, world.vmapi, is_running) };
-    let is_past = record.journal.target_shown;
+    let is_past = record.intent.target_shown;
     let action = match (record.phase, record.state) {
         (Phase::Rollback, _) => Action::Rollback,
         _ if !is_past => Action::Abort,
-        (_, State::Successful) if !turns_back || record.journal.source_goes => Action::Finalize,
+        (_, State::Successful) if !turns_back || record.intent.source_goes => Action::Finalize,
         _ if turns_back => Action::Rollback,
         _ => Action::Switch,
     };

@@ -7,7 +7,7 @@
 use uuid::Uuid;
 
 use super::model::{Bug, Fault, World};
-use crate::journal::{Confirmation, End, Power};
+use crate::intent::{Confirmation, End, Power};
 use crate::machine::*;
 use crate::record::{Phase, Record, State};
 use crate::time::Time;
@@ -18,7 +18,7 @@ impl World {
     /// Gives a command, if it is admitted. Returns true if it was.
     pub fn command(&mut self, action: Action) -> bool {
         let Ok(admitted) = admit(self.record.as_ref(), Call::new(action)) else { return false };
-        if self.record.is_none() && self.journal().over {
+        if self.record.is_none() && self.intent().over {
             return false; // the model ends with a node that was declared dead
         }
         if self.record.is_none() && admitted == Admitted::Start(Phase::Begin) {
@@ -36,7 +36,7 @@ impl World {
         match admitted {
             Admitted::Start(phase) => start(record, phase, "x", Uuid::nil(), NOW),
             Admitted::Rescue => rescue(record, "x", Uuid::nil(), NOW),
-            Admitted::Pause => record.journal.pause = true,
+            Admitted::Pause => record.intent.pause = true,
             Admitted::Finalize => {}
             Admitted::AbortAtOnce => self.record = None,
             _ => return false,
@@ -57,16 +57,16 @@ impl World {
             return;
         }
         let word = Some(Confirmation { by: Uuid::nil(), at: NOW });
-        let journal = &mut self.record.as_mut().unwrap().journal;
+        let intent = &mut self.record.as_mut().unwrap().intent;
         match end {
-            End::Source => journal.source_dead = word,
-            End::Target => (journal.target_dead, journal.discard) = (word.clone(), word),
+            End::Source => intent.source_dead = word,
+            End::Target => (intent.target_dead, intent.discard) = (word.clone(), word),
         }
         // What VMAPI said of the VM last, since its node cannot be asked.
         let power = Power { running: self.is_running, autoboot: self.is_running };
-        journal.power.get_or_insert(power);
+        intent.power.get_or_insert(power);
         // What was written there is lost by his word, unless it had arrived.
-        let is_shown = self.record.as_ref().unwrap().journal.target_shown;
+        let is_shown = self.record.as_ref().unwrap().intent.target_shown;
         if let Some(disk) = self.disk(end.other())
             && (end == End::Target || !is_shown)
         {
@@ -102,8 +102,8 @@ impl World {
             return;
         }
         let mut record = self.record.take().unwrap();
-        record.journal.revision += 1;
-        let revision = record.journal.revision;
+        record.intent.revision += 1;
+        let revision = record.intent.revision;
         let target = match record.target_server_uuid {
             Some(_) => self.observe(End::Target, revision, fault),
             None => Report::Node(Node::default()),
@@ -146,7 +146,7 @@ impl World {
             },
             Next::Wait(why) => {
                 self.waits += 1;
-                if self.waits > 10 && (record.journal.undo.is_some() || self.finalizing) {
+                if self.waits > 10 && (record.intent.undo.is_some() || self.finalizing) {
                     self.finalizing = false;
                     stall_unless_successful(&mut record, &why.into());
                 } else if self.waits > 10 {
@@ -154,7 +154,7 @@ impl World {
                     self.waits = 0;
                 }
             }
-            Next::GiveUp(reason) if record.journal.undo.is_some() => {
+            Next::GiveUp(reason) if record.intent.undo.is_some() => {
                 stall_unless_successful(&mut record, &reason)
             }
             Next::GiveUp(reason) => give_up(&mut record, &reason),
@@ -204,7 +204,7 @@ fn spelled(step: &Step) -> String {
 
 fn stall_unless_successful(record: &mut Record, reason: &Reason) {
     if record.state == State::Successful {
-        record.journal.undo = None;
+        record.intent.undo = None;
     } else {
         stall(record, reason, NOW);
     }

@@ -134,10 +134,10 @@ fn a_subtask_may_sync_and_switch_what_runs() {
 }
 
 #[test] // M8
-fn the_journal_opens_ways_that_records_of_the_deployed_service_do_not_have() {
-    let failed = |journal: Value| {
+fn the_intent_opens_ways_that_records_of_the_deployed_service_do_not_have() {
+    let failed = |intent: Value| {
         record(
-            json!({"phase": "switch", "state": "failed", "num_sync_phases": 2, "journal": journal}),
+            json!({"phase": "switch", "state": "failed", "num_sync_phases": 2, "journal": intent}),
         )
     };
     let shown = failed(json!({"revision": 9, "target_shown": true}));

@@ -9,7 +9,7 @@
 use pretty_assertions::assert_eq;
 
 use super::*;
-use crate::journal::Before;
+use crate::intent::Before;
 use crate::samples::record;
 
 /// Plays what was stored before and during a recorded watch, a second at a time. Returns the lines.
@@ -143,7 +143,7 @@ fn a_record_that_goes_while_it_is_watched_ends_the_watch() {
     }
     assert_eq!(Watch::new().step(None, None, Time::from_millis(0))[0]["state"], json!("unknown"));
     let mut rescued = running(&[("sync", "running", 1)]);
-    rescued.journal.rescue = Some(Before::Failed);
+    rescued.intent.rescue = Some(Before::Failed);
     let mut watch = Watch::new();
     watch.step(Some(&rescued), None, Time::from_millis(0));
     let end = json!({"type": "end", "phase": "rescue", "state": "successful"});
@@ -159,7 +159,7 @@ fn a_step_that_is_tried_again_is_said_and_no_bytes_are_until_it_goes_on() {
     assert_eq!((told.len(), &told[1]), (2, &latest.event));
     let (since, next) = (now, now.plus(4000));
     let why = "migration-agent on the source's node does not answer".to_owned();
-    record.journal.again = Some(Again { why, since, failed: 1, most: 10, next });
+    record.intent.again = Some(Again { why, since, failed: 1, most: 10, next });
     let told = watch.step(Some(&record), Some(&latest), now);
     let want = "migration-agent on the source's node does not answer (attempt 1 of 10 failed; since 0 s, the next in 4 s)";
     assert_eq!((told.len(), &told[0]["message"]), (1, &json!(want)));
@@ -169,7 +169,7 @@ fn a_step_that_is_tried_again_is_said_and_no_bytes_are_until_it_goes_on() {
         told[0]["message"].as_str().unwrap().starts_with("migration-agent on the source's node"),
         "{told:?}"
     );
-    // Whoever begins to watch now is told the same.
+    // A watcher that begins now gets the same.
     let told = Watch::new().step(Some(&record), Some(&latest), now);
     assert!(
         told.last().unwrap()["message"]
@@ -178,7 +178,7 @@ fn a_step_that_is_tried_again_is_said_and_no_bytes_are_until_it_goes_on() {
             .starts_with("migration-agent on the source's node"),
         "{told:?}"
     );
-    record.journal.again = None;
+    record.intent.again = None;
     let told = watch.step(Some(&record), Some(&latest), now.plus(AGAIN));
     assert_eq!((told.len(), &told[0]["message"]), (1, &Value::Null), "it goes on");
 }

@@ -74,7 +74,7 @@ async fn a_key_that_was_revoked_takes_each_certificate_along_that_it_shows_later
     assert!(again.enrolment.state(about.identity, None, &asks).await.is_err());
     again.enrolment.revoke(Identity::Agent(ONE), None).await.unwrap();
     again.round(&mut two).await.unwrap();
-    assert!(!again.is_revoked_to(&two, &one).await, "nobody has seen its certificate yet");
+    assert!(!again.is_revoked_to(&two, &one).await, "no program has seen its certificate yet");
     assert_eq!(again.state(&one, false).await.unwrap_err(), "Revoked");
     again.enrolment.refresh().await.unwrap();
     again.round(&mut two).await.unwrap();

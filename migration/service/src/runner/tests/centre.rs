@@ -236,7 +236,7 @@ fn cnapi(find: Find) -> cnapi::Store {
     store
 }
 
-/// Checks that an agent has to prove that it is its node's, and nobody else has to prove anything.
+/// Checks that an agent has to prove that it is its node's, and no other peer has to prove anything.
 pub fn is_for_its_peer(request: &Request) {
     assert_eq!(request.peer, cn_of(request).map(Identity::Agent), "{}", request.url);
 }

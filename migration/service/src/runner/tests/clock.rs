@@ -91,11 +91,11 @@ async fn a_time_is_set_changed_and_forgotten_and_one_that_has_passed_starts_noth
         assert_eq!(world.act("unschedule").await.0, 200);
         assert_eq!(world.act("unschedule").await.0, 412);
         sleep(20 * MINUTE).await;
-        assert_eq!(world.record().await.unwrap().state, State::Paused, "nobody switches it");
+        assert_eq!(world.record().await.unwrap().state, State::Paused, "no timer switches it");
         assert_eq!(world.act(&at("2 minutes")).await.0, 200);
     })
     .await;
-    // Nobody runs the timers until the leeway is over.
+    // No service runs the timers until the leeway is over.
     sleep(13 * MINUTE).await;
     beside(&world, async {
         sleep(2 * MINUTE).await;
@@ -181,7 +181,7 @@ async fn a_step_that_is_tried_again_is_told_until_it_goes_on() {
         assert_eq!(world.act("sync").await.0, 202);
         let again = loop {
             sleep(Duration::from_secs(1)).await;
-            let again = world.record().await.unwrap().journal.again.clone();
+            let again = world.record().await.unwrap().intent.again.clone();
             if let Some(again) = again.filter(|again| again.failed > 1) {
                 break again;
             }
@@ -199,7 +199,7 @@ async fn a_step_that_is_tried_again_is_told_until_it_goes_on() {
         assert!(page(&world, "/metrics").await.contains("migration_service_migrations_again 0"));
         world.power(ONE, true);
         let record = world.settled().await.unwrap();
-        assert_eq!((record.state, record.journal.again.clone()), (State::Paused, None));
+        assert_eq!((record.state, record.intent.again.clone()), (State::Paused, None));
         let (_, shown) = world.ask("GET", &format!("/migrations/{VM}"), json!({})).await;
         assert_eq!(shown["waits_for"], "you: sync, switch or abort");
     })
@@ -215,7 +215,7 @@ async fn an_agent_that_answers_with_an_error_is_not_called_silent() {
         assert_eq!(world.act("sync").await.0, 202);
         let why = loop {
             sleep(Duration::from_secs(1)).await;
-            if let Some(again) = world.record().await.unwrap().journal.again.clone() {
+            if let Some(again) = world.record().await.unwrap().intent.again.clone() {
                 break again.why;
             }
         };
@@ -256,7 +256,7 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
     assert_eq!(take(false).await, [(VM.to_string(), differs)]);
     let unchanged = service.records.of_vm(VM).await.unwrap().unwrap().record;
     assert_eq!(unchanged.to_json(), kept.to_json(), "what is here stays");
-    // A running migration is another service's, unless the operator says that nobody works on it.
+    // A running migration is another service's, unless the operator says that no service works on it.
     let running = record(
         json!({"id": Uuid::from_u128(4), "vm_uuid": Uuid::from_u128(5), "state": "running"}),
     );
@@ -272,7 +272,7 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
     assert_eq!(of_running(taken), Taken::New);
     let kept = old.records.get(running.id).await.unwrap().unwrap();
     old.records.remove(&kept, None, crate::records::Rest::Stays).await.unwrap();
-    // One that nobody can read stops no other.
+    // One that cannot be read stops no other.
     let stranger = Uuid::from_u128(77);
     let foreign = record(json!({"id": Uuid::from_u128(3), "vm_uuid": stranger}));
     old.records.overwrite(&foreign).await.unwrap();

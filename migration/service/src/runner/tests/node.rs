@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use migration_core::journal::{End, differ};
+use migration_core::intent::{End, differ};
 use migration_core::machine::{Copy, Node, Snapshot};
 use migration_core::protocol::{About, Doing, Observed, Order, Progress, State, What};
 

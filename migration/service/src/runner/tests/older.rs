@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::machine::Copy;
 use migration_core::record::{Phase, Record, State};
 use pretty_assertions::assert_eq;
@@ -61,7 +61,7 @@ async fn yesterday(world: &Arc<World>) -> (Arc<World>, Uuid, u64) {
     .await;
     let mut old = old.unwrap();
     (old.phase, old.state) = (Phase::Sync, State::Running);
-    let (id, revision) = (old.id, old.journal.revision);
+    let (id, revision) = (old.id, old.intent.revision);
     (restored(world, Some(old)).await, id, revision)
 }
 
@@ -88,7 +88,7 @@ async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_a
     .await;
     assert_eq!(orders(&old), before, "nothing was ordered");
     let record = old.record().await.unwrap();
-    assert!(record.journal.revision <= revision + 1, "{} {revision}", record.journal.revision);
+    assert!(record.intent.revision <= revision + 1, "{} {revision}", record.intent.revision);
     assert!(copy(&old, TWO).running && copy(&old, ONE).is_off());
     assert_eq!(old.centre().broken, None);
     // An agent that asks does not learn that its copy is the one in use.
@@ -101,7 +101,7 @@ async fn a_store_that_is_older_than_what_the_agents_heard_moves_nothing_and_is_a
         assert_eq!(status, 200, "{body}");
         let record = old.record().await.unwrap();
         assert_eq!((record.id, record.phase, record.state), (id, Phase::Switch, State::Successful));
-        assert!(record.journal.revision > received);
+        assert!(record.intent.revision > received);
         let (status, body) = old.act("finalize&force=true").await;
         assert_eq!(status, 200, "{body}");
         assert!(old.settled().await.is_none());
@@ -134,9 +134,9 @@ async fn a_store_that_lost_one_revision_orders_nothing_and_gives_back_what_the_v
         .await;
         assert!(!copy(&world, stops).autoboot, "{action}: it was taken");
         let mut old = old.unwrap();
-        assert!(old.journal.power.take().unwrap().autoboot, "{action}");
+        assert!(old.intent.power.take().unwrap().autoboot, "{action}");
         // The next round has the number that the agents have received in the round that was lost.
-        old.journal.revision -= 1;
+        old.intent.revision -= 1;
         let old = restored(&world, Some(old)).await;
         old.centre().hosts.get_mut(&stops).unwrap().fails = None;
         let before = orders(&old);
@@ -225,7 +225,7 @@ async fn a_node_named_as_the_other_one_is_not_taken_for_both() {
     .await;
     // The store is that of before the target was chosen.
     let mut old = old.unwrap();
-    (old.target_server_uuid, old.journal.revision) = (None, 1);
+    (old.target_server_uuid, old.intent.revision) = (None, 1);
     let old = restored(&world, Some(old)).await;
     beside(&old, async {
         sleep(SWEPT).await;
@@ -393,7 +393,7 @@ async fn what_is_adopted_without_the_other_node_is_kept_down_when_that_is_back()
 }
 
 #[tokio::test(start_paused = true)] // M123
-async fn a_node_that_claims_a_vm_of_another_node_is_shown_and_stops_nobody() {
+async fn a_node_that_claims_a_vm_of_another_node_is_shown_and_stops_no_migration() {
     let world = World::new(true);
     // VMAPI has the VM on the first node, whose agent has nothing open of it.
     let claims = 1..1500_u128;

@@ -50,7 +50,7 @@ async fn a_copy_that_was_replaced_is_stopped_and_hidden_within_a_minute_of_its_n
         assert!(copy(&world, ONE).is_off(), "{:?}", copy(&world, ONE));
         assert!(world.centre().hosts[&ONE].held, "net-agent would delete its NICs");
         assert!(copy(&world, TWO).running && !copy(&world, TWO).hidden);
-        // Again, when somebody starts it by hand.
+        // Again, when an operator starts it by hand.
         world.centre().hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap().running = true;
         sleep(CHECKED).await;
         assert!(copy(&world, ONE).is_off());
@@ -73,7 +73,7 @@ async fn it_is_watched_after_finalize_until_it_is_gone() {
         assert!(page(&world, "/status").await.contains("is back since"));
         assert!(page(&world, "/metrics").await.contains("migration_service_migrations_returned 1"));
         assert!(world.centre().hosts[&ONE].over.is_empty());
-        // Somebody deletes it there.
+        // An operator deletes it there.
         world.centre().hosts.get_mut(&ONE).unwrap().copy = None;
         sleep(CHECKED).await;
         assert_eq!(world.centre().hosts[&ONE].over.len(), 1);
@@ -96,7 +96,7 @@ async fn rescued(world: &Arc<World>) {
     let is_up = |copy: Copy| copy.running && copy.autoboot && !copy.hidden;
     assert!(is_up(copy(world, ONE)), "{:?}", copy(world, ONE));
     sleep(8 * CHECKED).await;
-    assert!(is_up(copy(world, ONE)), "nobody stops it: {:?}", copy(world, ONE));
+    assert!(is_up(copy(world, ONE)), "the service stops it: {:?}", copy(world, ONE));
     assert!(page(world, "/metrics").await.contains("migration_service_migrations_returned 0"));
 }
 

@@ -277,7 +277,7 @@ async fn a_scheduled_migration_switches_at_its_time() {
     let world = World::new(true);
     let refused =
         world.command("migration_action=schedule&scheduled_timestamp=2026-03-01T02:00:00Z").await;
-    assert_eq!(refused.unwrap_err().status(), 503, "nobody runs the timers");
+    assert_eq!(refused.unwrap_err().status(), 503, "no service runs the timers");
     let began = tokio::time::Instant::now();
     beside(&world, async {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;

@@ -73,12 +73,12 @@ async fn a_source_that_is_declared_dead_is_recorded_kept_down_and_an_alert_when_
         );
         let (status, body) = world.act(&format!("switch&source_dead={TWO}")).await;
         assert_eq!((status, &body["code"]), (409, &json!("InvalidArgument")), "{body}");
-        assert!(world.record().await.unwrap().journal.source_dead.is_none());
+        assert!(world.record().await.unwrap().intent.source_dead.is_none());
         assert_eq!(replaced(&world, ONE).await, json!([]));
         assert_eq!(world.declare(&format!("switch&source_dead={ONE}")).await.0, 202);
         let record = world.settled().await.unwrap();
         assert_eq!(record.state, State::Successful, "{:?}", record.error);
-        let word = record.journal.source_dead.clone().unwrap();
+        let word = record.intent.source_dead.clone().unwrap();
         assert_eq!((word.by, word.at <= world.centre().clock.now()), (Uuid::nil(), true));
     })
     .await;
@@ -123,7 +123,7 @@ async fn an_agent_that_answers_with_an_error_is_not_dead_whatever_an_operator_sa
             let why = body["message"].as_str().unwrap();
             assert!(why.contains("answers: it is not dead") && !why.contains("--"), "{why}");
         }
-        assert!(world.record().await.unwrap().journal.source_dead.is_none());
+        assert!(world.record().await.unwrap().intent.source_dead.is_none());
         // It was silent when it was declared dead, and answers meanwhile.
         world.cut_off(ONE);
         assert_eq!(world.declare(&format!("switch&source_dead={ONE}")).await.0, 202);
@@ -140,7 +140,7 @@ async fn an_agent_that_answers_with_an_error_is_not_dead_whatever_an_operator_sa
 }
 
 #[tokio::test(start_paused = true)] // M105
-async fn a_node_is_not_taken_for_dead_while_it_was_heard_of_late_or_nobody_knows() {
+async fn a_node_is_not_taken_for_dead_while_it_was_heard_of_late_or_that_is_unknown() {
     for (what, says) in [
         ("young", "the last heartbeat of"),
         ("a word", "asked whether its copies were replaced 29"),
@@ -178,7 +178,7 @@ async fn a_node_is_not_taken_for_dead_while_it_was_heard_of_late_or_nobody_knows
             let why = body["message"].as_str().unwrap_or_default();
             assert_eq!(status, 412, "{what}: {body}");
             assert!(why.contains(says) && why.contains("--really"), "{what}: {why}");
-            assert!(world.record().await.unwrap().journal.source_dead.is_none(), "{what}");
+            assert!(world.record().await.unwrap().intent.source_dead.is_none(), "{what}");
             let (_, signs) = world.ask("GET", &format!("/migrations/{VM}/signs"), json!({})).await;
             assert_eq!(signs["source"]["alive"], why, "{what}: {signs}");
             assert_eq!(signs["target"]["answers"], json!(true), "{what}: {signs}");
@@ -286,7 +286,7 @@ async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
             assert!(Instant::now() < within, "it is not shown");
             sleep(Duration::from_secs(1)).await;
         }
-        let since = world.record().await.unwrap().journal.hidden_since.unwrap();
+        let since = world.record().await.unwrap().intent.hidden_since.unwrap();
         assert!(world.centre().clock.now().since(since) > 60_000);
         assert!(world.centre().hosts.values().all(|host| host.copy.as_ref().unwrap().hidden));
         let record = world.settled().await.unwrap();
@@ -294,7 +294,7 @@ async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
     })
     .await;
     assert!(!page(&world, "/status").await.contains(sentence));
-    assert_eq!(world.record().await.unwrap().journal.hidden_since, None);
+    assert_eq!(world.record().await.unwrap().intent.hidden_since, None);
 }
 
 #[tokio::test(start_paused = true)] // M55 M57
@@ -434,7 +434,7 @@ async fn an_order_that_is_given_again_writes_nothing() {
                     assert_eq!(world.act("switch").await.0, 202);
                     assert_eq!(world.settled().await.unwrap().state, State::Successful);
                 }
-                // It runs from here on, and nobody does its rounds after this.
+                // It runs from here on, and no service does its rounds after this.
                 "pause" | "abort&force=true" => {
                     let state = protocol::State::Running;
                     let fails = Fails { name: "send", state, times: 600, moved: |_| (1, 600) };

@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// CNAPI's tickets that somebody holds or waits for.
+    /// CNAPI's tickets that are held or waited for.
     pub fn tickets(&self) -> Vec<Value> {
         let is_open = |it: &Value| it["status"] == "queued" || it["status"] == "active";
         self.services.cnapi.all_tickets().into_iter().filter(is_open).collect()

@@ -59,11 +59,11 @@ pub(super) async fn finalize(
     loop {
         let changed = service.wake.notified();
         let kept = service.records.of_vm(vm).await?;
-        if let Some(mut kept) = kept.filter(|kept| kept.record.journal.finalize) {
+        if let Some(mut kept) = kept.filter(|kept| kept.record.intent.finalize) {
             let Some(why) = failure else {
                 return Ok(service.records.remove(&kept, None, Rest::Gone).await?);
             };
-            kept.record.journal.finalize = false;
+            kept.record.intent.finalize = false;
             kept.record.error = Some(why.to_owned());
             return Ok(service.records.write(&mut kept, None).await?);
         }

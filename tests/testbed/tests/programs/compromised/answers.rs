@@ -11,7 +11,7 @@ use axum::Router;
 use daemon::Shutdown;
 use daemon::http::{Acceptor, Limits, Server, listen, reply_json};
 use http::StatusCode;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{About, Accepted, Datasets, State, What};
 use migration_core::sync_plan::{Row, Side, Token};
 use serde_json::{Value, json};

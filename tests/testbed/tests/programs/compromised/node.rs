@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::Method;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{About, Doing, Order, What};
 use migration_service::enrol::Authorities;
 use sdc_clients::Http;

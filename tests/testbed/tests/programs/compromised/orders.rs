@@ -5,7 +5,7 @@
 //! What the node asks of the honest node's agent.
 
 use http::Method;
-use migration_core::journal::End;
+use migration_core::intent::End;
 use migration_core::protocol::{
     About, Clear, Datasets, Gone, Observe, Offer, Order, Properties, Rate, Received, State, What,
 };

@@ -2,9 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What must be known before an order is sent, written into the record before the order.
+//! The intent of a record: what must be known before an order is sent, stored in the record before the order.
 //!
-//! Deployed services ignore the key `journal`, and keep it: they store the record that they read.
+//! Its key in the record is `journal`. Deployed services ignore the key and keep it: they store the record that they
+//! read.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -62,7 +63,7 @@ pub struct Confirmation {
 /// What the steps so far have promised, forbidden or made irrevocable. Empty until an operation needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Journal {
+pub struct Intent {
     /// Raised and stored before each round of observing and acting. A node that has received a round
     /// refuses the orders of earlier ones, so that an order that was late in the network does nothing.
     pub revision: u64,
@@ -300,7 +301,7 @@ fn is_none_lost(names: &u32) -> bool {
     *names == 0
 }
 
-impl Journal {
+impl Intent {
     /// Raises the revision: a round begins, or a node is asked anew.
     pub fn raise(&mut self, nonce: u32) {
         self.revision += 1;
