@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use store::{Batch, Bucket, Error, Expect, Fence, Query, Schema, Store};
 use uuid::Uuid;
 
-use super::ends::rows;
+use super::ends::pages;
 use super::history::{self, History};
 use super::refused::Refused;
 use super::through::Through;
@@ -42,9 +42,12 @@ impl Evacuations {
         })
     }
 
-    /// Returns all that are under way.
+    /// Returns all that are under way. Those that cannot be read are in the log.
     pub async fn all(&self) -> Result<Vec<Evacuation>, Error> {
-        let rows = rows(&self.bucket, Query::all()).await?;
+        let (rows, unreadable) = pages(&self.bucket, Query::all()).await?;
+        for error in unreadable {
+            tracing::error!(reason = %error, "cannot read the record of an evacuation; leaving it out");
+        }
         Ok(rows.into_iter().map(|row| row.value).collect())
     }
 
@@ -245,5 +248,19 @@ mod tests {
         assert_eq!(evacuations.of(cn).await.unwrap(), paused);
         assert!(evacuations.end(cn, &through, Some((&fence, &paused)), now).await.unwrap());
         assert_eq!(evacuations.of(cn).await.unwrap_err().status(), 404);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_record_stops_no_other_evacuation() {
+        let store = Store::in_memory().unwrap();
+        let evacuations = Evacuations::open(&store).await.unwrap();
+        let (now, through) = (Time::from_millis(0), Through::default());
+        let (damaged, well) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let row = evacuations.put(well, &Map::new(), false, &through, now).await.unwrap();
+        let bucket: Bucket<Value> = Bucket::open(&store, EVACUATIONS).await.unwrap();
+        let text = json!({"cn_uuid": damaged, "excluded": "all"});
+        bucket.put(&damaged.to_string(), Expect::Absent, &text).await.unwrap();
+        assert_eq!(evacuations.of(damaged).await.unwrap_err().status(), 500);
+        assert_eq!(evacuations.all().await.unwrap(), [row]);
     }
 }
