@@ -89,6 +89,18 @@ async fn node(vminfod: &Vminfod, more: Value) -> Node {
     node
 }
 
+/// A node that watches the second monitor of zone `a`; with both monitors of the zone, and where they are.
+async fn monitored(vminfod: &Vminfod) -> (Node, [Qemu; 2], PathBuf) {
+    let node = node(vminfod, json!({"socket": "/tmp/vm.kvmd"})).await;
+    let tmp = node.dir.path().join("zones/a/root/tmp");
+    std::fs::create_dir_all(&tmp).unwrap();
+    let monitors = ["vm.qmp", "vm.kvmd"].map(|name| Qemu::start(&tmp.join(name)).unwrap());
+    // The zone is seen again, now that its sockets are there.
+    vminfod.tell("modify", &vm("a", json!({"ram": 1})));
+    node.watching("a").await;
+    (node, monitors, tmp)
+}
+
 #[tokio::test]
 async fn ends_of_zones_are_told_from_their_facts() {
     let vminfod = Vminfod::start(json!([vm("a", json!({})), vm("b", json!({}))])).await;
@@ -144,14 +156,7 @@ async fn a_deleted_vm_has_no_verdict() {
 #[tokio::test]
 async fn a_second_monitor_tells_what_the_facts_cannot() {
     let vminfod = Vminfod::start(json!([vm("a", json!({}))])).await;
-    let mut node = node(&vminfod, json!({"socket": "/tmp/vm.kvmd"})).await;
-    let tmp = node.dir.path().join("zones/a/root/tmp");
-    std::fs::create_dir_all(&tmp).unwrap();
-    let public = Qemu::start(&tmp.join("vm.qmp")).unwrap();
-    let second = Qemu::start(&tmp.join("vm.kvmd")).unwrap();
-    // The zone is seen again, now that its sockets are there.
-    vminfod.tell("modify", &vm("a", json!({"ram": 1})));
-    node.watching("a").await;
+    let (mut node, [public, second], tmp) = monitored(&vminfod).await;
     // By exit status and facts alone a TERM looks like a power-off.
     second.say(TERM).await;
     second.end().await;
@@ -167,12 +172,7 @@ async fn a_second_monitor_tells_what_the_facts_cannot() {
 #[tokio::test]
 async fn a_second_monitor_that_ends_late_is_waited_for() {
     let vminfod = Vminfod::start(json!([vm("a", json!({})), vm("b", json!({}))])).await;
-    let mut node = node(&vminfod, json!({"socket": "/tmp/vm.kvmd"})).await;
-    let tmp = node.dir.path().join("zones/a/root/tmp");
-    std::fs::create_dir_all(&tmp).unwrap();
-    let second = Qemu::start(&tmp.join("vm.kvmd")).unwrap();
-    vminfod.tell("modify", &vm("a", json!({"ram": 1})));
-    node.watching("a").await;
+    let (mut node, [_public, second], _) = monitored(&vminfod).await;
     vminfod.tell("modify", &rest("a", 0, "t1"));
     vminfod.tell("modify", &rest("b", 0, "t1"));
     // Its facts have settled after those of the first.
@@ -186,12 +186,7 @@ async fn a_second_monitor_that_ends_late_is_waited_for() {
 #[tokio::test]
 async fn a_verdict_that_comes_after_its_zone_runs_again_is_not_the_next_lifes() {
     let vminfod = Vminfod::start(json!([vm("a", json!({}))])).await;
-    let mut node = node(&vminfod, json!({"socket": "/tmp/vm.kvmd"})).await;
-    let tmp = node.dir.path().join("zones/a/root/tmp");
-    std::fs::create_dir_all(&tmp).unwrap();
-    let second = Qemu::start(&tmp.join("vm.kvmd")).unwrap();
-    vminfod.tell("modify", &vm("a", json!({"ram": 1})));
-    node.watching("a").await;
+    let (mut node, [_public, second], _) = monitored(&vminfod).await;
     vminfod.tell("modify", &rest("a", 0, "t1"));
     vminfod.tell("modify", &vm("a", json!({})));
     assert_eq!(

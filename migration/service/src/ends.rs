@@ -228,20 +228,34 @@ pub async fn rows<T>(bucket: &Bucket<T>, query: Query) -> Result<Vec<Versioned<T
 where
     T: Serialize + DeserializeOwned,
 {
-    let (mut found, mut marker): (Vec<Versioned<T>>, Option<Marker>) = (Vec::new(), None);
+    let (found, unreadable) = pages(bucket, query).await?;
+    match unreadable.into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(found),
+    }
+}
+
+/// Returns all rows of a query, and why others cannot be read.
+pub async fn pages<T>(
+    bucket: &Bucket<T>,
+    query: Query,
+) -> Result<(Vec<Versioned<T>>, Vec<Error>), Error>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    let mut marker: Option<Marker> = None;
     loop {
         let page = match marker {
             Some(marker) => query.clone().after(marker),
             None => query.clone(),
         };
         let page = bucket.find(page).await?;
-        if let Some(unreadable) = page.unreadable.into_iter().next() {
-            return Err(unreadable);
-        }
+        unreadable.extend(page.unreadable);
         found.extend(page.records);
         match page.next {
             Some(next) => marker = Some(next),
-            None => return Ok(found),
+            None => return Ok((found, unreadable)),
         }
     }
 }

@@ -5,12 +5,12 @@
 //! Evacuations of nodes: a row of each that is under way, so that it is seen and paused from any headnode. When it
 //! ends, the history has it.
 
-use sdc_clients::migrations::Evacuation;
+use sdc_clients::migrations::{Ended, Evacuation};
 use serde_json::{Map, Value, json};
 use store::{Batch, Bucket, Error, Expect, Fence, Query, Schema, Store};
 use uuid::Uuid;
 
-use super::ends::rows;
+use super::ends::pages;
 use super::history::{self, History};
 use super::refused::Refused;
 use super::through::Through;
@@ -42,9 +42,12 @@ impl Evacuations {
         })
     }
 
-    /// Returns all that are under way.
+    /// Returns all that are under way. Those that cannot be read are in the log.
     pub async fn all(&self) -> Result<Vec<Evacuation>, Error> {
-        let rows = rows(&self.bucket, Query::all()).await?;
+        let (rows, unreadable) = pages(&self.bucket, Query::all()).await?;
+        for error in unreadable {
+            tracing::error!(reason = %error, "cannot read the record of an evacuation; leaving it out");
+        }
         Ok(rows.into_iter().map(|row| row.value).collect())
     }
 
@@ -126,11 +129,11 @@ impl Evacuations {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Refused::coded(503, "ServiceUnavailableError", "the evacuation changes all the time"))
+        Err(changes_all_the_time())
     }
 
     /// Ends one: it is in the history from then on. Of a leader, only the row that it found to be over, and while the
-    /// lease is held.
+    /// lease is held. Returns whether it ended.
     /// Refuses with 404 if none is under way.
     pub async fn end(
         &self,
@@ -138,41 +141,56 @@ impl Evacuations {
         through: &Through,
         leader: Option<(&Fence, &Evacuation)>,
         now: Time,
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
         let key = cn.to_string();
-        let found = match self.bucket.get(&key).await {
-            Ok(found) => found,
-            Err(Error::NotFound { .. }) => return Err(none(cn)),
-            Err(error) => return Err(error.into()),
-        };
-        let row = found.value;
-        let mut batch = Batch::new();
-        if let Some((fence, judged)) = leader {
-            // An operator paused it, or named other VMs: the next round judges it anew.
-            if row != *judged {
-                return Ok(());
+        for _ in 0..TRIES {
+            let found = match self.bucket.get(&key).await {
+                Ok(found) => found,
+                Err(Error::NotFound { .. }) => return Err(none(cn)),
+                Err(error) => return Err(error.into()),
+            };
+            let mut batch = Batch::new();
+            if let Some((fence, judged)) = leader {
+                // An operator paused it, or named other VMs: the next round judges it anew.
+                if found.value != *judged {
+                    return Ok(false);
+                }
+                batch.require(fence);
             }
-            batch.require(fence);
+            self.bucket.delete_in(&mut batch, &key, Expect::Etag(found.etag))?;
+            self.history.put_in(&mut batch, &ended(cn, found.value, through, now)).await?;
+            match self.store.commit(batch).await {
+                Ok(_) => return Ok(true),
+                Err(Error::EtagConflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        let details = json!({"moved": row.moved, "stay": row.stay, "left": row.left});
-        let details: Map<String, Value> = details
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(_, count)| !count.is_null())
-            .map(|(name, count)| (name.clone(), count.clone()))
-            .collect();
-        let mut ended = history::about("evacuate", Some(cn), through, details, now);
-        (ended.began, ended.to) = (Some(row.began), row.to);
-        ended.by = row.by.or(ended.by);
-        self.bucket.delete_in(&mut batch, &key, Expect::Etag(found.etag))?;
-        self.history.put_in(&mut batch, &ended).await?;
-        Ok(self.store.commit(batch).await.map(drop)?)
+        Err(changes_all_the_time())
     }
 }
 
 fn none(cn: Uuid) -> Refused {
     Refused::not_found(&format!("no evacuation of node {cn} is under way"))
+}
+
+fn changes_all_the_time() -> Refused {
+    Refused::coded(503, "ServiceUnavailableError", "the evacuation changes all the time")
+}
+
+/// Returns the entry of an evacuation in the history.
+fn ended(cn: Uuid, row: Evacuation, through: &Through, now: Time) -> Ended {
+    let details = json!({"moved": row.moved, "stay": row.stay, "left": row.left});
+    let details: Map<String, Value> = details
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, count)| !count.is_null())
+        .map(|(name, count)| (name.clone(), count.clone()))
+        .collect();
+    let mut ended = history::about("evacuate", Some(cn), through, details, now);
+    (ended.began, ended.to) = (Some(row.began), row.to);
+    ended.by = row.by.or(ended.by);
+    ended
 }
 
 /// Returns the row with what is named. What was tried is tried again.
@@ -226,9 +244,23 @@ mod tests {
         assert_eq!(evacuations.of(cn).await.unwrap(), row);
         // The one that leads ends it only as it has judged it.
         let paused = evacuations.update(cn, &fence, pause).await.unwrap().unwrap();
-        evacuations.end(cn, &through, Some((&fence, &row)), now).await.unwrap();
+        assert!(!evacuations.end(cn, &through, Some((&fence, &row)), now).await.unwrap());
         assert_eq!(evacuations.of(cn).await.unwrap(), paused);
-        evacuations.end(cn, &through, Some((&fence, &paused)), now).await.unwrap();
+        assert!(evacuations.end(cn, &through, Some((&fence, &paused)), now).await.unwrap());
         assert_eq!(evacuations.of(cn).await.unwrap_err().status(), 404);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_record_stops_no_other_evacuation() {
+        let store = Store::in_memory().unwrap();
+        let evacuations = Evacuations::open(&store).await.unwrap();
+        let (now, through) = (Time::from_millis(0), Through::default());
+        let (damaged, well) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let row = evacuations.put(well, &Map::new(), false, &through, now).await.unwrap();
+        let bucket: Bucket<Value> = Bucket::open(&store, EVACUATIONS).await.unwrap();
+        let text = json!({"cn_uuid": damaged, "excluded": "all"});
+        bucket.put(&damaged.to_string(), Expect::Absent, &text).await.unwrap();
+        assert_eq!(evacuations.of(damaged).await.unwrap_err().status(), 500);
+        assert_eq!(evacuations.all().await.unwrap(), [row]);
     }
 }

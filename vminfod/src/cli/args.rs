@@ -316,3 +316,34 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub list: cli::ListArgs,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the node is to be read, and the operands.
+    fn parsed(line: &str) -> (bool, Vec<String>) {
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        let (source, operands) = match cli.command.unwrap() {
+            Command::List(args) => (args.source, args.options.filters),
+            Command::Lookup(args) => (args.source, args.options.filters),
+            Command::Get(args) => (args.source, args.options.uuid.into_iter().collect()),
+            other => panic!("{other:?}"),
+        };
+        (source.direct, operands)
+    }
+
+    #[test]
+    fn a_flag_behind_two_dashes_is_an_operand() {
+        for command in ["list", "lookup", "get"] {
+            let line = |rest: &str| parsed(&format!("vminfod {command} {rest}"));
+            assert_eq!(line("--direct a"), (true, vec!["a".to_owned()]), "{command}");
+            assert_eq!(line("-- --direct"), (false, vec!["--direct".to_owned()]), "{command}");
+            assert_eq!(
+                line("--direct -- --direct"),
+                (true, vec!["--direct".to_owned()]),
+                "{command}"
+            );
+        }
+    }
+}

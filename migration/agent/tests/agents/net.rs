@@ -94,6 +94,24 @@ impl Net {
         }
     }
 
+    /// What this program has, of this network's authority.
+    pub fn holder(&self, name: Identity) -> Arc<Holder> {
+        self.authority.holder(name)
+    }
+
+    /// What a program has that another authority has let in under this name. It knows this network's too.
+    pub fn stranger(&self, name: Identity) -> Arc<Holder> {
+        let other = Authority::new(now()).unwrap();
+        let both = [&other, &self.authority.0];
+        let known = trust::exchange::Known {
+            roots: both.map(|it| it.certificate.clone()).into(),
+            revoked: both.map(|it| it.list(&[], now()).unwrap()).into(),
+        };
+        let holder = Holder::new(Admits::Known);
+        holder.hold(other.equip(name, known, now()).unwrap()).unwrap();
+        holder
+    }
+
     /// The hosts of all nodes.
     pub fn hosts(&self) -> BTreeMap<Uuid, String> {
         let names = self.names.lock().unwrap();

@@ -11,10 +11,13 @@ use std::task::{Context, Poll};
 use migration_agent::wire::Wire as _;
 use migration_core::stream::{Meter, Rate, Refusals, Tokens, accept, send};
 use sdc_clients::identity::Identity;
-use tokio::io::AsyncWrite;
+use simnode::node::Zfs;
+use tokio::io::{AsyncReadExt as _, AsyncWrite};
+use trust::Keeper;
 use uuid::Uuid;
 
-use crate::net::{Fault, Net, Port};
+use crate::net::{Fault, Net, Port, knock};
+use crate::world::World;
 
 const SOURCE: Identity = Identity::Agent(Uuid::from_u128(1));
 const TARGET: Uuid = Uuid::from_u128(2);
@@ -93,4 +96,30 @@ async fn a_sender_speaks_only_to_the_node_that_its_order_names() {
     let answering = async { stranger.accept().await.unwrap().0.await.map(drop) };
     let (dialed, answered) = tokio::join!(source.dial("target.example", TARGET), answering);
     assert!(dialed.is_err() && answered.is_err());
+}
+
+#[tokio::test(start_paused = true)] // M40
+async fn a_peer_of_another_authority_is_refused_and_counted_as_foreign() {
+    let world = World::new(Zfs::Illumos).await;
+    let (net, agent) = (&world.net, &world.source);
+    let who = (agent.name(), "test");
+    agent.keeps(Keeper::new(
+        &net.holder(agent.name()),
+        "https://service.example",
+        who,
+        "".as_ref(),
+    ));
+    let count = async |of: u64| {
+        let line = format!("migration_agent_handshakes_refused_total{{reason=\"foreign\"}} {of}");
+        let lines = agent.metrics().await;
+        assert!(lines.contains(&line), "{line}: {lines:#?}");
+    };
+    count(0).await;
+    for (name, foreign) in [(world.target.name(), 1), (Identity::Service, 2)] {
+        // The agent is who he wants, and he is nobody that the agent knows.
+        let connection = knock(net, "source.example").await.unwrap();
+        let connected = trust::connect(&net.stranger(name), connection, agent.name()).await;
+        connected.unwrap().read(&mut [0]).await.unwrap_err();
+        count(foreign).await;
+    }
 }

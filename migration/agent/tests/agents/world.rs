@@ -25,6 +25,7 @@ use simnode::node::Zfs;
 use simnode::trees::Tree;
 use simnode::{CreateOptions, Node, Verbs, Wait};
 use tempfile::TempDir;
+use trust::Keeper;
 use uuid::Uuid;
 
 use crate::commands::Programs;
@@ -113,6 +114,18 @@ impl Cn {
 
     pub fn status(&self) -> Value {
         self.running.as_ref().unwrap().0.status()
+    }
+
+    /// Lets the agent show the certificate that this keeps.
+    pub fn keeps(&self, keeper: Keeper) {
+        self.running.as_ref().unwrap().0.keeps(Arc::new(keeper));
+    }
+
+    /// The lines of its metrics.
+    pub async fn metrics(&self) -> Vec<String> {
+        let page = daemon::metrics::answer(&self.running.as_ref().unwrap().0.metrics());
+        let page = axum::body::to_bytes(page.into_body(), usize::MAX).await.unwrap();
+        String::from_utf8(page.into()).unwrap().lines().map(str::to_owned).collect()
     }
 
     /// A client of this agent, for a program that has proved to be this one.

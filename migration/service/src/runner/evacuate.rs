@@ -69,14 +69,27 @@ pub async fn release(
     through: &Through,
     leader: Option<(&Fence, &Evacuation)>,
 ) -> Result<(), Refused> {
-    let row = service.evacuations.of(cn).await?;
+    let mut row = service.evacuations.of(cn).await?;
     if leader.is_some_and(|(_, judged)| row != *judged) {
         return Ok(());
     }
+    let fence = leader.map(|(fence, _)| fence);
     if !row.was_reserved {
+        if let Some(fence) = fence {
+            // First in the row: whatever comes in between, a later round reserves the node again.
+            service.evacuations.update(cn, fence, |row| row.is_reserved = false).await?;
+            row.is_reserved = false;
+        }
         set_reserved(service, cn, false).await?;
     }
-    service.evacuations.end(cn, through, leader, service.clock.now()).await?;
+    let judged = fence.map(|fence| (fence, &row));
+    if !service.evacuations.end(cn, through, judged, service.clock.now()).await? {
+        // It was changed meanwhile and goes on, so nothing may be placed on its node.
+        return match fence.filter(|_| !row.was_reserved) {
+            Some(fence) => reserve(service, fence, cn).await,
+            None => Ok(()),
+        };
+    }
     tracing::info!(%cn, moved = row.moved, stay = row.stay, left = row.left, "an evacuation ended");
     Ok(())
 }
@@ -102,8 +115,7 @@ async fn round(
         return release(service, cn, &Through { by, program }, Some((fence, row))).await;
     }
     if !row.is_reserved {
-        set_reserved(service, cn, true).await?;
-        service.evacuations.update(cn, fence, |row| row.is_reserved = true).await?;
+        reserve(service, fence, cn).await?;
     }
     let limit = service.settings.read().await?.running_on(cn);
     let limit = row.at_once.map_or(limit, |at_once| limit.min(at_once));
@@ -222,6 +234,12 @@ async fn note(
         }
     };
     service.evacuations.update(cn, fence, change).await.map(drop)
+}
+
+/// Keeps new VMs from being placed on a node.
+async fn reserve(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Refused> {
+    set_reserved(service, cn, true).await?;
+    service.evacuations.update(cn, fence, |row| row.is_reserved = true).await.map(drop)
 }
 
 async fn set_reserved(service: &Service, cn: Uuid, is_reserved: bool) -> Result<(), Refused> {

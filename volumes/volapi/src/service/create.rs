@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::follow::Trouble;
 use super::packages::Packages;
 use super::references::by_age;
-use super::state::{Count, Shared};
+use super::state::{Count, Right, Shared};
 use super::works::{NoTicket, Works};
 use crate::records::{Doing, of_storage};
 use volumes_core::facts::Fact;
@@ -224,18 +224,15 @@ impl Creates {
         Ok(Refused::Failed(Step::StorageVm))
     }
 
-    /// Ends a create that was cut off: a volume whose storage VM VMAPI does not know will not become ready.
-    pub(super) async fn end(
-        &self,
-        uuid: &str,
-        fence: Option<&store::Fence>,
-    ) -> Result<(), Trouble> {
+    /// Ends a create that was cut off: a volume whose storage VM VMAPI does not know will not become ready. Nothing is
+    /// written after the right has ended.
+    pub(super) async fn end(&self, uuid: &str, right: Right<'_>) -> Result<(), Trouble> {
         let Some(volume) = self.shared.records.volume(uuid, None).await? else { return Ok(()) };
         if volume.value.state() != State::Creating {
             return Ok(());
         }
         let vm = volume.value.vm_uuid().to_owned();
-        if self.shared.peers.vm(&vm).await? != Fact::Gone {
+        if self.shared.peers.vm(&vm).await? != Fact::Gone || !right.holds() {
             return Ok(());
         }
         let why = Failure::CutOff;
@@ -249,7 +246,7 @@ impl Creates {
                 volume.fail(&why);
             }
         };
-        self.shared.records.change_under(fence, uuid, fail).await?;
+        self.shared.records.change_under(right.fence(), uuid, fail).await?;
         Ok(())
     }
 }

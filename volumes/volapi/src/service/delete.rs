@@ -14,7 +14,7 @@ use store::{Batch, Expect, Fence};
 
 use super::follow::Trouble;
 use super::references::by_age;
-use super::state::{Count, Shared, users};
+use super::state::{Count, Right, Shared, users};
 use super::works::{NoTicket, Works};
 use crate::peers::{named, status_of};
 use crate::records::{Doing, Tries, written};
@@ -141,15 +141,19 @@ impl Deletes {
         Ok(())
     }
 
-    /// Goes on with a delete that was cut off, or that VMAPI did not agree to.
-    pub(super) async fn end(&self, uuid: &str, fence: Option<&Fence>) -> Result<(), Trouble> {
+    /// Goes on with a delete that was cut off, or that VMAPI did not agree to; no further than the right lasts.
+    pub(super) async fn end(&self, uuid: &str, right: Right<'_>) -> Result<(), Trouble> {
         let Some(volume) = self.shared.records.volume(uuid, None).await? else { return Ok(()) };
         if volume.value.state() != State::Deleting {
             return Ok(());
         }
         let vm = volume.value.vm_uuid();
-        if is_gone(&self.shared.peers.vm(vm).await?) {
-            return Ok(self.remove_deleting(uuid, fence).await?);
+        let known = self.shared.peers.vm(vm).await?;
+        if !right.holds() {
+            return Ok(());
+        }
+        if is_gone(&known) {
+            return Ok(self.remove_deleting(uuid, right.fence()).await?);
         }
         Ok(self.shared.peers.delete_vm(vm).await?)
     }

@@ -48,6 +48,8 @@ impl Updates {
         if self.shared.records.holder_of(volume.owner_uuid(), name).await?.is_some() {
             return Err(Refused::NameTaken(name.to_owned()));
         }
+        // As in the deployed service, references refuse a rename and reservations do not. Our delete goes beyond that
+        // service and refuses for reservations too: a rename loses no data.
         let users = users(&volume);
         if !users.is_empty() {
             let vms =

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mocks::faults::{Action, Rule};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -176,4 +177,32 @@ async fn what_is_refused_stays_with_the_reason_and_what_is_away_is_tried_again()
     .await;
     let found = history(&world, "").await;
     assert_eq!((found.len(), &found[0].other["stay"]), (1, &json!(1)), "{found:?}");
+}
+
+#[tokio::test(start_paused = true)] // M149
+async fn an_evacuation_that_is_changed_as_it_ends_goes_on_and_keeps_its_node_reserved() {
+    let world = World::new(true);
+    let changes = format!("/servers/{ONE}");
+    beside(&world, async {
+        // CNAPI takes its time to give the node back.
+        let late = Rule::new("POST", &changes, Action::Delay { ms: 4000 });
+        world.services.cnapi.faults().add(late.after(1).times(1));
+        put(&world, json!({})).await;
+        let asked = async |count: usize| {
+            let all = world.services.asked();
+            let changed = all.iter().filter(|it| it.method == "POST" && it.path == changes);
+            changed.count() >= count
+        };
+        until("CNAPI is asked to give it back", async || asked(2).await).await;
+        put(&world, json!({"paused": true})).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(row(&world).await["paused"], json!(true), "it goes on");
+        assert!(is_reserved(&world).await, "its node may get new VMs");
+        assert_eq!(row(&world).await["is_reserved"], json!(true));
+        assert!(history(&world, "").await.iter().all(|it| it.what != "evacuate"));
+        put(&world, json!({"paused": false})).await;
+        until_it_is_over(&world).await;
+        assert!(!is_reserved(&world).await);
+    })
+    .await;
 }

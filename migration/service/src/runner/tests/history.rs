@@ -143,6 +143,34 @@ async fn what_fails_is_aborted_or_removed_is_told_with_the_reason_and_who_asked(
 }
 
 #[tokio::test(start_paused = true)] // M147
+async fn a_roll_back_that_fails_is_told_with_the_reason_as_each_further_try_is() {
+    let world = World::new(true);
+    beside(&world, async {
+        migrate(&world).await;
+        let error = "cannot send receive stream: dataset is busy".to_owned();
+        let state = protocol::State::Failed { error, fatal: true };
+        let fails = Fails { name: "send", state, times: 2, moved: |_| (0, 0) };
+        world.centre().hosts.get_mut(&TWO).unwrap().fails = Some(fails);
+        for _ in 0..2 {
+            assert_eq!(world.act("rollback").await.0, 202);
+            assert_eq!(world.settled().await.unwrap().state, State::Failed);
+        }
+        assert_eq!(world.act("rollback").await.0, 202);
+        assert_eq!(world.settled().await, None);
+    })
+    .await;
+    let found = history(&world, "").await;
+    let listed: Vec<_> =
+        found.iter().rev().map(|it| (it.what.as_str(), it.outcome.as_str())).collect();
+    let (failed, done) = (("rollback", "failed"), ("rollback", "successful"));
+    assert_eq!(listed, [("migrate", "successful"), failed, failed, done]);
+    for entry in &found[1..3] {
+        assert!(entry.error.as_ref().is_some_and(|it| it.contains("is busy")), "{entry:?}");
+        assert_eq!(entry.steps.last().map(|it| it.state.as_str()), Some("failed"), "{entry:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)] // M147
 async fn a_setting_that_changes_is_told_with_what_it_was() {
     let world = World::new(true);
     let put = async |path: &str, body: Value| {
