@@ -127,6 +127,22 @@ pub const ENDPOINTS: Endpoints<()> = Endpoints {
             .shapes(&[Shape::get(&[], "AgentStatus")]),
         Endpoint::new("/metrics", "GET", ()).about("its metrics, as OpenMetrics has them"),
         Endpoint::new("/openapi.json", "GET", ()).about("this document"),
+        Endpoint::new("/plan", "GET, POST", ()).about(
+            "net-agent, vm-agent: what it would change; at the socket POST offers an approval",
+        ),
+        Endpoint::new("/holds", "GET", ()).about("net-agent: the holds in force"),
+        Endpoint::new("/history", "GET", ())
+            .about("net-agent: the newest entries of its history, the oldest of them first"),
+        Endpoint::new("/nics/{mac}", "GET", ())
+            .about("net-agent, at the socket: what is known about a NIC"),
+        Endpoint::new("/vms/{uuid}", "GET", ())
+            .about("vm-agent, at the socket: what is known about a VM"),
+        Endpoint::new("/approve", "POST", ())
+            .about("net-agent, vm-agent, at the socket: approves what was offered"),
+        Endpoint::new("/claim", "POST", ())
+            .about("net-agent, vm-agent, at the socket: this machine is, or was, a node"),
+        Endpoint::new("/release", "POST", ())
+            .about("migration-agent, at the socket: a VM no longer waits for migration-service"),
     ],
     slashes: Slashes::Kept,
 };
