@@ -40,14 +40,14 @@ type Routes = State<Arc<Api>>;
 /// Returns the routes.
 pub(crate) fn router(config: Config, relay: Relay) -> Router {
     let api = Arc::new(Api { config, relay: relay.clone(), started: Instant::now() });
-    let own = with_ping(Router::new())
+    let own = Router::new()
         .route("/status", get(async |State(api): Routes| api.status()))
         .route("/metrics", get(async |State(api): Routes| api.metrics()))
         .with_state(api);
     with_page(own, page::NODE, relay)
 }
 
-/// Adds a page with its files, and the programs that it asks.
+/// Adds a page with its files, the programs that it asks, and `/ping`.
 pub(crate) fn with_page(own: Router, page: Page, relay: Relay) -> Router {
     let files = Router::new()
         .route("/", get(async || to_the_page()))
@@ -57,7 +57,7 @@ pub(crate) fn with_page(own: Router, page: Page, relay: Relay) -> Router {
         .route("/ui/agents", get(async |State(relay): State<Relay>| relay.names()))
         .route("/ui/agents/{name}/{page}", get(relayed))
         .with_state(relay);
-    own.merge(files).layer(map_response(secured))
+    with_ping(own.merge(files)).layer(map_response(secured))
 }
 
 pub(crate) fn no_path() -> Response<Body> {

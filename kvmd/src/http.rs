@@ -14,35 +14,42 @@ use bytes::Bytes;
 use daemon::Shutdown;
 use daemon::http::events::{self, Follow};
 use daemon::http::{
-    Counts, Gone, Listeners, Router, Start, name_ignored, now_iso, ok, reply, with_ping,
+    Counts, Gone, Listeners, Router, Start, Table, endpoint, name_ignored, now_iso, ok, ping,
+    reply, routes, table, with_refusals,
 };
 use futures_util::stream;
 use http::header::USER_AGENT;
 use http::{HeaderMap, StatusCode};
-use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
+use sdc_clients::restify::Shape;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::ledger::{Counts as Counted, Instance, Ledger, Snapshot, VerdictEvent};
 use crate::metrics;
 use crate::verdict::Rule;
 
-/// The paths of the port.
-pub const ENDPOINTS: Endpoints<()> = Endpoints {
-    all: &[
-        Endpoint::new("/ping", "GET", ()).about("whether kvmd answers"),
-        Endpoint::new("/status", "GET", ())
-            .about("what it watches, and the last verdict on each instance")
-            .shapes(&[Shape::get(&[], "Status")]),
-        Endpoint::new("/events", "GET", ())
-            .about("verdicts as they come, a line of JSON each; since= and epoch= resume after an event")
-            .shapes(&[Shape::get(&["epoch", "since"], "")]),
-        Endpoint::new("/metrics", "GET", ()).about("its metrics, as OpenMetrics has them"),
-        Endpoint::new("/openapi.json", "GET", ()).about("this document"),
-    ],
-    slashes: Slashes::Kept,
-};
+/// The paths of the port, and what answers them.
+const ENDPOINTS: Table<Arc<Api>> = table(&[
+    ping().about("whether kvmd answers"),
+    endpoint("/status", "GET", || get(async |State(api): Routes| api.status()))
+        .about("what it watches, and the last verdict on each instance")
+        .shapes(&[Shape::get(&[], "Status")]),
+    endpoint("/events", "GET", || get(events))
+        .about(
+            "verdicts as they come, a line of JSON each; since= and epoch= resume after an event",
+        )
+        .shapes(&[Shape::get(&["epoch", "since"], "")]),
+    endpoint("/metrics", "GET", || get(async |State(api): Routes| api.metrics()))
+        .about("its metrics, as OpenMetrics has them"),
+    endpoint("/openapi.json", "GET", || get(async || reply(StatusCode::OK, DOCUMENT)))
+        .about("this document"),
+]);
+
+/// Returns the document of these paths, with the schemas of [`Status`].
+pub fn document(schemas: Map<String, Value>) -> Value {
+    ENDPOINTS.openapi("kvmd", env!("CARGO_PKG_VERSION"), schemas)
+}
 
 /// The same as OpenAPI has it, which `testbed openapi kvmd` makes of the table and the types.
 const DOCUMENT: &str = include_str!("../../docs/kvmd.openapi.json");
@@ -77,6 +84,8 @@ pub struct Status {
     pub verdicts: Vec<VerdictEvent>,
 }
 
+type Routes = State<Arc<Api>>;
+
 /// What the routes need.
 struct Api {
     ledger: Ledger,
@@ -96,17 +105,12 @@ pub(crate) fn router(
 ) -> Router {
     let (started, listeners) = (Instant::now(), Listeners::default());
     let api = Arc::new(Api { ledger, rule, started, counts, listeners, shutdown });
-    let routes = with_ping(Router::new())
-        .route("/status", get(async |State(api): State<Arc<Api>>| api.status()))
-        .route("/metrics", get(async |State(api): State<Arc<Api>>| api.metrics()))
-        .route("/events", get(events))
-        .route("/openapi.json", get(async || reply(StatusCode::OK, DOCUMENT)))
-        .with_state(api);
+    let routes = with_refusals(routes(&ENDPOINTS)).with_state(api);
     name_ignored(routes, IGNORED, |path| path != "/events")
 }
 
 async fn events(
-    State(api): State<Arc<Api>>,
+    State(api): Routes,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Gone> {

@@ -116,6 +116,7 @@ async fn approves_only_through_the_socket() {
             .await;
         let status = answer.split(' ').nth(1).unwrap();
         assert!(matches!(status, "404" | "405"), "{method} {path}: {answer}");
+        assert!(answer.contains("\"code\""), "{method} {path}: {answer}");
     }
     assert_eq!(desk.cli(&["approve", "0123456789abcdef"]).await, FAILED);
     assert!(desk.world.writes().is_empty());

@@ -11,7 +11,7 @@ use axum::extract::{Path, State};
 use axum::routing::get;
 use bytes::Bytes;
 use daemon::Shutdown;
-use daemon::http::{Body, Router, refuse, reply, reply_json, with_ping};
+use daemon::http::{Body, Router, refuse, reply, reply_json};
 use daemon::metrics::{gauges, size};
 use futures_util::{StreamExt as _, stream};
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -47,7 +47,7 @@ pub(super) fn router(
 ) -> Router {
     let streams = Arc::new(Semaphore::new(STREAMS));
     let api = Arc::new(Api { board, feed, streams, shutdown, started: Instant::now() });
-    let own = with_ping(Router::new())
+    let own = Router::new()
         .route("/status", get(async |State(api): Routes| api.status()))
         .route("/metrics", get(async |State(api): Routes| api.metrics()))
         .route("/ui/fleet/feed", get(async |State(api): Routes| api.stream()))

@@ -18,6 +18,7 @@ use crate::approval::{Approval, Refused};
 use crate::config::lower_uuid;
 use crate::http::{
     Body, Limits, Router, Server, bind_unix, collect, name_ignored, ok, refuse, reply, with_ping,
+    with_refusals,
 };
 use crate::log::{AUDIT, clip};
 use crate::metrics;
@@ -113,10 +114,11 @@ pub fn pages<S: Clone + Send + Sync + 'static>(
     status: MethodRouter<S>,
     metrics: MethodRouter<S>,
 ) -> Router<S> {
-    with_ping(Router::new()).route("/status", status).route("/metrics", metrics)
+    with_ping(Router::new().route("/status", status).route("/metrics", metrics))
 }
 
-/// The paths that the port of each agent has: [`pages`], and what [`listen`] adds.
+/// The paths of the agents: those of the port, which all have ([`pages`], and what [`listen`] adds), and those that
+/// only some have, or that root has at the socket.
 pub const ENDPOINTS: Endpoints<()> = Endpoints {
     all: &[
         Endpoint::new("/ping", "GET", ()).about("whether the agent answers"),
@@ -125,6 +127,22 @@ pub const ENDPOINTS: Endpoints<()> = Endpoints {
             .shapes(&[Shape::get(&[], "AgentStatus")]),
         Endpoint::new("/metrics", "GET", ()).about("its metrics, as OpenMetrics has them"),
         Endpoint::new("/openapi.json", "GET", ()).about("this document"),
+        Endpoint::new("/plan", "GET, POST", ()).about(
+            "net-agent, vm-agent: what it would change; at the socket POST offers an approval",
+        ),
+        Endpoint::new("/holds", "GET", ()).about("net-agent: the holds in force"),
+        Endpoint::new("/history", "GET", ())
+            .about("net-agent: the newest entries of its history, the oldest of them first"),
+        Endpoint::new("/nics/{mac}", "GET", ())
+            .about("net-agent, at the socket: what is known about a NIC"),
+        Endpoint::new("/vms/{uuid}", "GET", ())
+            .about("vm-agent, at the socket: what is known about a VM"),
+        Endpoint::new("/approve", "POST", ())
+            .about("net-agent, vm-agent, at the socket: approves what was offered"),
+        Endpoint::new("/claim", "POST", ())
+            .about("net-agent, vm-agent, at the socket: this machine is, or was, a node"),
+        Endpoint::new("/release", "POST", ())
+            .about("migration-agent, at the socket: a VM no longer waits for migration-service"),
     ],
     slashes: Slashes::Kept,
 };
@@ -141,14 +159,15 @@ pub fn listen(
     shutdown: &Shutdown,
 ) {
     let port = port.route("/openapi.json", get(async || reply(StatusCode::OK, DOCUMENT)));
-    let port = name_ignored(port, IGNORED, |_| true);
+    // Again: the agent's own routes came after those of all agents.
+    let port = name_ignored(with_refusals(port), IGNORED, |_| true);
     let socket = &places.control_socket;
     let limits = Limits { connections: CONNECTIONS, requests_per_second: 200, ..Limits::default() };
     let server = || Server::new(limits, shutdown.clone());
     metrics::serve(places.metrics_listen, port.clone(), tasks, shutdown);
     tasks.spawn("status", server().serve(listener, port));
     match bind_unix(socket, 0o600) {
-        Ok(bound) => drop(tasks.spawn("control", server().serve(bound, control))),
+        Ok(bound) => drop(tasks.spawn("control", server().serve(bound, with_refusals(control)))),
         // Everything but approvals works without it.
         Err(err) => {
             let socket = socket.display();

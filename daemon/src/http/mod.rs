@@ -45,7 +45,10 @@ pub use self::first_line::FirstLine;
 pub use self::limits::{Counts, Limits};
 pub use self::listeners::{Listener, Listeners, Registered};
 pub use self::openings::Openings;
-pub use self::pages::{name_ignored, ok, with_ping, wrong_method};
+pub use self::pages::{
+    Table, endpoint, name_ignored, not_allowed, ok, ping, routes, table, with_ping, with_refusals,
+    wrong_method,
+};
 pub use self::port::{ListenError, listen, url_of};
 pub use self::reply::{JSON, collect, now_iso, refuse, reply, reply_json};
 pub use self::sender::Sender;

@@ -36,7 +36,7 @@ mod report; // the content of the status page
 
 mod boot; // a node that comes back
 
-mod routes; // the requests that it answers
+pub mod routes; // the requests that it answers
 
 mod execute; // orders
 

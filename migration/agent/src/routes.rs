@@ -12,11 +12,11 @@ use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json};
-use daemon::http::{Body, Router, ok, refuse, with_ping};
+use daemon::http::{Body, Router, Table, endpoint, ok, ping, refuse, routes, table, with_refusals};
 use http::{Response, StatusCode};
 use sdc_clients::identity::Identity;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::failed::Failed;
@@ -35,33 +35,65 @@ type Named = Path<(Uuid, String)>;
 type Peer = Extension<Identity>;
 type JsonBody<T> = Result<Json<T>, JsonRejection>;
 
+/// What migration-service asks.
+const OF_SERVICE: Table<Arc<Parts>> = table(&[
+    endpoint("/observe", "POST", || post(observed))
+        .about("the state of a copy, from a reading that begins after the request"),
+    endpoint("/orders", "POST", || post(ordered))
+        .about("an order; one that is not done in the time that is waited goes on"),
+    endpoint("/node", "GET", || {
+        get(async |State(parts): Routes| answer(observe::node(&parts).await))
+    })
+    .about("the node and its agent"),
+    endpoint("/migrations", "GET", || {
+        get(async |State(parts): Routes| answer(Ok(observe::open(&parts))))
+    })
+    .about("the migrations that are open on the node"),
+    endpoint("/copies", "GET", || {
+        get(async |State(parts): Routes| answer(observe::copies(&parts).await))
+    })
+    .about("what migrations left on the node"),
+    endpoint("/vms/{uuid}", "GET", || get(object)).about("the object of a VM"),
+    endpoint("/vms/{uuid}/size", "GET", || get(size)).about("what a VM uses"),
+    endpoint("/vms/{uuid}/datasets", "GET", || get(datasets)).about("the datasets of a VM"),
+    endpoint("/rate", "PUT", || put(rate)).about("limits all streams of the node"),
+]);
+
+/// What volapi asks.
+const OF_VOLAPI: Table<Arc<Parts>> = table(&[
+    endpoint("/vms/{uuid}/snapshots", "GET", || get(listed))
+        .about("the snapshots of the dataset that is delegated to a VM, the oldest first"),
+    endpoint("/vms/{uuid}/snapshots/{name}", "PUT, DELETE", || put(taken).delete(destroyed))
+        .about("makes a snapshot; destroys it"),
+    endpoint("/vms/{uuid}/snapshots/{name}/rollback", "POST", || post(rolled_back))
+        .about("rolls the dataset back to a snapshot"),
+]);
+
+/// What the agents of other nodes ask.
+const OF_AGENTS: Table<Arc<Parts>> = table(&[
+    endpoint("/received", "POST", || post(received)).about("what the receiver has"),
+    endpoint("/clear", "POST", || post(cleared))
+        .about("what must go from the receiver before a stream"),
+    endpoint("/streams", "POST", || post(offered)).about("offers one stream to the receiver"),
+]);
+
+/// What all of them ask.
+const OF_ALL: Table<Arc<Parts>> = table(&[ping().about("whether the agent answers")]);
+
+/// Returns the paths as OpenAPI has them.
+pub fn paths() -> Map<String, Value> {
+    [OF_SERVICE, OF_VOLAPI, OF_AGENTS, OF_ALL].iter().flat_map(Table::paths).collect()
+}
+
 /// Returns the routes of the control listener.
-pub fn control(parts: &Arc<Parts>) -> Router {
-    let of_service = Router::new()
-        .route("/observe", post(observed))
-        .route("/orders", post(ordered))
-        .route("/node", get(async |State(parts): Routes| answer(observe::node(&parts).await)))
-        .route("/migrations", get(async |State(parts): Routes| answer(Ok(observe::open(&parts)))))
-        .route("/copies", get(async |State(parts): Routes| answer(observe::copies(&parts).await)))
-        .route("/vms/{uuid}", get(object))
-        .route("/vms/{uuid}/size", get(size))
-        .route("/vms/{uuid}/datasets", get(datasets))
-        .route("/rate", put(rate));
-    let of_volapi = Router::new()
-        .route("/vms/{uuid}/snapshots", get(listed))
-        .route("/vms/{uuid}/snapshots/{name}", put(taken).delete(destroyed))
-        .route("/vms/{uuid}/snapshots/{name}/rollback", post(rolled_back));
-    let of_agents = Router::new()
-        .route("/received", post(received))
-        .route("/clear", post(cleared))
-        .route("/streams", post(offered));
+pub(crate) fn control(parts: &Arc<Parts>) -> Router {
     let only = |routes: Router<Arc<Parts>>, may: May| {
         routes.layer(from_fn_with_state((Arc::clone(parts), may), check))
     };
-    only(of_service, |it| it == Identity::Service)
-        .merge(only(of_volapi, |it| it == Identity::Volapi))
-        .merge(only(of_agents, |it| it.cn().is_some()))
-        .merge(only(with_ping(Router::new()), |_| true))
+    only(with_refusals(routes(&OF_ALL)), |_| true)
+        .merge(only(routes(&OF_SERVICE), |it| it == Identity::Service))
+        .merge(only(routes(&OF_VOLAPI), |it| it == Identity::Volapi))
+        .merge(only(routes(&OF_AGENTS), |it| it.cn().is_some()))
         .layer(DefaultBodyLimit::max(LONGEST))
         .with_state(Arc::clone(parts))
 }

@@ -9,17 +9,21 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::routing::post;
 use axum::{Json, Router};
-use daemon::http::{Body, refuse, with_ping};
+use daemon::http::{Body, Table, endpoint, refuse, table, with_ping};
 use futures_util::{StreamExt as _, stream};
 use http::{Response, StatusCode};
 use sdc_clients::cnapi::ServerQuery;
 use sdc_clients::identity::Identity;
+use sdc_clients::restify::openapi;
+use sdc_clients::schema::Schemas;
 use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::enrol::{self, Enrolment, JsonBody, Whom, answer, identity, invalid};
-use super::front::adoption;
+use super::enrol::{
+    self, Enrolment, JsonBody, OF_OPERATORS, OF_PROGRAMS, Whom, answer, identity, invalid,
+};
+use super::front::{ADOPTION, OF_AGENTS, adoption};
 use super::refused::Refused;
 use super::state::Service;
 
@@ -32,11 +36,23 @@ const NAMED: usize = 20;
 
 type Routes = State<(Service, Enrolment)>;
 
+/// What operators ask that needs the service, too.
+const OF_BOTH: Table<(Service, Enrolment)> = table(&[
+    endpoint("/trust/revoke", "POST", || post(revoke)).about("operators: revokes keys"),
+    endpoint("/trust/require", "POST", || post(require))
+        .about("operators: from now on every agent has to be authenticated, or no more"),
+]);
+
+/// Returns the document of the port of agents and of the unix socket.
+pub fn document() -> Value {
+    let tables = [OF_PROGRAMS.paths(), OF_AGENTS.paths(), OF_OPERATORS.paths(), OF_BOTH.paths()];
+    let paths = tables.into_iter().chain([ADOPTION.paths()]).flatten().collect();
+    openapi("trust", env!("CARGO_PKG_VERSION"), paths, Schemas::default().all())
+}
+
 /// Returns the routes of the unix socket.
 fn routes(service: Service, enrolment: Enrolment) -> Router {
-    Router::new()
-        .route("/trust/revoke", post(revoke))
-        .route("/trust/require", post(require))
+    daemon::http::routes(&OF_BOTH)
         .layer(DefaultBodyLimit::max(LONGEST))
         .with_state((service.clone(), enrolment.clone()))
         .merge(enrol::operators(enrolment))

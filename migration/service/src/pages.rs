@@ -30,10 +30,8 @@ use migration_core::time::Time;
 
 /// Returns the routes of the pages.
 pub fn router(service: Service) -> Router {
-    with_ping(Router::new())
-        .route("/status", get(status))
-        .route("/metrics", get(metrics))
-        .with_state(service)
+    let pages = Router::new().route("/status", get(status)).route("/metrics", get(metrics));
+    with_ping(pages).with_state(service)
 }
 
 /// The longest that a page waits for the store, which tries for longer: a client waits 5 s, a Prometheus 10 s.

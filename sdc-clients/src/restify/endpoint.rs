@@ -194,18 +194,31 @@ impl<R> Endpoints<R> {
         parts
     }
 
-    /// Returns the document of the interface (OpenAPI 3.1): paths, methods, what they are for, what they take and give.
+    /// Returns the document of the interface.
     pub fn openapi(&self, title: &str, version: &str, schemas: Map<String, Value>) -> Value {
-        let mut paths = Map::new();
-        for endpoint in self.all {
-            let methods = endpoint.methods.split(", ");
-            let item: Map<String, Value> =
-                methods.map(|method| (method.to_lowercase(), endpoint.operation(method))).collect();
-            paths.insert(endpoint.path.to_owned(), item.into());
-        }
-        let info = json!({ "title": title, "version": version });
-        json!({ "openapi": "3.1.0", "info": info, "paths": paths, "components": { "schemas": schemas } })
+        openapi(title, version, self.paths(), schemas)
     }
+
+    /// Returns the paths of a document.
+    pub fn paths(&self) -> Map<String, Value> {
+        let item = |endpoint: &Endpoint<R>| -> Map<String, Value> {
+            let methods = endpoint.methods.split(", ");
+            methods.map(|method| (method.to_lowercase(), endpoint.operation(method))).collect()
+        };
+        self.all.iter().map(|it| (it.path.to_owned(), item(it).into())).collect()
+    }
+}
+
+/// Returns the document (OpenAPI 3.1) of an interface that may have several tables: paths, methods, what they are for,
+/// what they take and give.
+pub fn openapi(
+    title: &str,
+    version: &str,
+    paths: Map<String, Value>,
+    schemas: Map<String, Value>,
+) -> Value {
+    let info = json!({ "title": title, "version": version });
+    json!({ "openapi": "3.1.0", "info": info, "paths": paths, "components": { "schemas": schemas } })
 }
 
 impl<R> Endpoint<R> {

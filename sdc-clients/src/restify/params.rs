@@ -121,19 +121,13 @@ pub fn media_type(headers: &HeaderMap) -> String {
 pub fn parse_json(body: &[u8], old_platform: bool) -> Result<Value, String> {
     serde_json::from_slice(body).map_err(|error| {
         let text = String::from_utf8_lossy(body);
-        let at = if error.line() <= 1 {
-            error.column().saturating_sub(1)
-        } else {
-            text.split_inclusive('\n').take(error.line() - 1).map(str::len).sum::<usize>()
-                + error.column().saturating_sub(1)
-        };
-        match text.as_bytes().get(at) {
-            _ if error.is_eof() && !old_platform => "Unexpected end of JSON input".to_owned(),
-            _ if error.is_eof() => "Unexpected end of input".to_owned(),
-            Some(byte) if old_platform => format!("Unexpected token {}", char::from(*byte)),
-            Some(byte) => {
-                format!("Unexpected token {} in JSON at position {at}", char::from(*byte))
-            }
+        let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+        let at = lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
+        let wrong = text.get(at..).and_then(|rest| rest.chars().next());
+        match wrong.filter(|_| !error.is_eof()) {
+            Some(wrong) if old_platform => format!("Unexpected token {wrong}"),
+            Some(wrong) => format!("Unexpected token {wrong} in JSON at position {at}"),
+            None if old_platform => "Unexpected end of input".to_owned(),
             None => "Unexpected end of JSON input".to_owned(),
         }
     })
@@ -202,6 +196,18 @@ mod tests {
             json!({"a": ["1", "3"], "b": "2", "c": ["5", "6"], "d": {"k": "7"}, "e f": " "});
         assert_eq!(Value::Object(from_query(text)), expected);
         assert_eq!((decoded("a%2Fb+c&d"), decoded("%zz")), ("a/b+c&d".into(), "%zz".into()));
+    }
+
+    #[test]
+    fn errors_of_json_name_the_first_wrong_character() {
+        for (text, new, old) in [
+            ("{", "Unexpected end of JSON input", "Unexpected end of input"),
+            ("x", "Unexpected token x in JSON at position 0", "Unexpected token x"),
+            ("[1,\n é]", "Unexpected token é in JSON at position 5", "Unexpected token é"),
+        ] {
+            let why = |old_platform| parse_json(text.as_bytes(), old_platform).unwrap_err();
+            assert_eq!((why(false), why(true)), (new.to_owned(), old.to_owned()), "{text}");
+        }
     }
 
     #[test]

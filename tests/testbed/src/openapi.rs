@@ -12,18 +12,22 @@ use std::process::ExitCode;
 
 use daemon::agent::ENDPOINTS;
 use sdc_clients::agent_status::AgentStatus;
+use sdc_clients::restify::openapi;
 use sdc_clients::schema::Schemas;
 use serde_json::Value;
 
 use crate::arguments::command;
 
 /// The services whose interface is a table.
-const SERVICES: [&str; 4] = ["migration-service", "volapi", "agents", "kvmd"];
+const SERVICES: [&str; 6] =
+    ["migration-service", "volapi", "agents", "kvmd", "migration-agent", "trust"];
 
 #[derive(Debug, clap::Parser)]
 #[command(name = "testbed openapi", about = "The interface of a service as OpenAPI has it")]
 struct Options {
-    /// migration-service, volapi, agents, or kvmd
+    /// migration-service, volapi, agents (the ports of all agents on their nodes), kvmd, migration-agent (what
+    /// migration-service, volapi and other agents ask of it), or trust (what agents and operators ask of
+    /// migration-service)
     name: String,
 }
 
@@ -48,19 +52,32 @@ fn document(name: &str) -> Option<Value> {
         }
         "kvmd" => {
             let schemas = Schemas::default().with::<kvmd::http::Status>().all();
-            Some(kvmd::http::ENDPOINTS.openapi("kvmd", env!("CARGO_PKG_VERSION"), schemas))
+            Some(kvmd::http::document(schemas))
         }
+        "migration-agent" => {
+            let (version, schemas) = (env!("CARGO_PKG_VERSION"), Schemas::default().all());
+            Some(openapi(name, version, migration_agent::routes::paths(), schemas))
+        }
+        "trust" => Some(migration_service::operators::document()),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn the_files_are_what_the_tables_say() {
         let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let names = std::fs::read_dir(&docs).unwrap().filter_map(|file| {
+            let name = file.unwrap().file_name().into_string().unwrap();
+            name.strip_suffix(".openapi.json").map(str::to_owned)
+        });
+        let made = SERVICES.into_iter().chain(["vminfod"]).map(str::to_owned);
+        assert_eq!(names.collect::<BTreeSet<_>>(), made.collect(), "documents of no program");
         for name in SERVICES {
             let made = format!("{:#}\n", document(name).unwrap());
             let file = std::fs::read_to_string(docs.join(format!("{name}.openapi.json")));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::extract::State as Shared;
 use axum::routing::get;
-use daemon::http::{Router, ok, with_ping};
+use daemon::http::{Router, not_allowed, ok, with_ping};
 use daemon::metrics::{counters, flag, gauges, size, timestamp};
 use daemon::timing::Clock;
 use jiff::{SignedDuration, Timestamp, Unit};
@@ -42,29 +42,22 @@ pub struct Pages {
 impl Pages {
     /// Returns the routes.
     pub fn routes(self: &Arc<Self>) -> Router {
-        with_ping(Router::new())
-            .route(
-                "/status",
-                get(async |Shared(pages): Shared<Arc<Pages>>| ok(&pages.status().await)),
-            )
-            .route(
-                "/metrics",
-                get(async |Shared(pages): Shared<Arc<Pages>>| {
-                    let read = timeout(PATIENCE, pages.by_state()).await;
-                    let volumes = read.ok().flatten().unwrap_or_default();
-                    let registry = daemon::metrics::registry("volapi", |registry| {
-                        pages.fill(registry, &volumes)
-                    });
-                    daemon::metrics::answer(&registry)
-                }),
-            )
-            .with_state(Arc::clone(self))
+        let metrics = async |Shared(pages): Shared<Arc<Pages>>| {
+            let read = timeout(PATIENCE, pages.by_state()).await;
+            let volumes = read.ok().flatten().unwrap_or_default();
+            let registry =
+                daemon::metrics::registry("volapi", |registry| pages.fill(registry, &volumes));
+            daemon::metrics::answer(&registry)
+        };
+        let own = Router::new().route("/metrics", get(metrics)).with_state(Arc::clone(self));
+        with_ping(own.merge(self.shared()))
     }
 
     /// Returns `/status` alone, for the page of the data centre: at the address of the clients.
     pub fn shared(self: &Arc<Self>) -> Router {
         let status = get(async |Shared(pages): Shared<Arc<Pages>>| ok(&pages.status().await));
-        Router::new().route("/status", status).with_state(Arc::clone(self))
+        let routes = Router::new().route("/status", status).with_state(Arc::clone(self));
+        routes.method_not_allowed_fallback(not_allowed)
     }
 
     /// Returns the ready volumes that cannot be used now: which, why, since when. While the storage is away there

@@ -184,6 +184,36 @@ async fn orders_are_the_services_alone_and_what_any_other_peer_asks_is_refused_a
 }
 
 #[tokio::test(start_paused = true)] // M40
+async fn each_path_has_the_methods_of_its_table_and_refuses_others_of_whoever_may_ask() {
+    let world = World::new(Zfs::Illumos).await;
+    for (path, methods) in migration_agent::routes::paths() {
+        let path = path.replace("{uuid}", &VM.to_string()).replace("{name}", "none");
+        let segments: Vec<&str> = path.split('/').skip(1).collect();
+        let mut found = Vec::new();
+        for who in [Identity::Service, Identity::Volapi, world.source.name()] {
+            let http = world.target.client(&world.net, Some(who));
+            for method in [Method::GET, Method::PUT, Method::POST, Method::DELETE] {
+                let name = method.as_str().to_lowercase();
+                let told = http.execute(Call::new(method, &segments)).await;
+                let refused = told.err().map(|it| (it.status(), it.code().map(str::to_owned)));
+                found.push(match refused {
+                    Some((Some(403), _)) => continue,
+                    Some((Some(405), code)) => {
+                        assert_eq!(code.as_deref(), Some("MethodNotAllowedError"), "{path}");
+                        (name, false)
+                    }
+                    _ => (name, true),
+                });
+            }
+        }
+        assert!(!found.is_empty(), "{path}: nobody may ask");
+        for (name, is_there) in found {
+            assert_eq!(methods.get(&name).is_some(), is_there, "{name} {path}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)] // M40
 async fn what_is_asked_of_one_agent_is_not_answered_by_another() {
     let world = World::new(Zfs::Illumos).await;
     let http = world.target.client(&world.net, Some(Identity::Service));

@@ -18,7 +18,8 @@
 //! | `GET /migrations` | | [`Open`]s: the migrations that are open on the node |
 //! | `GET /copies` | | [`Rest`]s: what migrations left on the node |
 //! | `PUT /rate` | [`Rate`] | |
-//! | `/vms/UUID/snapshots` | | from the volumes service: [`sdc_clients::snapshots`] |
+//!
+//! What volapi asks is in [`sdc_clients::snapshots`].
 //!
 //! All of it goes over mutual TLS (the crate `trust`): an agent executes orders of
 //! migration-service alone, by volapi as to snapshots, and takes offers only from the node that its order names; an

@@ -26,5 +26,5 @@ mod members;
 
 pub use authorities::{Authorities, Place};
 pub use enrolment::{Enrolment, For};
-pub use routes::{JsonBody, Whom, agents, answer, invalid, operators};
+pub use routes::{JsonBody, OF_OPERATORS, OF_PROGRAMS, Whom, agents, answer, invalid, operators};
 pub use verbs::identity;

@@ -8,7 +8,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use daemon::http::{Body, Shown, reply_json, with_ping};
+use daemon::http::{Body, Shown, Table, endpoint, ping, reply_json, routes, table, with_refusals};
 use http::{Response, StatusCode};
 use sdc_clients::identity::Identity;
 use serde::{Deserialize, Serialize};
@@ -25,26 +25,39 @@ const LONGEST: usize = 64 << 10;
 pub type JsonBody<T> = Result<Json<T>, JsonRejection>;
 type Routes = State<Enrolment>;
 
+/// What programs ask that are in or ask to be.
+pub const OF_PROGRAMS: Table<Enrolment> = table(&[
+    ping().about("whether the service answers"),
+    endpoint("/trust/join", "POST", || post(join))
+        .about("lets a program in that has a token, or has it wait for a person"),
+    endpoint("/trust/state", "POST", || post(state))
+        .about("what is new for a program: authorities, revoked keys, its next certificate"),
+]);
+
+/// What operators ask that needs the enrolment alone.
+pub const OF_OPERATORS: Table<Enrolment> = table(&[
+    endpoint("/trust", "GET", || get(async |State(it): Routes| answer(it.list().await)))
+        .about("operators: the authorities, who is in, and who waits"),
+    endpoint("/trust/init", "POST", || post(async |State(it): Routes| answer(it.init().await)))
+        .about("operators: makes the first authority"),
+    endpoint("/trust/export", "GET", || get(async |State(it): Routes| answer(it.export().await)))
+        .about("operators: the certificates of the authorities"),
+    endpoint("/trust/tokens", "POST", || post(token)).about("operators: makes a token"),
+    endpoint("/trust/approve", "POST", || post(approve))
+        .about("operators: lets in the key that waits, in place of the one that is enrolled"),
+    endpoint("/trust/rotate", "POST", || post(rotate))
+        .about("operators: begins a rotation of the authority, or ends it"),
+]);
+
 /// Returns the routes for programs that are in or ask to be.
 pub fn agents(enrolment: Enrolment) -> Router {
-    with_ping(Router::new())
-        .route("/trust/join", post(join))
-        .route("/trust/state", post(state))
-        .layer(DefaultBodyLimit::max(LONGEST))
-        .with_state(enrolment)
+    let routes = with_refusals(routes(&OF_PROGRAMS));
+    routes.layer(DefaultBodyLimit::max(LONGEST)).with_state(enrolment)
 }
 
 /// Returns the routes for operators that need the enrolment alone.
 pub fn operators(enrolment: Enrolment) -> Router {
-    Router::new()
-        .route("/trust", get(async |State(it): Routes| answer(it.list().await)))
-        .route("/trust/init", post(async |State(it): Routes| answer(it.init().await)))
-        .route("/trust/export", get(async |State(it): Routes| answer(it.export().await)))
-        .route("/trust/tokens", post(token))
-        .route("/trust/approve", post(approve))
-        .route("/trust/rotate", post(rotate))
-        .layer(DefaultBodyLimit::max(LONGEST))
-        .with_state(enrolment)
+    routes(&OF_OPERATORS).layer(DefaultBodyLimit::max(LONGEST)).with_state(enrolment)
 }
 
 async fn join(State(it): Routes, asked: JsonBody<Join>) -> Response<Body> {

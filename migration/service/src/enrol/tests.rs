@@ -170,6 +170,24 @@ async fn a_token_lets_in_one_key_of_its_own_node() {
 }
 
 #[tokio::test]
+async fn each_path_has_the_methods_of_its_table_and_refuses_others() {
+    let enrolment = world().await.enrolment;
+    let (programs, persons) = (super::agents(enrolment.clone()), super::operators(enrolment));
+    for (routes, table) in [(programs, super::OF_PROGRAMS), (persons, super::OF_OPERATORS)] {
+        for endpoint in table.all {
+            let request = http::Request::patch(endpoint.path).body(String::new()).unwrap();
+            let (head, body) = daemon::http::call(routes.clone(), request).await.into_parts();
+            let allowed = head.headers["allow"].to_str().unwrap().replace("GET,HEAD", "GET");
+            assert_eq!(allowed.replace(',', ", "), endpoint.methods, "{}", endpoint.path);
+            let body = daemon::http::collect(body, 1 << 10, Duration::from_secs(9)).await.unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let told = (head.status.as_u16(), &body["code"]);
+            assert_eq!(told, (405, &json!("MethodNotAllowedError")), "{}", endpoint.path);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_node_that_cnapi_does_not_know_is_not_let_in() {
     let world = world().await;
     let cn = Uuid::from_u128(3);

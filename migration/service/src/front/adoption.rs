@@ -7,7 +7,7 @@
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::routing::post;
-use daemon::http::Body;
+use daemon::http::{Body, Table, endpoint, table};
 use http::Response;
 
 use super::answer::{Answer, ok, respond, uuid};
@@ -17,9 +17,14 @@ use crate::refused::Refused;
 use crate::state::Service;
 use crate::through::Through;
 
+/// What authenticated operators ask.
+pub const ADOPTION: Table<Service> =
+    table(&[endpoint("/migrations/{uuid}/adopt", "POST", || post(adopt))
+        .about("operators: makes a record of a migration that the store lost")]);
+
 /// Returns the route for authenticated operators.
 pub fn routes(service: Service) -> Router {
-    Router::new().route("/migrations/{uuid}/adopt", post(adopt)).with_state(service)
+    daemon::http::routes(&ADOPTION).with_state(service)
 }
 
 async fn adopt(

@@ -54,9 +54,9 @@ use answer::{Answer, respond};
 use endpoints::Route;
 use shared::{Front, Names};
 
-pub use adoption::routes as adoption;
+pub use adoption::{ADOPTION, routes as adoption};
 pub use endpoints::{ENDPOINTS, document};
-pub use replaced::routes as agent_routes;
+pub use replaced::{OF_AGENTS, routes as agent_routes};
 pub use upstream::Upstream;
 
 /// The parameters of a path of its own that it does not know.

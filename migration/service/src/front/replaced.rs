@@ -9,10 +9,11 @@
 use axum::extract::{Path, Query, State};
 use axum::routing::get;
 use axum::{Extension, Router};
-use daemon::http::Body;
+use daemon::http::{Body, Table, endpoint, table};
 use futures_util::future::join_all;
 use http::Response;
 use sdc_clients::identity::Identity;
+use sdc_clients::restify::Shape;
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
@@ -28,9 +29,15 @@ use migration_core::intent::End;
 use migration_core::protocol::Replaced;
 use migration_core::record::{is_on, is_over};
 
-/// Returns the route for agents, which have proved which node they are on.
+/// What agents ask, which have proved which node they are on.
+pub const OF_AGENTS: Table<Service> =
+    table(&[endpoint("/agents/{cn}/replaced", "GET", || get(replaced))
+        .about("the node's agent: which of its open migrations were replaced, are known, are over")
+        .shapes(&[Shape::get(&["open"], "")])]);
+
+/// Returns the route for agents.
 pub fn routes(service: Service) -> Router {
-    Router::new().route("/agents/{cn}/replaced", get(replaced)).with_state(service)
+    daemon::http::routes(&OF_AGENTS).with_state(service)
 }
 
 /// The migrations that the agent has open.

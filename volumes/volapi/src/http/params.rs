@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use volumes_core::list::TAG;
 use volumes_core::requests::Params;
-use volumes_core::script::parse_json;
 
 /// The longest body, and the time to send it in. The deployed service has no limit.
 const BODY: usize = 8 << 20;
@@ -99,7 +98,8 @@ fn content(bytes: &Bytes, encoded: bool) -> Result<Content, BadBody> {
     if encoded {
         return Err(BadBody::Syntax("the body must not be encoded".to_owned()));
     }
-    match parse_json(&String::from_utf8_lossy(bytes)).map_err(BadBody::Syntax)? {
+    let text = String::from_utf8_lossy(bytes);
+    match restify::parse_json(text.as_bytes(), false).map_err(BadBody::Syntax)? {
         Value::Object(fields) => Ok(Content::Fields(fields)),
         Value::Array(items) => {
             let named = items.into_iter().enumerate().map(|(at, item)| (at.to_string(), item));
