@@ -11,7 +11,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 /// How long offers and approvals last.
-pub const VALID: Duration = Duration::from_secs(15 * 60);
+const VALID: Duration = Duration::from_secs(15 * 60);
 /// Offers kept at once.
 const OFFERS: usize = 16;
 
@@ -75,9 +75,11 @@ impl<K: Ord + Clone + Display> Approvals<K> {
         Some(offer)
     }
 
-    /// Returns the latest offer that can still be approved.
-    pub fn latest(&self, now: Duration) -> Option<&Offer<K>> {
-        self.offers.iter().rev().find(|offer| now.saturating_sub(offer.made) < VALID)
+    /// Returns the latest offer that can still be approved, and for how much longer.
+    pub fn latest(&self, now: Duration) -> Option<(Offer<K>, Duration)> {
+        let left = |offer: &Offer<K>| VALID.saturating_sub(now.saturating_sub(offer.made));
+        let offer = self.offers.iter().rev().find(|offer| !left(offer).is_zero())?;
+        Some((offer.clone(), left(offer)))
     }
 
     /// Approves an offer. Returns the number of records.

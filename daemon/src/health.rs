@@ -94,11 +94,12 @@ impl Health {
         self.state().ended.is_some_and(|(began, end)| began <= time && time <= end)
     }
 
-    /// Returns the time by the service's clock, or none before its first answer.
-    pub fn time(&self) -> Option<Timestamp> {
-        let (date, heard) = self.state().date?;
+    /// Returns the earlier time of the service's clock and this machine's, so that one clock that is ahead ages
+    /// nothing; the epoch before the service's first answer.
+    pub fn time(&self) -> Timestamp {
+        let Some((date, heard)) = self.state().date else { return Timestamp::UNIX_EPOCH };
         let passed = SignedDuration::try_from(heard.elapsed()).unwrap_or(SignedDuration::MAX);
-        Some(date.checked_add(passed).unwrap_or(Timestamp::MAX))
+        date.checked_add(passed).unwrap_or(Timestamp::MAX).min(crate::wall::now())
     }
 
     /// A request has been under way for [`SILENT`].

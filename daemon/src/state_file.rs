@@ -38,6 +38,11 @@ pub trait State: Serialize + DeserializeOwned + Clone + Send + 'static {
 
     /// Returns true if there is no need to write `other` after this.
     fn is_same(&self, other: &Self) -> bool;
+
+    /// Returns when an earlier file was found damaged, where that is kept.
+    fn lost(&self) -> Option<WallTime> {
+        None
+    }
 }
 
 /// A time of the wall clock.
@@ -226,22 +231,28 @@ impl StateFile {
         self.save.notified().await;
     }
 
-    /// The file of the last run was damaged.
-    pub fn damaged(&self, damage: &Damage, now: WallTime) {
+    /// Returns what the last run left; none before the first run. If the file cannot be used nothing is left of it, it
+    /// was lost now, and `waits` says in the log what has to wait.
+    pub async fn restore<K: State + Default>(&self, waits: &str) -> Option<K> {
+        let read = self.read::<K>().await;
         let mut condition = self.condition();
-        condition.lost = Some(now);
-        condition.damage = Some(format!("lost: {damage}"));
+        match read {
+            Ok(kept) => {
+                condition.lost = kept.as_ref().and_then(K::lost);
+                kept
+            }
+            Err(damage) => {
+                tracing::error!(reason = %damage, "the state file cannot be used: {waits}");
+                condition.lost = Some(WallTime(crate::wall::now()));
+                condition.damage = Some(format!("lost: {damage}"));
+                Some(K::default())
+            }
+        }
     }
 
     /// Returns true while a damaged file of the last run is reported.
     pub fn is_damaged(&self) -> bool {
         self.condition().damage.is_some()
-    }
-
-    /// Takes over that an earlier file was damaged.
-    pub fn restore(&self, lost: Option<WallTime>) {
-        let mut condition = self.condition();
-        condition.lost = condition.lost.or(lost);
     }
 
     /// Returns when an earlier file was found damaged.

@@ -4,7 +4,7 @@
 
 //! A monotonic clock, the source of random waits, and back-off.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sdc_clients::Jitter;
@@ -50,14 +50,14 @@ impl Seldom {
     }
 }
 
-/// The generator from which all tasks draw.
-#[derive(Debug)]
-pub struct Random(Mutex<Jitter>);
+/// The generator from which all tasks draw; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Random(Arc<Mutex<Jitter>>);
 
 impl Random {
     /// Uses `seed` if one is configured.
     pub fn new(seed: Option<u64>) -> Self {
-        Self(Mutex::new(seed.map_or_else(Jitter::from_entropy, Jitter::from_seed)))
+        Self(Arc::new(Mutex::new(seed.map_or_else(Jitter::from_entropy, Jitter::from_seed))))
     }
 
     fn with<T>(&self, draw: impl FnOnce(&mut Jitter) -> T) -> T {

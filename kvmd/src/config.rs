@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use daemon::agent::hub;
+use daemon::timing::HOUR;
 use daemon::{ConfigError, Fields};
 
 use crate::judge::ADMIN_WINDOW;
@@ -19,7 +20,6 @@ use crate::verdict::Rule;
 pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/kvmd.config.json";
 /// Where Ganeti keeps the monitors' sockets.
 const CONTROL_DIR: &str = "/var/run/ganeti/kvm-hypervisor/ctrl";
-const HOUR: Duration = Duration::from_secs(3600);
 
 /// The configuration.
 #[derive(Clone, Debug)]

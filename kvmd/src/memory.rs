@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use daemon::disk;
 use serde::{Deserialize, Serialize};
 
 use crate::history::History;
@@ -18,7 +19,7 @@ use crate::marker::atomically;
 use crate::qmp::Peer;
 
 /// Largest file that is read, in bytes; ours have a few hundred.
-const CAP: u64 = 1 << 16;
+const CAP: usize = 1 << 16;
 
 #[derive(Serialize, Deserialize)]
 struct Written {
@@ -54,9 +55,7 @@ impl Memory {
 
     /// Returns the history of this process.
     pub fn of(&self, name: &str, peer: Peer) -> Option<History> {
-        let mut bytes = Vec::new();
-        let file = fs::File::open(self.path(name)).ok()?;
-        io::Read::read_to_end(&mut io::Read::take(file, CAP), &mut bytes).ok()?;
+        let bytes = disk::read(&self.path(name), CAP).ok()?;
         let written: Written = serde_json::from_slice(&bytes).ok()?;
         (peer.start.is_some() && written.peer == peer).then_some(written.history)
     }

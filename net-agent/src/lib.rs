@@ -49,7 +49,7 @@ mod events; // the events task
 
 mod changes; // from a change of the node to work
 
-mod saver; // the task that saves the state file
+mod saver; // what the state file says
 
 mod moved; // VMs that live on other nodes
 

@@ -21,12 +21,12 @@ const AT_ONCE: usize = 4;
 /// Does it until each record is decided.
 pub(crate) async fn keep_own(parts: Arc<Parts>) {
     let parts = &*parts;
-    parts.ready(Task::OwnNics).await;
+    parts.status.ready(Task::OwnNics, &parts.gate).await;
     tokio::time::sleep(parts.random.within(parts.config.times.server_nic_delay)).await;
     let mut open = macs(parts).await;
     let mut retry = parts.retry();
     while !open.is_empty() {
-        parts.ready(Task::OwnNics).await;
+        parts.status.ready(Task::OwnNics, &parts.gate).await;
         open = once(parts, open).await;
         if !open.is_empty() {
             tokio::time::sleep(retry.next_delay()).await;

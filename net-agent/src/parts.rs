@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use daemon::agent::{Census, Claims, State, Unclaimed};
+use daemon::agent::{Census, Claims, Unclaimed};
 use daemon::health::Health;
 use daemon::pace::Pace;
 use daemon::schedule::{Schedule, Work};
@@ -25,7 +25,7 @@ use crate::history::History;
 use crate::holds::HoldsFile;
 use crate::permit::{Gate, Writer};
 use crate::plan::Reason;
-use crate::status::{Count, Status, Task};
+use crate::status::{Count, Status};
 use crate::view::{LocalView, Node};
 
 /// The clients of one agent.
@@ -171,12 +171,5 @@ impl Parts {
     /// A task could not do its work because of this; it is counted and shown.
     pub(crate) fn failed(&self, error: &(dyn std::error::Error + 'static)) -> Reason {
         Reason::Request(self.status.failed(Count::Errors, error))
-    }
-
-    /// Waits until something may be written, or until only the report mode forbids it; meanwhile
-    /// the status says what `task` waits for.
-    pub(crate) async fn ready(&self, task: Task) {
-        self.gate.until_writable(|why| self.status.is(task, State::Refused(why))).await;
-        self.status.is(task, State::Working);
     }
 }

@@ -99,7 +99,7 @@ pub(crate) async fn run(parts: Arc<Parts>) {
     let mut retry = parts.retry();
     let mut is_failing = false;
     loop {
-        parts.ready(Task::Pass).await;
+        parts.status.ready(Task::Pass, &parts.gate).await;
         let began = Instant::now();
         let outcome = pass(parts, status.passes() + 1).await;
         let was_failing = std::mem::replace(&mut is_failing, outcome.is_err());
@@ -173,7 +173,7 @@ async fn pass(parts: &Parts, pass: u64) -> Result<Open, Failed> {
         let pause = config.policy.second_look;
         status.is(Task::Pass, State::Own(Own::SecondLook(pause)));
         tokio::time::sleep(pause).await;
-        parts.ready(Task::Pass).await;
+        parts.status.ready(Task::Pass, &parts.gate).await;
         round(parts, &mut open, pass).await?;
     } else {
         refer_to(parts, &open, &local);
@@ -222,7 +222,7 @@ async fn rounds(parts: &Parts, mut open: Open, pass: u64) {
         if open.listing.nics.is_empty() {
             continue;
         }
-        parts.ready(Task::Pass).await;
+        parts.status.ready(Task::Pass, &parts.gate).await;
         if let Err(err) = round(parts, &mut open, pass).await {
             parts.failed(&err);
         }

@@ -71,11 +71,9 @@ impl Gate {
         Self { agent, holds, state_file, napi }
     }
 
-    /// Returns the time by which holds expire: the earlier one of the node's clock and NAPI's, so
-    /// that one clock that is ahead ends none. Before NAPI has answered no hold expires.
+    /// Returns the time by which holds expire. Before NAPI has answered no hold expires.
     pub(crate) fn time(&self) -> Timestamp {
-        let napi = self.napi.time().unwrap_or(Timestamp::UNIX_EPOCH);
-        napi.min(daemon::wall::now())
+        self.napi.time()
     }
 
     /// Checks that no hold covers this VM now. Reads the file.

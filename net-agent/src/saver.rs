@@ -7,7 +7,6 @@
 //! VMs or the count of deletes, so both begin anew with each start.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::state_file::WallTime;
@@ -24,16 +23,8 @@ use crate::view::LocalVm;
 /// Takes over what the last run left. Called once, before the tasks start.
 pub(crate) async fn restore(parts: &Parts) {
     let now = daemon::wall::now();
-    let kept = match parts.state_file.read::<Saved>().await {
-        Ok(None) => return,
-        Ok(Some(kept)) => kept,
-        Err(damage) => {
-            tracing::error!(reason = %damage, "the state file cannot be used: deletes have to wait");
-            parts.state_file.damaged(&damage, WallTime(now));
-            Saved::default()
-        }
-    };
-    parts.state_file.restore(kept.lost);
+    let kept = parts.state_file.restore::<Saved>("deletes have to wait").await;
+    let Some(kept) = kept else { return };
     let (clock, memory) = (parts.clock.now(), parts.config.times.hidden_memory);
     let unknown = parts.state_file.lost().map(|lost| clock + lost.rest(memory, now));
     let hidden = kept.hidden.into_keys().map(|vm| (vm, clock + memory)).collect();
@@ -57,7 +48,7 @@ pub(crate) async fn restore(parts: &Parts) {
 }
 
 /// Returns what the file should say now.
-fn collect(parts: &Parts) -> Saved {
+pub(crate) fn collect(parts: &Parts) -> Saved {
     let (now, clock) = (daemon::wall::now(), parts.clock.now());
     let memory = parts.config.times.hidden_memory;
     let mut kept = Saved { macs: parts.departures.strays(), ..Saved::default() };
@@ -86,15 +77,4 @@ fn collect(parts: &Parts) -> Saved {
     let span = HOUR.max(memory);
     kept.lost = parts.state_file.lost().filter(|lost| !lost.rest(span, now).is_zero());
     kept
-}
-
-/// Saves the file whenever its content changes, for ever.
-pub(crate) async fn keep_saving(parts: Arc<Parts>) {
-    let collect = || Some(collect(&parts));
-    parts.state_file.keep_saving(parts.random.fork(), collect).await;
-}
-
-/// Saves the file.
-pub(crate) async fn save(parts: &Parts) {
-    parts.state_file.save(collect(parts), &mut None).await;
 }

@@ -80,6 +80,10 @@ impl State for Saved {
             && all(&self.exempted, &other.exempted)
             && WallTime::are_close(self.lost, other.lost)
     }
+
+    fn lost(&self) -> Option<WallTime> {
+        self.lost
+    }
 }
 
 #[cfg(test)]

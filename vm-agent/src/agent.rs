@@ -5,9 +5,8 @@
 //! One agent: makes its clients and parts, and runs its tasks (the table is in `lib.rs`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use daemon::agent::{Census, State, identify};
+use daemon::agent::{Census, State, identify, work};
 use daemon::health::{Health, Observed};
 use daemon::pace::{Admitted, Pace, Paced};
 use daemon::{Shutdown, Tasks};
@@ -75,38 +74,30 @@ impl Agent {
 
     /// Runs until the shutdown signal.
     pub async fn run(self: Arc<Self>, shutdown: Shutdown) {
-        let status = &self.parts.status;
-        if !self.parts.config.basics.no_rabbit {
-            let off = State::Off("VMAPI");
-            tracing::warn!("{off}");
-            status.is(Task::Start, off);
-            shutdown.wait().await;
-            return;
+        let Parts { status, gate, claims, state_file, random, config, .. } = &*self.parts;
+        if !config.basics.no_rabbit {
+            return status.off(Task::Start, "VMAPI", &shutdown).await;
         }
         status.is(Task::Events, State::Connecting);
         saver::restore(&self.parts).await;
-        let tasks = Tasks::new(shutdown.clone());
         let parts = || Arc::clone(&self.parts);
         // Dropping the work at any await is safe: a request may be cut off, and its outcome is read at the
         // next start.
-        self.parts.claims.restore(&self.parts.gate);
-        tasks.spawn_dropped("events", events::follow(parts()));
-        tasks.spawn_dropped("worker", worker::work(parts()));
-        tasks.spawn_dropped("start", start::run(parts()));
-        tasks.spawn_dropped("identity", identified(parts()));
-        tasks.spawn_dropped("saver", saver::keep_saving(parts()));
-        shutdown.wait().await;
-        tasks.drain(Duration::from_secs(5)).await;
-        saver::save(&self.parts).await;
+        let begin = |tasks: &Tasks| {
+            tasks.spawn_dropped("events", events::follow(parts()));
+            tasks.spawn_dropped("worker", worker::work(parts()));
+            tasks.spawn_dropped("start", start::run(parts()));
+            tasks.spawn_dropped("identity", identified(parts()));
+        };
+        let saved = parts();
+        let collect = move || saver::collect(&saved);
+        work((gate, claims), (state_file, random), shutdown, begin, collect).await;
     }
 }
 
 async fn identified(parts: Arc<Parts>) {
-    let is = |state| {
-        parts.claims.keep_second(&parts.gate);
-        parts.status.is(Task::Identity, state);
-    };
+    let is = |state| parts.status.is(Task::Identity, state);
     let (vminfod, resync) = (&parts.clients.vminfod, parts.config.times.resync);
     let census = parts.clients.census.as_ref();
-    identify(&parts.gate, vminfod, resync, parts.random.fork(), census, is).await;
+    identify((&parts.gate, &parts.claims), vminfod, resync, parts.random.fork(), census, is).await;
 }

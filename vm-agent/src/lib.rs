@@ -41,7 +41,7 @@ mod events; // the events task
 
 mod start; // the start task
 
-mod saver; // the task that saves the state file
+mod saver; // what the state file says
 
 mod apply; // reads, judges and writes
 

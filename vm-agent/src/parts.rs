@@ -8,14 +8,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use daemon::agent::{Census, Claims, Foreign, Gate, State, Unclaimed};
-use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
+use daemon::agent::{Census, Claims, Foreign, Gate, Unclaimed};
+use daemon::approval::{Approval, Approvals, Offer, Refused};
 use daemon::health::Health;
 use daemon::pace::{Pace, Paced};
 use daemon::schedule::Schedule;
 use daemon::state_file::StateFile;
 use daemon::timing::{Clock, Random, Retry};
-use jiff::Timestamp;
 use sdc_clients::Error;
 use sdc_clients::http::{Permit, Transport as _};
 use sdc_clients::vmapi::{VmQuery, Vmapi};
@@ -25,7 +24,7 @@ use tokio::sync::Notify;
 use crate::config::Config;
 use crate::node::Node;
 use crate::plan::{Judge, Reason, Record};
-use crate::status::{Count, Status, Task};
+use crate::status::{Count, Status};
 use crate::turns::Turns;
 use crate::writer::Writer;
 
@@ -115,14 +114,12 @@ impl Parts {
         self.clients.entry.admit().await
     }
 
-    /// Returns what judges now. The time is the earlier one of the node's clock and VMAPI's, so that
-    /// one clock that is ahead ages nothing.
+    /// Returns what judges now.
     pub(crate) fn judge(&self) -> Judge<'_> {
-        let vmapi = self.clients.health.time().unwrap_or(Timestamp::UNIX_EPOCH);
         Judge {
             cn_uuid: &self.cn_uuid,
             provisioning_age: self.config.times.provisioning_age,
-            now: vmapi.min(daemon::wall::now()),
+            now: self.clients.health.time(),
         }
     }
 
@@ -152,17 +149,6 @@ impl Parts {
             Foreign::Refused(refusal) => refusal.into(),
             Foreign::Unknown(error) => self.failed(&error),
         })
-    }
-
-    /// Waits until something may be said, or until only the report mode forbids it; meanwhile the status says what
-    /// `task` waits for.
-    pub(crate) async fn until_writable(&self, task: Option<Task>) {
-        let is = |why| {
-            if let Some(task) = task {
-                self.status.is(task, State::Refused(why));
-            }
-        };
-        self.gate.until_writable(is).await;
     }
 
     /// An operator claims a node for this machine: then every VM is looked at.
@@ -199,11 +185,7 @@ impl Parts {
 
     /// Returns the latest offer that can be approved, and for how much longer.
     pub(crate) fn offered(&self) -> Option<(Offer<String>, Duration)> {
-        self.approvals(|approvals, now| {
-            let offer = approvals.latest(now)?.clone();
-            let left = VALID.saturating_sub(now.saturating_sub(offer.made));
-            Some((offer, left))
-        })
+        self.approvals(|approvals, now| approvals.latest(now))
     }
 
     /// The operator approves an offer. Returns the number of VMs.

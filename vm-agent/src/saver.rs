@@ -6,7 +6,6 @@
 //! are the wall clock's. A clock that is ahead at a restart must not end the protection of hidden VMs,
 //! so it begins anew with each start.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::brake::{DAY, Day};
@@ -19,18 +18,10 @@ use crate::state_file::Saved;
 pub(crate) async fn restore(parts: &Parts) {
     let now = daemon::wall::now();
     let (file, memory) = (&parts.state_file, parts.config.times.hidden_memory);
-    let kept = match file.read::<Saved>().await {
-        Ok(kept) => kept,
-        Err(damage) => {
-            tracing::error!(reason = %damage, "the state file cannot be used: what is gone has to wait");
-            file.damaged(&damage, WallTime(now));
-            None
-        }
-    };
-    file.restore(kept.as_ref().and_then(|kept| kept.lost));
+    let kept = file.restore::<Saved>("what is gone has to wait").await;
     let clock = parts.clock.now();
     parts.node.change(|known| {
-        known.is_first_run = kept.is_none();
+        known.is_first_run = kept.is_none() || file.is_damaged();
         known.hidden_unknown =
             file.lost().map_or(Duration::ZERO, |lost| clock + lost.rest(memory, now));
     });
@@ -47,7 +38,7 @@ pub(crate) async fn restore(parts: &Parts) {
 }
 
 /// Returns what the file should say now; none before the first snapshot, when the last run's file says more.
-fn collect(parts: &Parts) -> Option<Saved> {
+pub(crate) fn collect(parts: &Parts) -> Option<Saved> {
     let is_synced = parts.gate.is_synced();
     if parts.node.with(|known| known.is_first_run || known.here.is_empty() && !is_synced) {
         return None;
@@ -75,16 +66,4 @@ fn collect(parts: &Parts) -> Option<Saved> {
     });
     kept.lost = parts.state_file.lost().filter(|lost| !lost.rest(memory, now).is_zero());
     Some(kept)
-}
-
-/// Saves the file whenever its content changes, for ever.
-pub(crate) async fn keep_saving(parts: Arc<Parts>) {
-    parts.state_file.keep_saving(parts.random.fork(), || collect(&parts)).await;
-}
-
-/// Saves the file.
-pub(crate) async fn save(parts: &Parts) {
-    if let Some(kept) = collect(parts) {
-        parts.state_file.save(kept, &mut None).await;
-    }
 }

@@ -33,8 +33,7 @@ pub(crate) async fn run(parts: Arc<Parts>) {
 async fn until_compared(parts: &Parts) {
     let mut retry = parts.retry();
     loop {
-        parts.until_writable(Some(Task::Start)).await;
-        parts.status.is(Task::Start, State::Working);
+        parts.status.ready(Task::Start, &parts.gate).await;
         let began = Instant::now();
         match compare(parts).await {
             Ok(()) => {

@@ -49,4 +49,8 @@ impl State for Saved {
             && WallTime::are_all_close(&self.hidden, &other.hidden)
             && WallTime::are_close(self.lost, other.lost)
     }
+
+    fn lost(&self) -> Option<WallTime> {
+        self.lost
+    }
 }

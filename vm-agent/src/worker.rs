@@ -20,7 +20,7 @@ pub(crate) async fn work(parts: Arc<Parts>) {
 }
 
 async fn one(parts: &Parts, vm: &str) {
-    parts.until_writable(None).await;
+    parts.gate.until_writable(|_| ()).await;
     let _turn = parts.turns.begin(vm).await;
     match turn(parts, vm).await {
         After::Settled => parts.schedule.succeeded(vm),

@@ -89,7 +89,7 @@ impl Claims {
     }
 
     /// Takes over what was seen and decided in earlier runs. Blocks for one small file.
-    pub fn restore(&self, gate: &Gate) {
+    pub(super) fn restore(&self, gate: &Gate) {
         let read = disk::read(&self.path, LONGEST)
             .and_then(|bytes| Ok(serde_json::from_slice::<Decided>(&bytes)?));
         match read {
@@ -107,7 +107,7 @@ impl Claims {
 
     /// Keeps which second machine an operator has to decide about: a restart beside a CNAPI that does not answer must
     /// not forget it. Blocks for one small file where that has changed.
-    pub fn keep_second(&self, gate: &Gate) {
+    pub(super) fn keep_second(&self, gate: &Gate) {
         let second = gate.undecided();
         if self.kept().second != second
             && let Err(error) = self.keep(|kept| kept.second = second)

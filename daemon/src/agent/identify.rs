@@ -12,6 +12,7 @@ use sdc_clients::vminfod::Vminfod;
 use tokio::time::Instant;
 
 use super::census::Census;
+use super::claims::Claims;
 use super::gate::{Gate, Refusal};
 use super::identity::Identity;
 use super::status::State;
@@ -68,9 +69,9 @@ async fn search(
 }
 
 /// Reads sysinfo until it names this node, then every `resync`, in case it changes; for ever. About once an hour it
-/// searches for a second machine. `is` shows the state.
+/// searches for a second machine, and keeps which one an operator has to decide about. `is` shows the state.
 pub async fn identify<S: Display>(
-    gate: &Gate,
+    (gate, claims): (&Gate, &Claims),
     vminfod: &Vminfod,
     resync: Duration,
     mut jitter: Jitter,
@@ -118,6 +119,7 @@ pub async fn identify<S: Display>(
                 resync
             }
         };
+        claims.keep_second(gate);
         is(wrong.unwrap_or(State::Resting));
         logged = why;
         tokio::time::sleep(wait).await;

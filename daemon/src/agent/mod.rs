@@ -10,13 +10,13 @@ mod verbs; // the command line
 
 mod ask; // what the command line asks a running agent
 
-mod run; // from the command line to a running agent
+mod run; // an agent from the command line to its end
 
 mod routes; // the listeners, and what their routes share
 
-mod claims; // what an operator has decided about this machine
-
 mod identify; // the task that asks who the node is
+
+mod claims; // what an operator has decided about this machine
 
 mod status; // what the operator sees
 
@@ -40,7 +40,7 @@ pub use gate::{Foreign, Gate, Permit, Refusal};
 pub use identify::{find_uuid, identify};
 pub use identity::{Identity, Unidentified};
 pub use routes::{ENDPOINTS, approval_json, approve, claim, invalid, listen, pages};
-pub use run::{ServeError, check, serve};
+pub use run::{ServeError, check, serve, work};
 pub use status::{Counter, State, Status};
 pub use verbs::{Decide, Target, Verbs, main};
 

@@ -2,19 +2,28 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! From the command line to a running agent.
+//! An agent from the command line to its end.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::cli::{late_config, valid_config};
 use crate::http::ListenError;
 use crate::lock::{Lock, LockError};
-use crate::tasks::Shutdown;
+use crate::state_file::{State, StateFile};
+use crate::tasks::{Shutdown, Tasks};
+use crate::timing::Random;
 use crate::{cli, descriptors, disk, exit, log};
 
 use super::basics::{Config, FileArgs, Keys};
+use super::claims::Claims;
+use super::gate::Gate;
 use super::routes::CONNECTIONS;
+
+/// How long the tasks may take to end after the shutdown.
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// Why an agent does not run.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +107,27 @@ async fn only_one(dir: PathBuf) -> Result<Lock, ServeError> {
     });
     let aborted = || std::io::Error::other("the attempt was aborted");
     taken.await.unwrap_or_else(|| Err(LockError::Io { path, source: aborted() }.into()))
+}
+
+/// Does the work of an agent that writes, until the shutdown: takes over what an operator decided in earlier runs, runs
+/// the tasks that `begin` starts, and saves what `collect` returns whenever that changes, and once more at the end.
+pub async fn work<K: State>(
+    (gate, claims): (&Gate, &Claims),
+    (state_file, random): (&Arc<StateFile>, &Random),
+    shutdown: Shutdown,
+    begin: impl FnOnce(&Tasks),
+    collect: impl Fn() -> Option<K> + Clone + Send + 'static,
+) {
+    claims.restore(gate);
+    let tasks = Tasks::new(shutdown.clone());
+    begin(&tasks);
+    let (file, random, now) = (Arc::clone(state_file), random.clone(), collect.clone());
+    tasks.spawn_dropped("saver", async move { file.keep_saving(random.fork(), now).await });
+    shutdown.wait().await;
+    tasks.drain(DRAIN).await;
+    if let Some(kept) = collect() {
+        state_file.save(kept, &mut None).await;
+    }
 }
 
 /// Checks the configuration (`--check-config`); needs no node.

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::gate::{Gate, Refusal};
 use crate::health::Health;
 use crate::log::{chain, clip};
+use crate::tasks::Shutdown;
 use crate::wall;
 
 /// The state of a task; `S` has those that only one agent knows.
@@ -127,6 +128,24 @@ impl<T: Ord, C: Counter, S: Display> Status<T, C, S> {
         S: Clone,
     {
         self.with(|b| b.states.get(&task).cloned())
+    }
+
+    /// The feature flag is off: the task says so and leaves the service alone until the shutdown.
+    pub async fn off(&self, task: T, service: &'static str, shutdown: &Shutdown) {
+        let off = State::Off(service);
+        tracing::warn!("{off}");
+        self.is(task, off);
+        shutdown.wait().await;
+    }
+
+    /// Waits until something may be written, or until only the report mode forbids it; meanwhile the status says
+    /// what the task waits for.
+    pub async fn ready(&self, task: T, gate: &Gate)
+    where
+        T: Copy,
+    {
+        gate.until_writable(|why| self.is(task, State::Refused(why))).await;
+        self.is(task, State::Working);
     }
 
     /// A task has lost vminfod's stream: counts that, and closes the gate until it is back.

@@ -5,15 +5,14 @@
 //! `kvmd ping|status|verdicts|watch`, for people or as JSON.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use daemon::cli::names::Names;
-use daemon::cli::pages::{self, NoPage};
+use daemon::cli::pages;
 use daemon::cli::screen::visible;
-use daemon::cli::{Layout, NamedListArgs, Screen, UnknownColumn, Usage, names, screen};
-use daemon::{ConfigError, exit};
+use daemon::cli::{Layout, NamedListArgs, Screen, finish, names, screen};
+use daemon::exit;
 use futures_util::StreamExt;
 use sdc_clients::Error;
 use sdc_clients::http::{Call, Http};
@@ -28,23 +27,6 @@ use super::verdicts::{self, sentence};
 const AGAIN: Duration = Duration::from_secs(1);
 /// Longest line of a stream; `ready` contains all verdicts.
 const LINE_CAP: usize = 64 << 20;
-
-/// Why a client ends early.
-#[derive(Debug, thiserror::Error)]
-enum Problem {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
-    Column(#[from] UnknownColumn),
-    #[error(transparent)]
-    Daemon(#[from] Error),
-    #[error(transparent)]
-    Usage(#[from] Usage),
-    #[error(transparent)]
-    Page(#[from] NoPage),
-    #[error("cannot write: {0}")]
-    Write(#[from] io::Error),
-}
 
 /// Runs one of the clients.
 pub async fn run(command: Command) -> ExitCode {
@@ -62,29 +44,20 @@ pub async fn run(command: Command) -> ExitCode {
         }
         _ => return ExitCode::from(exit::USAGE),
     };
-    match result.and_then(|text| Ok(screen::write(&text)?)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Problem::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(error @ (Problem::Config(_) | Problem::Column(_) | Problem::Usage(_))) => {
-            exit::report(NAME, &error, exit::USAGE)
-        }
-        Err(error) => exit::report(NAME, &error, exit::FAILED),
-    }
+    finish(NAME, result)
 }
 
-fn client(reach: &ReachArgs) -> Result<Http, Problem> {
+fn client(reach: &ReachArgs) -> anyhow::Result<Http> {
     let agent = concat!("kvmd/", env!("CARGO_PKG_VERSION"));
     Ok(Http::new(&settings::url(reach)?, agent)?.without_retries())
 }
 
 /// Reads `/status`, which has the verdicts.
-async fn read_status(reach: &ReachArgs) -> Result<Value, Problem> {
+async fn read_status(reach: &ReachArgs) -> anyhow::Result<Value> {
     Ok(pages::page(NAME, &settings::url(reach)?, "status", "verdicts").await?)
 }
 
-async fn ping(reach: &ReachArgs, json: bool, screen: Screen) -> Result<String, Problem> {
+async fn ping(reach: &ReachArgs, json: bool, screen: Screen) -> anyhow::Result<String> {
     Ok(pages::ping(NAME, &settings::url(reach)?, json, screen).await?)
 }
 
@@ -96,11 +69,7 @@ async fn aliases(reach: &ReachArgs, asked: bool) -> Names {
     }
 }
 
-async fn status(
-    reach: &ReachArgs,
-    list: &NamedListArgs,
-    screen: Screen,
-) -> Result<String, Problem> {
+async fn status(reach: &ReachArgs, list: &NamedListArgs, screen: Screen) -> anyhow::Result<String> {
     let (status, layout) = (read_status(reach).await?, &list.layout());
     let names = aliases(reach, list.shows_names(screen)).await;
     if layout.asks_for_table() {
@@ -117,7 +86,7 @@ async fn told_so_far(
     name: Option<&str>,
     list: &NamedListArgs,
     screen: Screen,
-) -> Result<String, Problem> {
+) -> anyhow::Result<String> {
     let (status, layout) = (read_status(reach).await?, &list.layout());
     let all = || status["verdicts"].as_array().into_iter().flatten();
     let name = match name {
@@ -141,7 +110,7 @@ async fn told_so_far(
 }
 
 /// Returns the instance that is meant: one that kvmd knows, or else a VM's zone.
-async fn name_of(reach: &ReachArgs, typed: &str, status: &Value) -> Result<String, Problem> {
+async fn name_of(reach: &ReachArgs, typed: &str, status: &Value) -> anyhow::Result<String> {
     let told = status["verdicts"].as_array().into_iter().flatten();
     let told = told.filter_map(|verdict| verdict["name"].as_str());
     let watched = status["instances"].as_object().into_iter().flatten();
@@ -159,7 +128,7 @@ async fn watch(
     layout: &Layout,
     named: bool,
     screen: Screen,
-) -> Result<(), Problem> {
+) -> anyhow::Result<()> {
     // An unknown column is an error at once.
     verdicts::table(std::iter::empty(), &Names::default(), layout, screen)?;
     let http = client(reach)?;
@@ -171,16 +140,13 @@ async fn watch(
         if let Some((epoch, seq)) = &position {
             call = call.query("epoch", epoch).query("since", seq.to_string());
         }
-        match follow(&http, call, (reach, named), layout, screen, &mut position).await {
-            Ok(()) => {}
-            Err(Problem::Daemon(error)) => {
-                eprintln!("{NAME}: stream lost, connecting again: {error}");
-                // The events have left the ring, or the daemon was restarted.
-                if error.status() == Some(410) {
-                    position = None;
-                }
+        if let Err(why) = follow(&http, call, (reach, named), layout, screen, &mut position).await {
+            let error: Error = why.downcast()?;
+            eprintln!("{NAME}: stream lost, connecting again: {error}");
+            // The events have left the ring, or the daemon was restarted.
+            if error.status() == Some(410) {
+                position = None;
             }
-            Err(problem) => return Err(problem),
         }
         tokio::time::sleep(AGAIN).await;
     }
@@ -194,7 +160,7 @@ async fn follow(
     layout: &Layout,
     screen: Screen,
     position: &mut Option<(String, u64)>,
-) -> Result<(), Problem> {
+) -> anyhow::Result<()> {
     let mut body = http.open(call).await?.body;
     let mut lines = Lines::new(LINE_CAP);
     while let Some(piece) = body.next().await {

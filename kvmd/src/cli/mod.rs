@@ -22,7 +22,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use daemon::cli;
-use daemon::exit;
 
 use args::{Cli, Command, NAME};
 
@@ -36,17 +35,16 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     cli::run(NAME, async {
         match cli.command.unwrap_or(Command::Serve(cli.serve)) {
             Command::Start { serve, background: true, log } => {
-                start::background(&args, serve, log).await
+                cli::ended(NAME, start::background(&args, serve, log).await)
             }
             Command::Start { serve, .. } => start::run(serve, true).await,
             Command::Serve(serve) => start::run(serve, false).await,
             Command::Clear { name, file, control, run_dir } => {
-                start::clear(&name, &file, control, run_dir)
+                cli::ended(NAME, start::clear(&name, &file, control, run_dir))
             }
-            Command::Generated(asked) => match asked.text::<Cli>() {
-                Ok(page) => cli::print(NAME, &page),
-                Err(error) => exit::report(NAME, &error, exit::FAILED),
-            },
+            Command::Generated(asked) => {
+                cli::finish(NAME, asked.text::<Cli>().map_err(anyhow::Error::from))
+            }
             command => clients::run(command).await,
         }
     })

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use daemon::cli::{Progress, begin, valid_config};
+use anyhow::{Context as _, anyhow, bail, ensure};
+use daemon::cli::{Progress, Usage, begin, ended, valid_config};
 use daemon::http::url_of;
 use daemon::lock::LockError;
 use daemon::{ConfigError, exit};
@@ -26,63 +27,32 @@ use crate::service::{ServeError, serve};
 /// A daemon in the background must serve within this.
 const UP_WITHIN: Duration = Duration::from_secs(10);
 
-#[derive(Debug, thiserror::Error)]
-enum StartError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error("cannot install signal handlers: {0}")]
-    Signals(#[source] std::io::Error),
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-    #[error("{0:?} is not an instance's name")]
-    Name(String),
-    #[error("no control directory: nothing has markers here")]
-    NoControl,
-    #[error("cannot clear the marker of {name}: {source}")]
-    Clear { name: String, source: std::io::Error },
-    #[error("cannot start in the background: {0}")]
-    Background(#[source] std::io::Error),
-    #[error("it did not serve within {} s and was killed", UP_WITHIN.as_secs())]
-    NotUp,
-}
-
-impl StartError {
-    fn code(&self) -> u8 {
-        match self {
-            Self::Config(_) => exit::config_code(),
-            Self::Name(_) | Self::NoControl => exit::USAGE,
-            Self::Serve(ServeError::Lock(LockError::Held { .. })) => exit::second_code(),
-            _ => exit::FAILED,
-        }
-    }
-}
-
-fn report(error: &StartError) -> ExitCode {
-    exit::report(NAME, error, error.code())
-}
-
 /// Runs the daemon; if `again`, another running copy is a success.
 pub async fn run(args: ServeArgs, again: bool) -> ExitCode {
-    match daemon(args).await {
-        Ok(code) => code,
-        Err(StartError::Serve(ServeError::NotNeeded(reason))) => {
+    let done = daemon(args).await;
+    match done.as_ref().err().and_then(|error| error.downcast_ref()) {
+        Some(ServeError::NotNeeded(reason)) => {
             eprintln!("{NAME}: not needed: {reason}");
             ExitCode::SUCCESS
         }
-        Err(StartError::Serve(ServeError::Lock(LockError::Held { .. }))) if again => {
+        Some(ServeError::Lock(LockError::Held { .. })) if again => {
             eprintln!("{NAME}: runs already");
             ExitCode::SUCCESS
         }
-        Err(error) => report(&error),
+        Some(error @ ServeError::Lock(LockError::Held { .. })) => {
+            exit::report(NAME, error, exit::second_code())
+        }
+        _ => ended(NAME, done),
     }
 }
 
-async fn daemon(args: ServeArgs) -> Result<ExitCode, StartError> {
+async fn daemon(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let (config, unknown) = settings(&args)?;
     if args.check_config {
         return Ok(valid_config(NAME, &unknown));
     }
-    let shutdown = begin(NAME, &config.log_level, &unknown).map_err(StartError::Signals)?;
+    let shutdown = begin(NAME, &config.log_level, &unknown);
+    let shutdown = shutdown.context("cannot install signal handlers")?;
     daemon::descriptors::raise(daemon::http::Limits::default().connections);
     let running = serve(config, args.root, shutdown).await?;
     if !running.ended().await {
@@ -91,7 +61,7 @@ async fn daemon(args: ServeArgs) -> Result<ExitCode, StartError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), StartError> {
+fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), ConfigError> {
     let (mut config, unknown) = load(&args.file)?;
     config.need.enabled |= args.enable;
     config.listen = args.listen.unwrap_or(config.listen);
@@ -107,20 +77,13 @@ fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), StartError> {
 
 /// Starts the program without this terminal and waits until it serves, or has ended with success because
 /// it runs already or is not needed.
-pub async fn background(args: &[OsString], serve: ServeArgs, log: Option<PathBuf>) -> ExitCode {
-    match spawn(args, &serve, log).await {
-        Ok(code) => code,
-        Err(error) => report(&error),
-    }
-}
-
-async fn spawn(
+pub async fn background(
     args: &[OsString],
-    serve: &ServeArgs,
+    serve: ServeArgs,
     log: Option<PathBuf>,
-) -> Result<ExitCode, StartError> {
-    let (config, _) = settings(serve)?;
-    let failed = StartError::Background;
+) -> anyhow::Result<ExitCode> {
+    let (config, _) = settings(&serve)?;
+    let failed = |error: std::io::Error| anyhow!(error).context("cannot start in the background");
     let output = || -> std::io::Result<Stdio> {
         Ok(match &log {
             None => Stdio::null(),
@@ -139,8 +102,7 @@ async fn spawn(
         command.spawn().map_err(failed)?
     };
     let agent = concat!("kvmd/", env!("CARGO_PKG_VERSION"));
-    let http =
-        Http::new(&url_of(config.listen), agent).map_err(ServeError::from)?.without_retries();
+    let http = Http::new(&url_of(config.listen), agent)?.without_retries();
     let _shown = Progress::begin("waiting for kvmd to serve");
     let deadline = Instant::now() + UP_WITHIN;
     while Instant::now() < deadline {
@@ -158,7 +120,7 @@ async fn spawn(
     }
     // After this error it must not be found running later.
     child.kill().await.map_err(failed)?;
-    Err(StartError::NotUp)
+    bail!("it did not serve within {} s and was killed", UP_WITHIN.as_secs())
 }
 
 /// Returns the pid that answers there, if any.
@@ -185,28 +147,16 @@ fn without_log<'a>(args: impl Iterator<Item = &'a OsString>) -> Vec<&'a OsString
 pub fn clear(
     name: &str,
     file: &ConfigFile,
-    control: Option<PathBuf>,
-    run_dir: Option<PathBuf>,
-) -> ExitCode {
-    match clear_marker(name, file, control, run_dir) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => report(&error),
-    }
-}
-
-fn clear_marker(
-    name: &str,
-    file: &ConfigFile,
     dir: Option<PathBuf>,
     run_dir: Option<PathBuf>,
-) -> Result<(), StartError> {
-    if !is_name(name) {
-        return Err(StartError::Name(name.to_owned()));
-    }
+) -> anyhow::Result<ExitCode> {
+    ensure!(is_name(name), Usage(format!("{name:?} is not an instance's name")));
     let (config, _) = load(file)?;
-    let control = config.control.ok_or(StartError::NoControl)?;
+    let no_control = || Usage("no control directory: nothing has markers here".to_owned());
+    let control = config.control.ok_or_else(no_control)?;
     let socket = dir.unwrap_or(control.dir).join(format!("{name}.{}", control.extension));
     Clears::below(&run_dir.unwrap_or(config.run_dir))
         .clear(name, &marker_of(&socket))
-        .map_err(|source| StartError::Clear { name: name.to_owned(), source })
+        .with_context(|| format!("cannot clear the marker of {name}"))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
+use daemon::approval::{Approval, Approvals, Offer, Refused};
 use daemon::brake::{Day, Reference, SavedDay};
 use daemon::timing::{Clock, HOUR};
 use sdc_clients::MacAddr;
@@ -307,10 +307,7 @@ impl Brake {
 
     /// Returns the latest offer that can be approved, and for how much longer.
     pub fn offered(&self) -> Option<(Offer<MacAddr>, Duration)> {
-        let now = self.clock.now();
-        let offer = self.ledger().approvals.latest(now)?.clone();
-        let left = VALID.saturating_sub(now.saturating_sub(offer.made));
-        Some((offer, left))
+        self.ledger().approvals.latest(self.clock.now())
     }
 
     /// The operator approves an offer. Returns the number of records and wakes the pass.
