@@ -292,7 +292,8 @@ impl World {
                 self.service.start(&self.net).await?;
                 self.second.start(&self.net).await?;
             }
-            Fault::Loses | Fault::Late => {}
+            // No doing of the world.
+            Fault::Loses | Fault::Late | Fault::Away(_) | Fault::Stale | Fault::Unseen => {}
         }
         Ok(())
     }
