@@ -62,6 +62,54 @@ pub enum Moment {
     After,
 }
 
+/// What can happen at a point. Each runner plans those that it can do: the list of its cases has them, and `P` is who
+/// takes part in it. The explorer takes its samples by how these are written: what there is keeps its name and place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault<P = Party> {
+    /// It dies, as with kill -9, and is started again later. Before: what is asked is never done. After: it is done,
+    /// and the answer is never heard.
+    Dies(P),
+    /// It stops, as with SIGSTOP, and goes on much later.
+    Stops(P),
+    /// Before: what is asked does not arrive. After: the answer does not.
+    Loses,
+    /// What is asked is done when whoever asked has long given up, or is dead.
+    Late,
+    /// The node reboots.
+    Reboots(End),
+    /// The network loses the node for minutes; it runs on.
+    Cut(End),
+    /// Both services start again with an empty store.
+    Empty,
+    /// They start again with the store as it was before so many writes.
+    Older(usize),
+    /// It is away until the run has it back. Before: from here on. After: it does what is asked, and does not answer.
+    Away(P),
+    /// A read is answered from before the last change.
+    Stale,
+    /// What an event tells is never seen alone: the next thing that is heard of the node is what the step after it has
+    /// made of it.
+    Unseen,
+}
+
+impl<P: fmt::Display> fmt::Display for Fault<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Dies(party) => write!(f, "{party} dies"),
+            Fault::Stops(party) => write!(f, "{party} stops"),
+            Fault::Loses => f.write_str("it is lost"),
+            Fault::Late => f.write_str("it is late"),
+            Fault::Reboots(end) => write!(f, "{end} reboots"),
+            Fault::Cut(end) => write!(f, "{end} is cut off"),
+            Fault::Empty => f.write_str("the store is lost"),
+            Fault::Older(writes) => write!(f, "the store is as it was before {writes} writes"),
+            Fault::Away(party) => write!(f, "{party} is away"),
+            Fault::Stale => f.write_str("it is answered from the past"),
+            Fault::Unseen => f.write_str("it is not seen"),
+        }
+    }
+}
+
 /// A fault at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Planned<P, F> {

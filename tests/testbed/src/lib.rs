@@ -49,6 +49,8 @@ pub mod faults; // faults at points, for every runner that has some
 
 pub mod moving; // one VM that moves, for runs in one process and for runs of programs
 
+pub mod cn; // a compute node in this process, and daemons on it
+
 mod bugs; // deliberate bugs
 
 mod plot; // pictures of series

@@ -9,12 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use daemon::Shutdown;
 use daemon::command::Spawned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use vm_model::js::serialisations as written;
-use vminfod::Running;
 use vminfod::config::Config;
 
 use super::client::Client;
@@ -24,6 +22,7 @@ use super::streams::Listeners;
 use super::vm_agent::VmAgent;
 use super::volumes::Volumes;
 use crate::client::tools::fetch;
+use crate::cn::Vminfod;
 
 const VMS: u32 = 100;
 /// A node whose VMs take much more than what every daemon takes.
@@ -115,7 +114,7 @@ async fn requests_and_events(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
     }
     let daemon = Daemon::start(cn, Duration::from_secs(3600)).await?;
     tokio::time::sleep(SETTLED).await;
-    let address = daemon.running.address;
+    let address = daemon.0.running.address;
     let mut counts = Vec::new();
     let mut count = |what, got, most| counts.push(Count::new(what, got, most));
     let before = written();
@@ -180,7 +179,7 @@ async fn vm_agent(cn: &mut Cn) -> anyhow::Result<[Count; 4]> {
     let zones = cn.busy(1);
     cn.show(&zones[0].name)?;
     let daemon = Daemon::start(cn, Duration::from_secs(3600)).await?;
-    let agent = VmAgent::start(daemon.running.address, cn.uuid()).await?;
+    let agent = VmAgent::start(daemon.0.running.address, cn.uuid()).await?;
     let (lists, others) = agent.asked();
     cn.change(Change::Tags, &zones[0], 4).await?;
     tokio::time::sleep(SETTLED).await;
@@ -233,29 +232,22 @@ async fn volapi() -> anyhow::Result<[Count; 5]> {
 }
 
 /// vminfod in this process, asked without blocking its runtime.
-struct Daemon {
-    running: Running,
-    shutdown: Shutdown,
-}
+struct Daemon(Vminfod);
 
 impl Daemon {
     async fn start(cn: &mut Cn, sweep: Duration) -> anyhow::Result<Daemon> {
         cn.arm()?;
         cn.ran()?;
-        let listen = "127.0.0.1:0".parse()?;
-        let config = Config { root: cn.root(), listen, sweep, ..Config::default() };
-        let (shutdown, commands) = (Shutdown::new(), Arc::new(Spawned::new(cn.commands())));
-        let running = vminfod::serve(config, commands, shutdown.clone()).await?;
-        Ok(Daemon { running, shutdown })
+        let config = Config { root: cn.root(), sweep, ..Config::default() };
+        Ok(Daemon(Vminfod::start(config, Arc::new(Spawned::new(cn.commands())), 1).await?))
     }
 
     async fn stop(self) {
-        self.shutdown.trigger();
-        self.running.ended().await;
+        self.0.end().await;
     }
 
     async fn json(&self, path: &str) -> anyhow::Result<Value> {
-        Ok(fetch(&format!("http://{}", self.running.address), path).await?)
+        Ok(fetch(&format!("http://{}", self.0.running.address), path).await?)
     }
 
     /// One of the counters of `/status`.

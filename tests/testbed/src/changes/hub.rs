@@ -4,20 +4,19 @@
 
 //! A simulated node and the whole daemon in this process, with real sockets and files.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::ensure;
-use daemon::Shutdown;
 use daemon::command::Commands;
+use sdc_clients::Http;
 use sdc_clients::vminfod::Vminfod;
-use sdc_clients::{Http, Jitter};
 use tokio::task::JoinHandle;
 use vminfod::config::Config;
 
 use simnode::in_process::InProcess;
-use simnode::tap::Tap;
 use simnode::{CreateOptions, Node, Verbs, Wait};
+
+use crate::cn;
 
 /// How a hub is made.
 pub struct HubOptions {
@@ -40,14 +39,11 @@ impl HubOptions {
 pub struct Hub {
     /// The node; what is done to it is announced to the daemon.
     pub node: Node,
-    /// The node's commands, as they are without any wrapping.
-    pub commands: InProcess,
     /// Where the daemon listens.
     pub url: String,
     /// A client that asks once.
     pub http: Http,
-    running: vminfod::Running,
-    shutdown: Shutdown,
+    vminfod: cn::Vminfod,
     feed: JoinHandle<()>,
     _dir: tempfile::TempDir,
 }
@@ -64,22 +60,15 @@ impl Hub {
         wrap: impl FnOnce(InProcess) -> Arc<dyn Commands>,
     ) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
-        let (node, tap) = tapped_node(&dir.path().join("cn"), options.vms, options.seed)?;
-        let commands = InProcess::new(&node);
+        let HubOptions { vms, seed, config } = options;
+        let (node, commands, tap) =
+            cn::node(CreateOptions { vms, seed, ..CreateOptions::new(dir.path().join("cn")) })?;
         let feed = tokio::spawn(commands.clone().feed_from(tap));
-        let shutdown = Shutdown::new();
-        let config =
-            Config { root: node.root(), listen: ([127, 0, 0, 1], 0).into(), ..options.config };
-        let running = vminfod::serve_with(
-            config,
-            wrap(commands.clone()),
-            Jitter::from_seed(options.seed),
-            shutdown.clone(),
-        )
-        .await?;
-        let url = format!("http://{}", running.address);
+        let config = Config { root: node.root(), ..config };
+        let vminfod = cn::Vminfod::start(config, wrap(commands), seed).await?;
+        let url = format!("http://{}", vminfod.running.address);
         let http = Http::new(&url, "testbed")?.without_retries();
-        Ok(Self { node, commands, url, http, running, shutdown, feed, _dir: dir })
+        Ok(Self { node, url, http, vminfod, feed, _dir: dir })
     }
 
     /// A client of the daemon.
@@ -99,18 +88,9 @@ impl Hub {
 
     /// Ends the daemon.
     pub async fn stop(self) -> anyhow::Result<()> {
-        self.shutdown.trigger();
-        let ended = self.running.ended().await;
+        let ended = self.vminfod.end().await;
         self.feed.abort();
         ensure!(ended, "some task of vminfod did not end");
         Ok(())
     }
-}
-
-/// A node whose events this process hears.
-pub fn tapped_node(dir: &Path, vms: u32, seed: u64) -> anyhow::Result<(Node, Tap)> {
-    let tap = Tap::default();
-    let program = std::env::current_exe().ok();
-    let options = CreateOptions { vms, seed, program, ..CreateOptions::new(dir) };
-    Ok((Node::create(&options)?.tapped(&tap), tap))
 }

@@ -15,14 +15,13 @@ use migration_agent::config::QUIET;
 use migration_agent::wire::Wire;
 use migration_agent::{Agent, Setup, before_zones};
 use migration_core::intent::End;
+use sdc_clients::Http;
 use sdc_clients::agents::{Known, NodeAgents};
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::Transport;
 use sdc_clients::vminfod::Vminfod;
-use sdc_clients::{Http, Jitter};
 use serde_json::json;
 use simnode::in_process::InProcess;
-use simnode::tap::Tap;
 use simnode::{CreateOptions, Node, Verbs, Wait};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -36,6 +35,7 @@ use super::names::uuid;
 use super::net::{Line, Net};
 use super::points::{Life, Party};
 use super::programs::Programs;
+use crate::cn;
 
 /// Where the service is.
 const SERVICE: &str = "https://service-1";
@@ -47,7 +47,7 @@ const DRAINS: Duration = Duration::from_secs(3600);
 /// What runs on a node.
 #[derive(Default)]
 struct Programmes {
-    vminfod: Option<(vminfod::Running, Shutdown)>,
+    vminfod: Option<cn::Vminfod>,
     agent: Option<(Agent, Shutdown)>,
     others: Vec<(Shutdown, JoinHandle<()>)>,
     starts: u8,
@@ -99,15 +99,9 @@ impl Cn {
     ) -> anyhow::Result<Cn> {
         let uuid = uuid(end);
         let dir = dir.join(end.to_string());
-        let tap = Tap::default();
-        let options = CreateOptions {
-            vms: 0,
-            cn_uuid: Some(uuid.to_string()),
-            program: std::env::current_exe().ok(),
-            ..CreateOptions::new(dir.join("node"))
-        };
-        let node = Node::create(&options)?.tapped(&tap);
-        let honest = InProcess::new(&node);
+        let (vms, cn_uuid) = (0, Some(uuid.to_string()));
+        let options = CreateOptions { vms, cn_uuid, ..CreateOptions::new(dir.join("node")) };
+        let (node, honest, tap) = cn::node(options)?;
         let carrier = tokio::spawn(honest.clone().feed_from(tap));
         let running = Mutex::default();
         Ok(Cn { uuid, end, node, honest, dir, carrier, disk, bug, running })
@@ -149,26 +143,19 @@ impl Cn {
             return Ok(());
         }
         let life = net.points.life(Party::Vminfod(self.end));
-        let config = Config {
-            root: self.node.root(),
-            listen: ([127, 0, 0, 1], 0).into(),
-            ..Config::default()
-        };
-        let shutdown = Shutdown::new();
+        let config = Config { root: self.node.root(), ..Config::default() };
         let commands = Arc::new(Gated { life: life.clone(), inner: self.honest.clone() });
-        let running =
-            vminfod::serve_with(config, commands, Jitter::from_seed(7), shutdown.clone()).await?;
-        net.show(&self.vminfod_host(), running.api.clone(), &life);
-        self.running.lock().await.vminfod = Some((running, shutdown));
+        let vminfod = cn::Vminfod::start(config, commands, 7).await?;
+        net.show(&self.vminfod_host(), vminfod.running.api.clone(), &life);
+        self.running.lock().await.vminfod = Some(vminfod);
         Ok(())
     }
 
     /// Ends vminfod, whose life is over.
     pub async fn end_vminfod(&self) {
-        let running = self.running.lock().await.vminfod.take();
-        if let Some((running, shutdown)) = running {
-            shutdown.trigger();
-            running.ended().await;
+        let vminfod = self.running.lock().await.vminfod.take();
+        if let Some(vminfod) = vminfod {
+            vminfod.end().await;
         }
     }
 
@@ -240,10 +227,8 @@ impl Cn {
             }),
             "net-agent",
         );
-        let config = net_agent::config::Config::from_json(&config.to_string())?;
         let wire = line(Party::NetAgent(self.end));
-        let made = net_agent::agent::clients(&config, Arc::clone(&wire), wire)?;
-        let agent = net_agent::agent::Agent::with_clients(config, made);
+        let agent = cn::net_agent(&config, Arc::clone(&wire), wire)?;
         let shutdown = Shutdown::new();
         running.others.push((shutdown.clone(), tokio::spawn(agent.run(shutdown))));
         let config = common(
@@ -253,11 +238,8 @@ impl Cn {
             }),
             "vm-agent",
         );
-        let config = vm_agent::config::Config::from_json(&config.to_string())?;
         let wire = line(Party::VmAgent(self.end));
-        let uuid = self.uuid.to_string();
-        let made = vm_agent::agent::clients(&config, &uuid, Arc::clone(&wire), wire)?;
-        let agent = vm_agent::agent::Agent::with_clients(config, uuid, made);
+        let agent = cn::vm_agent(&config, &self.uuid.to_string(), Arc::clone(&wire), wire)?;
         let shutdown = Shutdown::new();
         running.others.push((shutdown.clone(), tokio::spawn(agent.run(shutdown))));
         Ok(())

@@ -9,7 +9,6 @@
 //! answered, as with kill -9; what a stopped one asks waits until it goes on, as with SIGSTOP.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use migration_core::intent::End;
@@ -17,43 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::faults::{self, Plan};
-pub use crate::faults::{Moment, Party};
-
-/// What happens there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
-    /// The party dies, and is started again later.
-    Dies(Party),
-    /// The party stops, and goes on much later.
-    Stops(Party),
-    /// Before: what is asked does not arrive. After: the answer does not.
-    Loses,
-    /// What is asked is done when whoever asked has long given up.
-    Late,
-    /// The node reboots.
-    Reboots(End),
-    /// The network loses the node for minutes; it runs on.
-    Cut(End),
-    /// Both services start again with an empty store.
-    Empty,
-    /// They start again with the store as it was before so many writes.
-    Older(usize),
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fault::Dies(party) => write!(f, "{party} dies"),
-            Fault::Stops(party) => write!(f, "{party} stops"),
-            Fault::Loses => f.write_str("it is lost"),
-            Fault::Late => f.write_str("it is late"),
-            Fault::Reboots(end) => write!(f, "{end} reboots"),
-            Fault::Cut(end) => write!(f, "{end} is cut off"),
-            Fault::Empty => f.write_str("the store is lost"),
-            Fault::Older(writes) => write!(f, "the store is as it was before {writes} writes"),
-        }
-    }
-}
+pub use crate::faults::{Fault, Moment, Party};
 
 /// A fault at the point of this number.
 pub type Planned = faults::Planned<usize, Fault>;
@@ -257,6 +220,9 @@ impl Points {
                     for party in Party::of_node(end) {
                         *state.deaths.entry(party).or_default() += 1;
                     }
+                }
+                Fault::Away(_) | Fault::Stale | Fault::Unseen => {
+                    unreachable!("invariant: the explorer does not plan that {fault}")
                 }
             }
             if !matches!(fault, Fault::Loses | Fault::Late) {

@@ -21,8 +21,7 @@ use sdc_clients::napi::Napi;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use vminfod::node::root::Root;
-use vminfod::node::{Ctx, load};
+use vminfod::node::load;
 
 use super::bugs::Bug;
 use super::cn::Cn;
@@ -32,6 +31,7 @@ use super::net::{Line, Net};
 use super::points::{Fault, Party, Points};
 use super::service::Instance;
 use super::vault::Vault;
+use crate::cn::ctx;
 use crate::moving::judge::Judge;
 use crate::moving::subject::{self, VM};
 
@@ -190,9 +190,7 @@ impl World {
             self.judge.add(cn.end, &cn.node);
         }
         self.judge.write(End::Source, &source.node);
-        let commands = Arc::new(simnode::in_process::InProcess::new(&source.node));
-        let ctx = Ctx::new(Root::new(source.node.root()), commands);
-        let all = load::objects(&ctx).await.context("the first load")?.vms;
+        let all = load::objects(&ctx(&source.node)).await.context("the first load")?.vms;
         self.vmapi.seed_from_vms(&all, &source.uuid.to_string());
         self.napi.seed_from_vms(&all, &source.uuid.to_string()).map_err(anyhow::Error::msg)?;
         self.nics = self.napi.nics();
@@ -292,7 +290,8 @@ impl World {
                 self.service.start(&self.net).await?;
                 self.second.start(&self.net).await?;
             }
-            Fault::Loses | Fault::Late => {}
+            // No doing of the world.
+            Fault::Loses | Fault::Late | Fault::Away(_) | Fault::Stale | Fault::Unseen => {}
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::points::Planned;
-use crate::faults::{Moment, Party};
+use crate::faults::{Fault, Moment, Party};
 use crate::moving::operator::Story;
 
 /// An operation: its story, and its place in it.
@@ -38,7 +38,7 @@ impl Choice {
         for label in labels {
             for moment in [Moment::Before, Moment::After] {
                 let planned = |fault| Planned { at: label.clone(), moment, fault };
-                all.extend(parties.map(planned));
+                all.extend(parties.map(Fault::Dies).map(planned));
             }
         }
         all.shuffle(&mut self.rng);
@@ -49,7 +49,7 @@ impl Choice {
     pub fn take(&mut self, place: Place) -> Option<Planned> {
         let left = self.left.get_mut(&place)?;
         let acts = |planned: &Planned| match planned.fault {
-            Party::Agent(end) => planned.at.contains(&end.to_string()),
+            Fault::Dies(Party::Agent(end)) => planned.at.contains(&end.to_string()),
             _ => planned.at.starts_with("migration-service"),
         };
         let wants_actor = self.rng.random_range(0..4) > 0;

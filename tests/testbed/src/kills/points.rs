@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use migration_core::intent::End;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::faults::{self, Moment, Party, Plan};
+use crate::faults::{self, Fault, Moment, Party, Plan};
 use crate::moving::judge::Judge;
 
 /// A kill at the point of this name.
-pub type Planned = faults::Planned<String, Party>;
+pub type Planned = faults::Planned<String, Fault>;
 
 /// A kill that is due, and who waits for it.
 pub type Due = (Party, oneshot::Sender<()>);
@@ -25,7 +25,7 @@ struct State {
     ends: [End; 2],
     /// The points of the operation so far.
     seen: Vec<String>,
-    plan: Plan<String, Party>,
+    plan: Plan<String, Fault>,
     /// Commands that change a node now.
     doing: usize,
 }
@@ -90,7 +90,10 @@ impl Points {
             if state.doing == 0 {
                 state.judge.check(label);
             }
-            let party = state.plan.meet(label, moment).pop()?;
+            // Programs are killed, and nothing else is planned.
+            let Some(Fault::Dies(party)) = state.plan.meet(label, moment).pop() else {
+                return None;
+            };
             state.judge.note(format!("-- {party} is killed"));
             party
         };

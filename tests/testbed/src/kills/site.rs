@@ -150,9 +150,8 @@ impl Site {
                 choice.know((story, nth), &labels);
             }
             if let Some(planned) = planned.filter(|_| was_killed) {
-                let (moment, party) = (format!("{:?}", planned.moment), planned.fault);
-                let moment = moment.to_lowercase();
-                happened.push(format!("{op:?}, {moment} {}: {party}", planned.at));
+                let moment = format!("{:?}", planned.moment).to_lowercase();
+                happened.push(format!("{op:?}, {moment} {}: {}", planned.at, planned.fault));
             }
             if let Err(error) = done {
                 judge.fault("told", &format!("{error:#}"));

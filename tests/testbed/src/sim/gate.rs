@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::bugs::Bug;
 use super::centre::Centre;
 use super::truth::Truth;
-use crate::faults::{self, Moment, Plan};
+use crate::faults::{self, Fault, Moment, Plan};
 use mocks::napi::Store;
 use mocks::transport::InProcess;
 use mocks::vmapi;
@@ -44,20 +44,15 @@ pub enum Point {
     Event(usize),
 }
 
-/// What happens once in a run.
+/// An agent of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
-    /// The agent dies: before, the request never goes out; after, it has taken effect, and the answer is never heard.
-    Dies,
-    /// A read is answered from before the last change.
-    Stale,
-    /// What an event tells is never seen alone: the next thing the agent hears of its node is
-    /// what the step after it has made of it.
-    Unseen,
+pub enum Who {
+    NetAgent,
+    VmAgent,
 }
 
-/// A harm at a point.
-pub type Planned = faults::Planned<Point, Harm>;
+/// A fault at a point, once in a run.
+pub type Planned = faults::Planned<Point, Fault<Who>>;
 
 /// Whom a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +73,7 @@ struct State {
     /// The agent that lives; 0: none.
     living: u64,
     born: u64,
-    plan: Plan<Point, Harm>,
+    plan: Plan<Point, Fault<Who>>,
     /// One line for each request so far.
     requests: Vec<String>,
     events: usize,
@@ -257,7 +252,7 @@ impl Gate {
         state.look_at_memory();
         let nth = state.requests.len();
         state.requests.push(format!("{} {}", request.method, request.url));
-        let is_stale = state.plan.has(|it| it.fault == Harm::Stale);
+        let is_stale = state.plan.has(|it| it.fault == Fault::Stale);
         if !is_stale && !state.plan.meet(&Point::Request(nth), Moment::Before).is_empty() {
             drop(state);
             self.die();
@@ -302,7 +297,7 @@ impl Gate {
         let path = request.url.path().to_owned();
         let service = {
             let mut state = self.state();
-            let is_it = |it: &Planned| (it.at, it.fault) == (Point::Request(nth), Harm::Stale);
+            let is_it = |it: &Planned| (it.at, it.fault) == (Point::Request(nth), Fault::Stale);
             if !state.plan.has(is_it) || request.method != Method::GET {
                 return None;
             }

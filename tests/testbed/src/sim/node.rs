@@ -10,20 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use daemon::Shutdown;
 use daemon::agent::Refusal;
-use daemon::command::{Commands, Program};
+use daemon::command::Program;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use sdc_clients::Jitter;
 use sdc_clients::MacAddr;
 use sdc_clients::vminfod::{Incomplete, VmFields as _, VmObject};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use vminfod::config::Config;
 use vminfod::http::Api;
-use vminfod::node::root::Root;
-use vminfod::node::{Ctx, Deadlines, LoadError, load};
+use vminfod::node::{Deadlines, LoadError, load};
 
 use super::bugs::Bug;
 use super::centre::Centre;
@@ -38,9 +35,9 @@ use super::sight::Sight;
 use super::signals::{SimWatch, Way, carry};
 use super::truth::Life;
 use super::wire::NodeWire;
+use crate::cn;
 use simnode::in_process::InProcess;
 use simnode::sysevent::Stream;
-use simnode::tap::Tap;
 use simnode::{CreateOptions, Node, Verbs, Wait};
 
 /// Between two looks of the agent at a leaked NIC.
@@ -83,7 +80,7 @@ pub struct Cn {
     pub vms: Seat,
     centre: Centre,
     starts: u64,
-    vminfod: Option<(vminfod::Running, Shutdown)>,
+    vminfod: Option<cn::Vminfod>,
     /// The VMs that its vminfod showed last, by zone name.
     last: HashSet<String>,
     /// The agents that live, for their operator.
@@ -108,13 +105,9 @@ impl Cn {
         (vms, cn_uuid): (u32, Option<String>),
     ) -> anyhow::Result<Self> {
         let seed = centre.seed.wrapping_mul(31).wrapping_add(nth);
-        let tap = Tap::default();
-        let program = std::env::current_exe().ok();
-        let new = CreateOptions::new(dir.join("cn"));
-        let options = CreateOptions { vms, seed, program, cn_uuid, ..new };
-        let node = Node::create(&options)?.tapped(&tap);
-        let (uuid, honest, way) =
-            (node.cn_uuid().to_owned(), InProcess::new(&node), Way::new(seed ^ 0x5157));
+        let options = CreateOptions { vms, seed, cn_uuid, ..CreateOptions::new(dir.join("cn")) };
+        let (node, honest, tap) = cn::node(options)?;
+        let (uuid, way) = (node.cn_uuid().to_owned(), Way::new(seed ^ 0x5157));
         let carrier = tokio::spawn(carry(tap, honest.clone(), way.clone()));
         for zone in node.zones()?.iter() {
             centre.truth.set(&zone.zonename, Life::On(uuid.clone()));
@@ -167,21 +160,18 @@ impl Cn {
             // A listing of snapshots that hangs must not outlast the end of a world.
             deadlines: Deadlines { zfs_snapshots: SNAPSHOTS, ..Deadlines::default() },
             root: self.node.root(),
-            listen: ([127, 0, 0, 1], 0).into(),
             sweep: often(Duration::from_secs(20)),
             refresh: (often(REFRESH * 4 / 5), often(REFRESH)),
             // Many nodes are in one process, and each is reached in memory.
             socket: None,
             ..Config::default()
         };
-        let shutdown = Shutdown::new();
-        let commands: Arc<dyn Commands> = Arc::new(self.commands.clone());
-        let jitter = Jitter::from_seed(self.centre.seed ^ self.starts);
-        let running = vminfod::serve_with(config, commands, jitter, shutdown.clone()).await?;
+        let (commands, seed) = (Arc::new(self.commands.clone()), self.centre.seed ^ self.starts);
+        let vminfod = cn::Vminfod::start(config, commands, seed).await?;
         self.watch.poll(&self.node.root(), &self.way);
-        self.wire.connect(Some(running.api.clone()));
-        let api = running.api.clone();
-        self.vminfod = Some((running, shutdown));
+        let api = vminfod.running.api.clone();
+        self.wire.connect(Some(api.clone()));
+        self.vminfod = Some(vminfod);
         self.judge_start(api).await;
         Ok(())
     }
@@ -212,19 +202,17 @@ impl Cn {
 
     /// What a reading of the node without a daemon finds, with commands that work.
     pub async fn load(&self) -> Result<Vec<VmObject>, LoadError> {
-        let ctx = Ctx::new(Root::new(self.node.root()), Arc::new(self.honest.clone()));
-        Ok(load::objects(&ctx).await?.vms)
+        Ok(load::objects(&cn::ctx(&self.node)).await?.vms)
     }
 
     /// Ends vminfod where it is.
     pub async fn end_vminfod(&mut self) {
         self.last = self.names();
         self.wire.connect(None);
-        if let Some((running, shutdown)) = self.vminfod.take() {
-            shutdown.trigger();
-            if !running.ended().await {
-                self.centre.truth.fault("V13", "some task of vminfod did not end");
-            }
+        if let Some(vminfod) = self.vminfod.take()
+            && !vminfod.end().await
+        {
+            self.centre.truth.fault("V13", "some task of vminfod did not end");
         }
     }
 
@@ -248,11 +236,9 @@ impl Cn {
             "admin_uuid": self.centre.napi.options().admin_uuid,
             "mirror_stopped": bug != Some(Bug::ForgetStopped),
         });
-        let config = net_agent::config::Config::from_json(&config.to_string())?;
         let hub = Hub::new(Arc::new(self.wire.clone()), &self.impostor, bug);
         let (node, outside) = self.net.wires(hub, self.outside.clone());
-        let made = net_agent::agent::clients(&config, outside, node)?;
-        let agent = net_agent::agent::Agent::with_clients(config, made);
+        let agent = cn::net_agent(&config, outside, node)?;
         self.net_agent = Some(Arc::clone(&agent));
         self.net.run(|shutdown| agent.run(shutdown));
         Ok(())
@@ -273,12 +259,10 @@ impl Cn {
             "state_dir": self.vms.state_dir().to_string_lossy(), "log_level": "off",
             "seed": self.centre.seed.wrapping_add(self.starts) >> 1,
         });
-        let config = vm_agent::config::Config::from_json(&config.to_string())?;
         let sight = Sight::new(self.wire.of_another(), bug);
         let hub = Hub::new(Arc::new(sight), &self.impostor, bug);
         let (node, outside) = self.vms.wires(hub, self.records.clone());
-        let made = vm_agent::agent::clients(&config, &self.uuid, outside, node)?;
-        let agent = vm_agent::agent::Agent::with_clients(config, self.uuid.clone(), made);
+        let agent = cn::vm_agent(&config, &self.uuid, outside, node)?;
         self.vm_agent = Some(Arc::clone(&agent));
         self.vms.run(|shutdown| agent.run(shutdown));
         Ok(())

@@ -23,14 +23,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::centre::Centre;
-use super::gate::{Gate, Harm, Planned, Point};
+use super::gate::{Gate, Planned, Point, Who};
 use super::node::Cn;
 use super::outside::ELSEWHERE;
 use super::runs::alone;
 use super::settle;
 use super::truth::{Life, Truth};
 use super::world::held;
-use crate::faults::Moment;
+use crate::faults::{Fault, Moment};
 use crate::parallel::failed_in_parallel;
 use crate::place::place;
 use mocks::napi::{Era, NewNic};
@@ -41,13 +41,6 @@ const PAUSE: Duration = Duration::from_secs(100);
 const DAY: Duration = Duration::from_secs(86_400);
 /// The steps of the script.
 const STEPS: usize = 8;
-
-/// An agent of the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
-    NetAgent,
-    VmAgent,
-}
 
 /// One point, and what the agent that is started after a death finds of its memory.
 #[derive(Clone, Copy, Debug)]
@@ -112,15 +105,15 @@ pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
         let (requests, events) = &plain.counted[who as usize];
         for nth in 0..requests.len() {
             for moment in [Moment::Before, Moment::After] {
-                let dies = Planned { at: Point::Request(nth), moment, fault: Harm::Dies };
+                let dies = Planned { at: Point::Request(nth), moment, fault: Fault::Dies(who) };
                 cases.extend([false, true].map(|back| Case { who, point: Some(dies), back }));
             }
         }
         let whole = |point| Case { who, point: Some(point), back: false };
         let stale =
-            |nth| Planned { at: Point::Request(nth), moment: Moment::Before, fault: Harm::Stale };
+            |nth| Planned { at: Point::Request(nth), moment: Moment::Before, fault: Fault::Stale };
         let unseen =
-            |nth| Planned { at: Point::Event(nth), moment: Moment::After, fault: Harm::Unseen };
+            |nth| Planned { at: Point::Event(nth), moment: Moment::After, fault: Fault::Unseen };
         let reads = (0..requests.len()).filter(|nth| has_past(&requests[*nth]));
         cases.extend(reads.map(stale).map(whole));
         cases.extend((0..*events).map(unseen).map(whole));

@@ -21,6 +21,7 @@ use serde_json::json;
 
 use super::queue::{Full, Queue};
 use super::series::{Kind, Series};
+use crate::cn::{net_agent, vm_agent};
 use mocks::hub::Hub;
 use mocks::napi::{Era, NewNic, Options, Store};
 use mocks::transport::InProcess;
@@ -159,16 +160,12 @@ impl Wire {
                 config["vmapi"] = json!({"url": "http://vmapi.swarm"});
                 config["cn_uuid"] = json!(cn);
                 config["admin_uuid"] = json!(ADMIN);
-                let config = net_agent::config::Config::from_json(&config.to_string())?;
-                let made = net_agent::agent::clients(&config, Arc::clone(&wire), wire)?;
-                Ok(Box::pin(net_agent::agent::Agent::with_clients(config, made).run(shutdown)))
+                Ok(Box::pin(net_agent(&config, Arc::clone(&wire), wire)?.run(shutdown)))
             }
             With::VmAgent => {
                 config["vmapi_url"] = json!("http://vmapi.swarm");
                 config["server_uuid"] = json!(cn);
-                let config = vm_agent::config::Config::from_json(&config.to_string())?;
-                let made = vm_agent::agent::clients(&config, &cn, Arc::clone(&wire), wire)?;
-                Ok(Box::pin(vm_agent::agent::Agent::with_clients(config, cn, made).run(shutdown)))
+                Ok(Box::pin(vm_agent(&config, &cn, Arc::clone(&wire), wire)?.run(shutdown)))
             }
         }
     }

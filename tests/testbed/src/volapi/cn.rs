@@ -29,8 +29,9 @@ use simnode::in_process::InProcess;
 use simnode::{CreateOptions, Node, Verbs, Wait};
 use tempfile::TempDir;
 use uuid::Uuid;
-use vminfod::node::root::Root;
-use vminfod::node::{Ctx, load};
+use vminfod::node::load;
+
+use crate::cn::ctx;
 
 /// Where its agent listens on the admin network.
 pub const ADDRESS: &str = "10.99.99.7";
@@ -192,8 +193,7 @@ impl Transport for ToVminfod {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
             let name = request.url.path().trim_start_matches("/vms/").to_owned();
-            let ctx = Ctx::new(Root::new(self.0.root()), Arc::new(InProcess::new(&self.0)));
-            let (status, body) = match load::object(&ctx, &name).await {
+            let (status, body) = match load::object(&ctx(&self.0), &name).await {
                 Ok(Some(vm)) => (StatusCode::OK, json!(vm)),
                 Ok(None) => {
                     let message = format!("VM Not Found: {name}");

@@ -7,63 +7,43 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sdc_clients::http::Request;
-use store::{Call, Fault, Faults};
+use store::{Call, Fault as StoreFault, Faults};
 
-use crate::faults::{Moment, Plan, Planned};
+use crate::faults::{Fault, Moment, Plan, Planned};
 
-/// What the service calls.
+/// Who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Callee {
+pub enum Who {
+    Volapi,
     Storage,
-    /// VMAPI.
     Vmapi,
-    Other,
+    /// Another service.
+    Peer,
 }
 
-/// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blow {
-    /// The process is killed before the call.
-    Killed,
-    /// The process is killed during a call to another service, which takes it up after the restart.
-    KilledLate,
-    /// The storage is away from here on.
-    StorageAway,
-    /// The storage does it and goes away before it answers.
-    StorageLost,
-    /// Another service cannot be reached, this once.
-    PeerAway,
-    /// Another service does it, and its answer is lost.
-    PeerLost,
-    /// VMAPI is away from here on.
-    VmapiAway,
-    /// VMAPI does it and goes away before it answers.
-    VmapiLost,
-}
+/// What goes wrong with a call, before it is done or after.
+pub type Blow = (Moment, Fault<Who>);
 
-impl Blow {
-    /// All of them.
-    pub const ALL: [Blow; 8] = [
-        Blow::Killed,
-        Blow::KilledLate,
-        Blow::StorageAway,
-        Blow::StorageLost,
-        Blow::PeerAway,
-        Blow::PeerLost,
-        Blow::VmapiAway,
-        Blow::VmapiLost,
-    ];
+/// The process is killed before the call.
+pub const KILLED: Blow = (Moment::Before, Fault::Dies(Who::Volapi));
+/// The process is killed during a call to another service, which takes it up after the restart.
+pub const KILLED_LATE: Blow = (Moment::Before, Fault::Late);
+/// Another service cannot be reached, this once.
+pub const PEER_AWAY: Blow = (Moment::Before, Fault::Loses);
+/// The storage is away from here on.
+pub const STORAGE_AWAY: Blow = (Moment::Before, Fault::Away(Who::Storage));
 
-    /// Returns at how many steps of a piece of work it can come at the least, given this for all but VMAPI's.
-    pub fn least(self, others: usize) -> usize {
-        if matches!(self, Blow::VmapiAway | Blow::VmapiLost) { 1 } else { others }
-    }
-
-    /// Returns true if the process ends by it.
-    pub fn kills(self) -> bool {
-        matches!(self, Blow::Killed | Blow::KilledLate)
-    }
-}
+/// All of them.
+pub const ALL: [Blow; 8] = [
+    KILLED,
+    KILLED_LATE,
+    STORAGE_AWAY,
+    (Moment::After, Fault::Away(Who::Storage)),
+    PEER_AWAY,
+    (Moment::After, Fault::Loses),
+    (Moment::Before, Fault::Away(Who::Vmapi)),
+    (Moment::After, Fault::Away(Who::Vmapi)),
+];
 
 /// Counts steps and blows.
 #[derive(Debug, Default)]
@@ -71,7 +51,7 @@ pub struct Fuse(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    plan: Plan<usize, Blow>,
+    plan: Plan<usize, Fault<Who>>,
     /// What it is set to.
     blow: Option<Blow>,
     /// The steps so far that count for it.
@@ -91,7 +71,7 @@ impl Fuse {
 
     /// Blows at the step with this number, from 0.
     pub fn set(&self, blow: Blow, step: usize) {
-        let planned = Planned { at: step, moment: Moment::Before, fault: blow };
+        let planned = Planned { at: step, moment: blow.0, fault: blow.1 };
         let mut state = self.state();
         (state.plan, state.blow, state.steps) = (Plan::new(vec![planned]), Some(blow), 0);
     }
@@ -113,45 +93,39 @@ impl Fuse {
         std::mem::take(&mut self.state().late)
     }
 
-    /// Returns what happens to the next call of this kind.
-    pub fn next(&self, callee: Callee) -> Option<Blow> {
-        let is_storage = callee == Callee::Storage;
+    /// Returns what happens to the next call of this one.
+    pub fn next(&self, callee: Who) -> Option<Blow> {
         let mut state = self.state();
-        let blow = state.blow?;
+        let (moment, fault) = state.blow?;
         if state.plan.is_over() {
             // It has blown. A killed process does nothing more, and what went away stays away.
-            return match blow {
-                Blow::Killed | Blow::KilledLate => Some(Blow::Killed),
-                Blow::StorageAway | Blow::StorageLost if is_storage => Some(Blow::StorageAway),
-                Blow::VmapiAway | Blow::VmapiLost if callee == Callee::Vmapi => {
-                    Some(Blow::VmapiAway)
-                }
+            return match fault {
+                Fault::Dies(_) | Fault::Late => Some(KILLED),
+                Fault::Away(who) if who == callee => Some((Moment::Before, fault)),
                 _ => None,
             };
         }
-        let counts = match blow {
-            Blow::Killed => true,
-            Blow::StorageAway | Blow::StorageLost => is_storage,
-            Blow::KilledLate | Blow::PeerAway | Blow::PeerLost => !is_storage,
-            Blow::VmapiAway | Blow::VmapiLost => callee == Callee::Vmapi,
+        let counts = match fault {
+            Fault::Dies(_) => true,
+            Fault::Away(who) => who == callee,
+            _ => callee != Who::Storage,
         };
         if !counts {
             return None;
         }
         let step = state.steps;
         state.steps += 1;
-        state.plan.meet(&step, Moment::Before).pop()
+        Some((moment, state.plan.meet(&step, moment).pop()?))
     }
 }
 
 impl Faults for Fuse {
-    fn next(&self, call: Call) -> Fault {
-        match Fuse::next(self, Callee::Storage) {
-            None => Fault::None,
-            Some(Blow::StorageAway) => Fault::Before,
-            Some(Blow::StorageLost) if call == Call::Commit => Fault::After,
-            Some(Blow::StorageLost) => Fault::Before,
-            Some(_) => Fault::Never,
+    fn next(&self, call: Call) -> StoreFault {
+        match Fuse::next(self, Who::Storage) {
+            None => StoreFault::None,
+            Some((Moment::After, Fault::Away(_))) if call == Call::Commit => StoreFault::After,
+            Some((_, Fault::Away(_))) => StoreFault::Before,
+            Some(_) => StoreFault::Never,
         }
     }
 }

@@ -21,7 +21,7 @@ use volumes_core::requests;
 use volumes_core::volume::State;
 
 use super::asked::{self, OWNER};
-use super::fuse::Blow;
+use super::fuse::PEER_AWAY;
 
 /// A feed that says what the test says.
 struct Told(Arc<Mutex<mpsc::Receiver<News>>>);
@@ -217,7 +217,7 @@ async fn a_look_that_fails_is_tried_again() {
     let (volume, storage) = world.creating("name").await;
     world.vm(&storage, json!({"state": "running"}));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    world.fuse.set(Blow::PeerAway, 0);
+    world.fuse.set(PEER_AWAY, 0);
     world.tell(News::Changed(storage)).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(world.state(&volume).await, State::Ready);

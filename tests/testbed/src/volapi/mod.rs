@@ -8,9 +8,6 @@
 mod database; // its database is killed at each step of what it does
 
 #[cfg(test)]
-mod crash; // killed, or left alone, at each step of what it does
-
-#[cfg(test)]
 mod snapshots; // snapshots and roll-backs, also cut off
 
 #[cfg(test)]
@@ -33,6 +30,9 @@ mod networks; // a volume gets another network, or loses one
 
 #[cfg(test)]
 mod archived; // what failed long ago
+
+#[cfg(test)]
+mod crash; // killed, or left alone, at each step of what it does
 
 #[cfg(test)]
 mod asked; // a service that is asked over HTTP, in process

@@ -9,7 +9,7 @@ use volapi::records::{NetworkChange, all};
 use volapi::service::Count;
 
 use super::asked::{FOREIGN, NETWORK, OTHER, OWNER, PLAIN, SECOND, World, nics};
-use super::fuse::Blow;
+use super::crash::{at_each_step, until_killed};
 
 const USER: &str = "77777777-7777-4777-8777-777777777777";
 
@@ -231,40 +231,31 @@ async fn a_migration_in_between_says_nothing_of_the_nics() {
 
 #[tokio::test(start_paused = true)] // V114
 async fn a_change_that_is_cut_off_anywhere_happens_with_its_restart_or_not_at_all() {
-    for blow in Blow::ALL {
-        let mut step = 0;
-        loop {
-            let world = World::start(true).await;
-            let (volume, vm) = world.volume("name", &[NETWORK]).await;
-            actions(&world);
-            world.fuse.set(blow, step);
-            let asked = change(&world, "attachtonetwork", &volume, SECOND);
-            // On the paused clock this passes as soon as the work waits for what never comes.
-            let _ = tokio::time::timeout(std::time::Duration::from_secs(3600), asked).await;
-            let blew = world.fuse.clear();
-            let place = format!("{blow:?} at {step}");
-            let late = world.fuse.take_late();
-            let was_asked = world.orders().iter().any(|call| call.status == 202)
-                || late.iter().any(|request| request.target().contains("add_nics"));
-            let world = world.come_back().await;
-            pass(&world, 0).await;
-            assert!(actions(&world).is_empty(), "{place}: no restart before the NIC");
-            if was_asked {
-                happens(&world, &vm, &[NETWORK, SECOND]).await;
-            }
-            pass(&world, 700).await;
-            let reboots = actions(&world).len();
-            pass(&world, 1800).await;
-            assert!(open(&world).await.is_empty(), "{place}: a change is left");
-            assert_eq!(reboots, usize::from(was_asked), "{place}: restarts");
-            let networks = world.get(&format!("/volumes/{volume}")).await.1["networks"].clone();
-            let expected = if was_asked { json!([NETWORK, SECOND]) } else { json!([NETWORK]) };
-            assert_eq!(networks, expected, "{place}");
-            if !blew {
-                assert!(step > 1, "{blow:?} met {step} steps");
-                break;
-            }
-            step += 1;
+    let run = async |blow, step, place: String| {
+        let world = World::start(true).await;
+        let (volume, vm) = world.volume("name", &[NETWORK]).await;
+        actions(&world);
+        world.fuse.set(blow, step);
+        let _ = until_killed(change(&world, "attachtonetwork", &volume, SECOND)).await;
+        let has_blown = world.fuse.clear();
+        let late = world.fuse.take_late();
+        let was_asked = world.orders().iter().any(|call| call.status == 202)
+            || late.iter().any(|request| request.target().contains("add_nics"));
+        let world = world.come_back().await;
+        pass(&world, 0).await;
+        assert!(actions(&world).is_empty(), "{place}: no restart before the NIC");
+        if was_asked {
+            happens(&world, &vm, &[NETWORK, SECOND]).await;
         }
-    }
+        pass(&world, 700).await;
+        let reboots = actions(&world).len();
+        pass(&world, 1800).await;
+        assert!(open(&world).await.is_empty(), "{place}: a change is left");
+        assert_eq!(reboots, usize::from(was_asked), "{place}: restarts");
+        let networks = world.get(&format!("/volumes/{volume}")).await.1["networks"].clone();
+        let expected = if was_asked { json!([NETWORK, SECOND]) } else { json!([NETWORK]) };
+        assert_eq!(networks, expected, "{place}");
+        has_blown
+    };
+    Box::pin(at_each_step([2, 2], run)).await;
 }

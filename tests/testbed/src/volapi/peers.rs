@@ -20,8 +20,9 @@ use serde_json::{Map, Value, json};
 use volapi::peers::Peers;
 
 use super::cn::{ADDRESS, Cn};
-use super::fuse::{Blow, Callee, Fuse};
+use super::fuse::{Fuse, Who};
 use super::services::{Asked, Services};
+use crate::faults::{Fault, Moment};
 
 /// One request to a service.
 #[derive(Clone, Debug, PartialEq)]
@@ -235,21 +236,21 @@ impl Transport for DataCentre {
             };
             let fuse = Arc::clone(&self.scene().fuse);
             let is_vmapi = request.url.host_str() == Some("vmapi");
-            let blow = fuse.next(if is_vmapi { Callee::Vmapi } else { Callee::Other });
+            let blow = fuse.next(if is_vmapi { Who::Vmapi } else { Who::Peer });
             match blow {
-                Some(Blow::Killed) => return std::future::pending().await,
-                Some(Blow::KilledLate) => {
+                Some((_, Fault::Dies(_))) => return std::future::pending().await,
+                Some((_, Fault::Late)) => {
                     fuse.delay(request);
                     return std::future::pending().await;
                 }
-                Some(Blow::PeerAway | Blow::VmapiAway) => {
+                Some((Moment::Before, _)) => {
                     return Err(Error::connect(&request.method, request.target(), "refused"));
                 }
-                _ => {}
+                Some((Moment::After, _)) | None => {}
             }
             let (method, target) = (request.method.clone(), request.target());
             let answer = self.answer(request).await?;
-            if matches!(blow, Some(Blow::PeerLost | Blow::VmapiLost)) {
+            if blow.is_some() {
                 return Err(Error::broken(&method, target, "cut off"));
             }
             if let Some(call) = self.scene().calls.get_mut(at) {

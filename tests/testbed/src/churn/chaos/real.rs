@@ -5,7 +5,6 @@
 //! Chaos with real processes: vminfod and its helpers on a node's directory.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -13,14 +12,13 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sdc_clients::vminfod::VmObject;
 use serde_json::json;
-use simnode::in_process::InProcess;
 use simnode::{Verbs, Wait};
 use tokio::time::Instant;
-use vminfod::node::root::Root;
-use vminfod::node::{Ctx, load};
+use vminfod::node::load;
 
 use super::steps::{CHANGES, agree, change};
 use crate::changes::same_vms;
+use crate::cn::ctx;
 use crate::held::children_of;
 use crate::lab::{World, WorldOptions};
 use crate::process::kill;
@@ -91,8 +89,7 @@ async fn live(
 
 /// What the node's own files and commands say.
 async fn read(world: &World) -> anyhow::Result<Vec<VmObject>> {
-    let commands = Arc::new(InProcess::new(world.node()));
-    Ok(load::objects(&Ctx::new(Root::new(world.node().root()), commands)).await?.vms)
+    Ok(load::objects(&ctx(world.node())).await?.vms)
 }
 
 /// Waits until the daemon shows the node as it is; returns what it shows.

@@ -22,14 +22,14 @@ use sdc_clients::http::Call;
 use sdc_clients::vminfod::VmObject;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use vminfod::node::root::Root;
-use vminfod::node::{Ctx, load};
+use vminfod::node::load;
 
 use super::hands::{Change, Done, Hands};
 use super::listen::{self, Counts, Habits, Room};
 use crate::arguments::{command, seed};
 use crate::changes::hub::{Hub, HubOptions};
 use crate::changes::{change, same_vms};
+use crate::cn::ctx;
 use crate::lines::LineStream;
 use simnode::{NodeError, Verbs, Wait};
 
@@ -184,8 +184,7 @@ pub async fn newest(http: &Http) -> anyhow::Result<u64> {
 async fn compare_with_fresh_load(hub: &Hub) -> anyhow::Result<usize> {
     let call = Call::get(&["vms"]).body_cap(1 << 30);
     let cached: Vec<VmObject> = hub.http.execute(call).await?.json("VMs")?;
-    let ctx = Ctx::new(Root::new(hub.node.root()), Arc::new(hub.commands.clone()));
-    let fresh = load::objects(&ctx).await?;
+    let fresh = load::objects(&ctx(&hub.node)).await?;
     ensure!(fresh.broken.is_empty(), "a fresh load finds broken zones: {:?}", fresh.broken);
     same_vms(&cached, &fresh.vms).map_err(anyhow::Error::msg)?;
     Ok(cached.len())

@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail, ensure};
-use daemon::Shutdown;
 use daemon::command::{Call, CommandError, Commands, Launch, Output, Pipes, Program, Run, Running};
-use sdc_clients::{Http, Jitter};
+use sdc_clients::Http;
 use serde_json::{Map, Value, json};
 use simnode::recorded::{COLUMNS, Listings};
 use simnode::tap::Stream;
 use vminfod::config::Config;
 
 use super::gate::Gate;
+use crate::cn::Vminfod;
 
 /// What the commands answer from.
 #[derive(Default)]
@@ -65,16 +65,12 @@ impl RecordedNode {
     pub(crate) async fn serve(&self) -> anyhow::Result<Served> {
         let config = Config {
             root: self.dir.path().to_owned(),
-            listen: ([127, 0, 0, 1], 0).into(),
             // Recorded requests ask for this host.
             host_names: vec!["x".to_owned()],
             ..Config::default()
         };
-        let shutdown = Shutdown::new();
-        let commands: Arc<dyn Commands> = Arc::new(self.clone());
-        let running =
-            vminfod::serve_with(config, commands, Jitter::from_seed(7), shutdown.clone()).await?;
-        Ok(Served { address: running.address, shutdown, running })
+        let vminfod = Vminfod::start(config, Arc::new(self.clone()), 7).await?;
+        Ok(Served { address: vminfod.running.address, vminfod })
     }
 
     /// Does the operations of one step, as one moment for the daemon except where the recording
@@ -262,8 +258,7 @@ impl Commands for RecordedNode {
 pub(crate) struct Served {
     /// Where it listens.
     pub(crate) address: std::net::SocketAddr,
-    shutdown: Shutdown,
-    running: vminfod::Running,
+    vminfod: Vminfod,
 }
 
 impl Served {
@@ -274,8 +269,7 @@ impl Served {
 
     /// Ends it; an error when some task of it did not end.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        self.shutdown.trigger();
-        if self.running.ended().await { Ok(()) } else { bail!("some task of vminfod did not end") }
+        if self.vminfod.end().await { Ok(()) } else { bail!("some task of vminfod did not end") }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::conform::services::replay::leave_out;
 use crate::conform::tally::Tally;
 use crate::conform::transcript::{Asked, Exchange, Group, Step, Transcript};
 use crate::conform::wire::exchange;
-use crate::volapi::fuse::{Blow, Fuse};
+use crate::volapi::fuse::{Fuse, STORAGE_AWAY};
 use crate::volapi::peers::{Call, DataCentre};
 use crate::volapi::running::start;
 
@@ -125,7 +125,7 @@ impl Replay {
                         storage_away = !is_there;
                         match is_there {
                             true => drop(fuse.clear()),
-                            false => fuse.set(Blow::StorageAway, 0),
+                            false => fuse.set(STORAGE_AWAY, 0),
                         }
                     }
                     continue;

@@ -3,7 +3,6 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 //! Everything that can die dies at each step of a create, a delete and a roll-back; afterwards volapi comes back.
 
-use std::future::Future;
 use std::time::Duration;
 
 use store::Expect;
@@ -11,111 +10,88 @@ use volumes_core::snapshot::Stage;
 use volumes_core::volume::State;
 
 use super::world::World;
-use crate::volapi::crash::VOLUME;
-use crate::volapi::fuse::{Blow, Fuse};
+use crate::volapi::crash::{VOLUME, at_each_step, until_killed};
+use crate::volapi::fuse::Fuse;
 use crate::volapi::running::start;
-
-/// Runs until it ends or is killed.
-async fn until_killed<T>(work: impl Future<Output = T>) -> Option<T> {
-    // On the paused clock this passes as soon as the work waits for what never comes.
-    tokio::time::timeout(Duration::from_secs(3600), work).await.ok()
-}
 
 #[tokio::test(start_paused = true)] // V137
 async fn a_snapshot_whose_creation_is_cut_off_anywhere_is_there_or_not() {
-    for blow in Blow::ALL {
-        for step in 0.. {
-            let mut world = World::new().await;
-            world.snap("first").await.unwrap();
-            world.restart().await;
-            world.fuse.set(blow, step);
-            let outcome = until_killed(world.snap("second")).await;
-            let has_blown = world.fuse.clear();
-            let place = format!("{blow:?} at {step}");
-            world.come_back().await;
-            let names: Vec<String> =
-                world.recorded().await.into_iter().map(|(name, _)| name).collect();
-            assert!(names == ["first"] || names == ["first", "second"], "{place}: {names:?}");
-            if matches!(outcome, Some(Ok(_))) {
-                assert_eq!(names.len(), 2, "{place}: it was said to be begun");
-            }
-            world.check(&place).await;
-            if !has_blown {
-                assert!(step >= blow.least(3), "{place}: too few steps");
-                break;
-            }
+    let run = async |blow, step, place: String| {
+        let mut world = World::new().await;
+        world.snap("first").await.unwrap();
+        world.restart().await;
+        world.fuse.set(blow, step);
+        let outcome = until_killed(world.snap("second")).await;
+        let has_blown = world.fuse.clear();
+        world.come_back().await;
+        let names: Vec<String> = world.recorded().await.into_iter().map(|(name, _)| name).collect();
+        assert!(names == ["first"] || names == ["first", "second"], "{place}: {names:?}");
+        if matches!(outcome, Some(Ok(_))) {
+            assert_eq!(names.len(), 2, "{place}: it was said to be begun");
         }
-    }
+        world.check(&place).await;
+        has_blown
+    };
+    Box::pin(at_each_step([3, 1], run)).await;
 }
 
 #[tokio::test(start_paused = true)] // V137
 async fn a_snapshot_whose_deletion_is_cut_off_anywhere_is_gone_or_there() {
-    for blow in Blow::ALL {
-        for step in 0.. {
-            let mut world = World::new().await;
-            world.snap("first").await.unwrap();
-            world.snap("second").await.unwrap();
-            world.restart().await;
-            world.fuse.set(blow, step);
-            let outcome = until_killed(world.delete("first")).await;
-            let has_blown = world.fuse.clear();
-            let place = format!("{blow:?} at {step}");
-            world.come_back().await;
-            let names: Vec<String> =
-                world.recorded().await.into_iter().map(|(name, _)| name).collect();
-            assert!(names == ["second"] || names == ["first", "second"], "{place}: {names:?}");
-            if matches!(outcome, Some(Ok(_))) {
-                assert_eq!(names.len(), 1, "{place}: it was said to be begun");
-            }
-            world.check(&place).await;
-            if !has_blown {
-                assert!(step >= blow.least(3), "{place}: too few steps");
-                break;
-            }
+    let run = async |blow, step, place: String| {
+        let mut world = World::new().await;
+        world.snap("first").await.unwrap();
+        world.snap("second").await.unwrap();
+        world.restart().await;
+        world.fuse.set(blow, step);
+        let outcome = until_killed(world.delete("first")).await;
+        let has_blown = world.fuse.clear();
+        world.come_back().await;
+        let names: Vec<String> = world.recorded().await.into_iter().map(|(name, _)| name).collect();
+        assert!(names == ["second"] || names == ["first", "second"], "{place}: {names:?}");
+        if matches!(outcome, Some(Ok(_))) {
+            assert_eq!(names.len(), 1, "{place}: it was said to be begun");
         }
-    }
+        world.check(&place).await;
+        has_blown
+    };
+    Box::pin(at_each_step([3, 1], run)).await;
 }
 
 #[tokio::test(start_paused = true)] // V138
 async fn a_roll_back_that_is_cut_off_anywhere_is_done_once_or_not_begun() {
-    for blow in Blow::ALL {
-        for step in 0.. {
-            let mut world = World::new().await;
-            for name in ["first", "second", "third"] {
-                world.snap(name).await.unwrap();
-            }
-            world.cn().write(&world.vm, "later").unwrap();
-            world.restart().await;
-            world.fuse.set(blow, step);
-            // The passes of the same process are cut off too.
-            let outcome = until_killed(async {
-                let begun = world.roll_back("second").await;
-                for _ in 0..4 {
-                    let _ = world.service.tidy(None).await;
-                }
-                begun
-            })
-            .await;
-            let has_blown = world.fuse.clear();
-            let place = format!("{blow:?} at {step}");
-            world.come_back().await;
-            let is_done = world.cn().has(&world.vm, "second").unwrap();
-            if !is_done {
-                assert!(!matches!(outcome, Some(Ok(_))), "{place}: it was said to be begun");
-                assert!(world.cn().has(&world.vm, "later").unwrap(), "{place}");
-            }
-            assert_eq!(world.recorded().await.len(), if is_done { 2 } else { 3 }, "{place}");
-            // Once the volume is ready, nothing rolls it back again.
-            world.cn().write(&world.vm, "after").unwrap();
-            world.come_back().await;
-            assert!(world.cn().has(&world.vm, "after").unwrap(), "{place}: rolled back again");
-            world.check(&place).await;
-            if !has_blown {
-                assert!(step >= blow.least(9), "{place}: too few steps");
-                break;
-            }
+    let run = async |blow, step, place: String| {
+        let mut world = World::new().await;
+        for name in ["first", "second", "third"] {
+            world.snap(name).await.unwrap();
         }
-    }
+        world.cn().write(&world.vm, "later").unwrap();
+        world.restart().await;
+        world.fuse.set(blow, step);
+        // The passes of the same process are cut off too.
+        let outcome = until_killed(async {
+            let begun = world.roll_back("second").await;
+            for _ in 0..4 {
+                let _ = world.service.tidy(None).await;
+            }
+            begun
+        })
+        .await;
+        let has_blown = world.fuse.clear();
+        world.come_back().await;
+        let is_done = world.cn().has(&world.vm, "second").unwrap();
+        if !is_done {
+            assert!(!matches!(outcome, Some(Ok(_))), "{place}: it was said to be begun");
+            assert!(world.cn().has(&world.vm, "later").unwrap(), "{place}");
+        }
+        assert_eq!(world.recorded().await.len(), if is_done { 2 } else { 3 }, "{place}");
+        // Once the volume is ready, nothing rolls it back again.
+        world.cn().write(&world.vm, "after").unwrap();
+        world.come_back().await;
+        assert!(world.cn().has(&world.vm, "after").unwrap(), "{place}: rolled back again");
+        world.check(&place).await;
+        has_blown
+    };
+    Box::pin(at_each_step([9, 1], run)).await;
 }
 
 #[tokio::test(start_paused = true)] // V138

@@ -23,7 +23,7 @@ use volumes_core::volume::State;
 use super::world::{World, params};
 use crate::volapi::asked::OWNER;
 use crate::volapi::crash::VOLUME;
-use crate::volapi::fuse::Blow;
+use crate::volapi::fuse::PEER_AWAY;
 use crate::volapi::running::start;
 
 const STRANGER: &str = "99999999-9999-4999-8999-999999999999";
@@ -221,7 +221,7 @@ async fn a_roll_back_that_cannot_be_done_leaves_the_volume_as_it_is() {
     world.snap("first").await.unwrap();
     world.cn().write(&world.vm, "later").unwrap();
     // The node does not answer, after VMAPI.
-    world.fuse.set(Blow::PeerAway, 1);
+    world.fuse.set(PEER_AWAY, 1);
     let refused = world.roll_back("first").await.unwrap_err();
     assert_eq!((refused.status(), refused.code()), (503, Some("ServiceUnavailable")));
     world.fuse.clear();
@@ -260,7 +260,7 @@ async fn a_node_that_does_not_answer_makes_the_snapshot_when_it_does() {
     let world = World::new().await;
     world.snap("first").await.unwrap();
     // The agent is the second that is asked, after VMAPI.
-    world.fuse.set(Blow::PeerAway, 1);
+    world.fuse.set(PEER_AWAY, 1);
     let volume = world.create("second").await.unwrap();
     assert_eq!(volume["snapshots"][1]["state"], "creating");
     let refused = world.roll_back("first").await.unwrap_err();
@@ -303,7 +303,7 @@ async fn a_roll_back_waits_for_a_change_of_networks_of_the_same_moment() {
     let begun = async |step| {
         let world = World::new().await;
         world.snap("first").await.unwrap();
-        world.fuse.set(Blow::PeerAway, step);
+        world.fuse.set(PEER_AWAY, step);
         let _ = world.roll_back("first").await;
         world.fuse.clear();
         world

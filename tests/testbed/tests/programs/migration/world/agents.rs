@@ -11,6 +11,7 @@ use daemon::Shutdown;
 use mocks::transport::InProcess;
 use sdc_clients::http::Transport;
 use serde_json::json;
+use testbed::cn;
 
 use super::wire::Wire;
 use super::{CN, World};
@@ -56,9 +57,7 @@ impl Running {
                     "conflict_retry": window("10ms", "20ms"),
                 });
                 add(&mut config, &common);
-                let config = net_agent::config::Config::from_json(&config.to_string()).unwrap();
-                let made = net_agent::agent::clients(&config, Arc::clone(&wire), wire).unwrap();
-                let agent = net_agent::agent::Agent::with_clients(config, made);
+                let agent = cn::net_agent(&config, Arc::clone(&wire), wire).unwrap();
                 tokio::spawn(Arc::clone(&agent).run(shutdown.clone()));
                 Self::Net(agent)
             }
@@ -68,9 +67,7 @@ impl Running {
                 let mut config =
                     json!({"vmapi_url": vmapi, "server_uuid": cn, "second_look": "60s"});
                 add(&mut config, &common);
-                let config = vm_agent::config::Config::from_json(&config.to_string()).unwrap();
-                let made = vm_agent::agent::clients(&config, cn, Arc::clone(&wire), wire).unwrap();
-                let agent = vm_agent::agent::Agent::with_clients(config, cn.to_owned(), made);
+                let agent = cn::vm_agent(&config, cn, Arc::clone(&wire), wire).unwrap();
                 tokio::spawn(Arc::clone(&agent).run(shutdown.clone()));
                 Self::Vm(agent)
             }
