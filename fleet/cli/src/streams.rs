@@ -28,28 +28,56 @@ pub(crate) fn list(
 ) -> Result<(String, bool), UnknownColumn> {
     let mut table = Table::new(&COLUMNS);
     for health in all {
-        table.row(vec![
-            health.stream.into(),
-            health.messages.into(),
-            health.bytes.into(),
-            health.leader.as_deref().into(),
-            match health.is_whole() {
-                true => Value::Null.into(),
-                false => Cell::toned(behind(health), Tone::Bad),
-            },
-            match stands_still && health.lag > 0 {
-                true => Cell::toned(format!("{} (stands still)", health.lag), Tone::Bad),
-                false => health.lag.into(),
-            },
-            match differ.get(health.stream) {
-                Some(0) | None => Value::Null.into(),
-                Some(count) => Cell::toned(count.to_string(), Tone::Bad),
-            },
-        ]);
+        let lag = match stands_still && health.lag > 0 {
+            true => Cell::toned(format!("{} (stands still)", health.lag), Tone::Bad),
+            false => health.lag.into(),
+        };
+        let differ = match differ.get(health.stream) {
+            Some(0) | None => Value::Null.into(),
+            Some(count) => Cell::toned(count.to_string(), Tone::Bad),
+        };
+        table.row(row(health, lag, differ));
     }
     let is_whole = all.iter().all(Health::is_whole);
     let is_one = differ.values().all(|count| *count == 0);
     Ok((table.print(layout, screen)?, is_whole && is_one && !stands_still))
+}
+
+/// Lists the streams while nobody leads some of them: of those nothing else is known, and of the others neither what
+/// `VMS` lacks nor whether the servers have the same.
+pub(crate) fn list_led(
+    all: &[(&'static str, Option<Health>)],
+    layout: &Layout,
+    screen: Screen,
+) -> Result<String, UnknownColumn> {
+    let mut table = Table::new(&COLUMNS);
+    let unknown = || Cell::from(Value::Null);
+    for (stream, health) in all {
+        table.row(match health {
+            Some(health) => row(health, unknown(), unknown()),
+            None => {
+                let leader = Cell::toned("nobody leads", Tone::Bad);
+                let [messages, bytes, behind, lag, differ] = [(); 5].map(|()| unknown());
+                vec![(*stream).into(), messages, bytes, leader, behind, lag, differ]
+            }
+        });
+    }
+    table.print(layout, screen)
+}
+
+fn row(health: &Health, lag: Cell, differ: Cell) -> Vec<Cell> {
+    vec![
+        health.stream.into(),
+        health.messages.into(),
+        health.bytes.into(),
+        health.leader.as_deref().into(),
+        match health.is_whole() {
+            true => Value::Null.into(),
+            false => Cell::toned(behind(health), Tone::Bad),
+        },
+        lag,
+        differ,
+    ]
 }
 
 /// The servers that do not have all of it, by name, and how many more there should be.
@@ -57,4 +85,29 @@ fn behind(health: &Health) -> String {
     let away = health.away.iter().map(|server| format!("{server} (away)"));
     let few = (health.too_few > 0).then(|| format!("{} too few", health.too_few));
     health.behind.iter().cloned().chain(away).chain(few).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use sdc_clients::fleet::{CHANGES, VMS};
+
+    use super::*;
+
+    #[test]
+    fn a_stream_that_nobody_leads_has_its_row_beside_the_others() {
+        let health = Health {
+            stream: CHANGES,
+            messages: 7,
+            bytes: 700,
+            leader: Some("n1".to_owned()),
+            behind: Vec::new(),
+            away: vec!["n2".to_owned()],
+            too_few: 0,
+            lag: 0,
+        };
+        let layout = Layout { parsable: true, ..Layout::default() };
+        let all = [(CHANGES, Some(health)), (VMS, None)];
+        let text = list_led(&all, &layout, Screen::default()).unwrap();
+        assert_eq!(text, "CHANGES:7:700:n1:n2 (away)::\nVMS:::nobody leads:::\n");
+    }
 }

@@ -23,6 +23,9 @@ use super::server::Server;
 use super::sourcing::Sourcing;
 use crate::jitter::Jitter;
 
+/// The streams of the feed.
+const STREAMS: [&str; 3] = [CHANGES, VMS, KV_NODES];
+
 /// Servers of a stream hear each other every second.
 const UNHEARD: Duration = Duration::from_secs(10);
 
@@ -185,27 +188,54 @@ impl Fleet {
     /// If one is missing, or has no leader now.
     pub async fn health(&self) -> Result<Vec<Health>, FleetError> {
         let mut all = Vec::new();
-        for name in [CHANGES, VMS, KV_NODES] {
-            let stream = self.stream(name).await?;
-            let info = stream.cached_info();
-            let servers = info.cluster.as_ref();
-            let (away, there): (Vec<_>, Vec<_>) =
-                servers.iter().flat_map(|it| &it.replicas).partition(|it| it.offline);
-            let behind = there.into_iter().filter(|it| !it.current || it.lag.unwrap_or(0) > 0);
-            all.push(Health {
-                stream: name,
-                messages: info.state.messages,
-                bytes: info.state.bytes,
-                leader: servers.and_then(|servers| servers.leader.clone()),
-                behind: behind.map(|it| it.name.clone()).collect(),
-                away: away.into_iter().map(|it| it.name.clone()).collect(),
-                too_few: info.config.num_replicas.saturating_sub(on(info)),
-                lag: 0,
-            });
+        for name in STREAMS {
+            all.push(self.health_of(name).await?);
         }
         let lag = Sourcing::read(&self.jetstream).await?.lag();
         all.iter_mut().filter(|health| health.stream == VMS).for_each(|health| health.lag = lag);
         Ok(all)
+    }
+
+    /// Returns how each stream is; none where nobody leads it now. What `VMS` lacks is not read.
+    ///
+    /// # Errors
+    /// If one is missing, or nobody leads any of them.
+    pub async fn led(&self) -> Result<Vec<(&'static str, Option<Health>)>, FleetError> {
+        let (mut all, mut last) = (Vec::new(), None);
+        for name in STREAMS {
+            match self.health_of(name).await {
+                Ok(health) => all.push((name, Some(health))),
+                // The server that leads it answers, and no other one.
+                Err(error @ FleetError::Away(_)) => {
+                    all.push((name, None));
+                    last = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match last.filter(|_| all.iter().all(|(_, health)| health.is_none())) {
+            Some(error) => Err(error),
+            None => Ok(all),
+        }
+    }
+
+    async fn health_of(&self, name: &'static str) -> Result<Health, FleetError> {
+        let stream = self.stream(name).await?;
+        let info = stream.cached_info();
+        let servers = info.cluster.as_ref();
+        let (away, there): (Vec<_>, Vec<_>) =
+            servers.iter().flat_map(|it| &it.replicas).partition(|it| it.offline);
+        let behind = there.into_iter().filter(|it| !it.current || it.lag.unwrap_or(0) > 0);
+        Ok(Health {
+            stream: name,
+            messages: info.state.messages,
+            bytes: info.state.bytes,
+            leader: servers.and_then(|servers| servers.leader.clone()),
+            behind: behind.map(|it| it.name.clone()).collect(),
+            away: away.into_iter().map(|it| it.name.clone()).collect(),
+            too_few: info.config.num_replicas.saturating_sub(on(info)),
+            lag: 0,
+        })
     }
 
     pub(super) async fn stream(&self, name: &str) -> Result<Stream, FleetError> {

@@ -83,6 +83,10 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
         return Ok((setup::setup(fleet, &config.shape, vms_again).await?, true));
     }
     if let Verb::Streams { list } = verb {
+        let led = fleet.led().await?;
+        if led.iter().any(|(_, health)| health.is_none()) {
+            return Ok((streams::list_led(&led, &list.layout(), screen)?, false));
+        }
         let still = stands_still(fleet.jetstream()).await?;
         let health = fleet.health().await?;
         let mut differ = streams::Differ::new();

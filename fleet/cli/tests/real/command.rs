@@ -6,10 +6,11 @@
 
 use std::process::{ExitCode, Stdio};
 
+use async_nats::jetstream::stream::Config;
 use fleet_agent::machine::Machine;
 use mocks::hub::Hub;
 use sdc_clients::Jitter;
-use sdc_clients::fleet::{Access, Beats, FleetEvent, Follower, Heard};
+use sdc_clients::fleet::{Access, Beats, CHANGES, FleetEvent, Follower, Heard, KV_NODES, VMS};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
@@ -52,6 +53,43 @@ async fn the_examples_of_the_help_work_on_a_real_server() {
     }
     assert!(!ends_well(&access, "vms node=cn-2").await, "there is no such node");
     agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_nobody_leads_is_a_row_of_the_table() {
+    let Some(nats) = servers(3, None) else { return };
+    let access = access(&nats);
+    let fleet = made(&access, 3).await;
+    // It alone is on two servers, of which one dies.
+    let info = async || {
+        let stream = fleet.jetstream().get_stream(KV_NODES).await.ok()?;
+        Some(stream.cached_info().clone())
+    };
+    until("on two", async || {
+        let Some(info) = info().await else { return false };
+        let others = info.cluster.map_or(0, |it| it.replicas.len());
+        let config = Config { num_replicas: 2, ..info.config };
+        fleet.jetstream().update_stream(&config).await.is_ok() && others == 1
+    })
+    .await;
+    let cluster = info().await.unwrap().cluster.unwrap();
+    let dies = cluster.replicas[0].name.trim_start_matches('n').parse().unwrap();
+    nats.kill(dies);
+    until("the table", async || {
+        #[allow(clippy::disallowed_methods)] // What it prints.
+        let mut typed = Command::new(env!("CARGO_BIN_EXE_sdc-fleet"));
+        typed.args(["streams", "-p", "-o", "stream,leader", "--server"]);
+        let typed = typed.arg(&access.servers[(dies + 1) % 3]).stdin(Stdio::null());
+        let done = typed.output().await.unwrap();
+        let text = String::from_utf8(done.stdout).unwrap();
+        let shows = |stream: &str, leader: &str| {
+            text.lines().any(|line| line == format!("{stream}:{leader}"))
+        };
+        let is_led = |stream: &str| (0..3).any(|nth| shows(stream, &format!("n{nth}")));
+        let is_row = shows(KV_NODES, "nobody leads");
+        is_row && is_led(CHANGES) && is_led(VMS) && !done.status.success()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
