@@ -305,7 +305,7 @@ fn entry(volume: &Volume, end: End, now: Timestamp) -> EndedSnapshot {
 impl Records {
     /// Adds entries to the batch that ends what they are about. Those that are too old go, and the oldest of a volume
     /// that has too many.
-    async fn add_history(
+    pub async fn add_history(
         &self,
         batch: &mut Batch,
         volume: &Volume,

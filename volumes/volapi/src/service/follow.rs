@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::state::{Count, Shared};
 use crate::records::{Tries, of_storage, written};
 use volumes_core::facts::{self, Fact, VmState};
+use volumes_core::history;
 use volumes_core::jobs::{Verdict, judge};
 use volumes_core::reduce::{Change, Judged, is_degraded, of_vm};
 use volumes_core::refused::Refused;
@@ -201,11 +202,14 @@ impl Follower {
                         );
                     }
                     let expect = Expect::Etag(was.etag.clone());
-                    self.shared
-                        .records
+                    let records = &self.shared.records;
+                    records
                         .volumes
                         .put_in(&mut batch, volume.uuid(), expect, &volume)
                         .map_err(of_storage)?;
+                    // A roll-back ends with its storage VM.
+                    let ends = history::ended(&was.value, &volume);
+                    records.add_history(&mut batch, &volume, ends).await?;
                 }
                 Change::Remove(volume) => {
                     let Some(was) = was(volume.uuid()) else { continue };

@@ -368,6 +368,12 @@ async fn a_storage_vm_that_fails_fails_the_volume_that_is_rolled_back() {
     world.record(json!({"state": "failed"}));
     world.service.follower.follow(&world.vm, None).await.unwrap();
     assert_eq!(world.volume().await.state(), State::Failed);
+    // V143
+    let (_, told) = ask(&world, Method::GET, "/volumehistory", Value::Null).await;
+    let rolled = told.as_array().unwrap().iter().find(|it| it["what"] == "rollback");
+    let rolled = rolled.map(|it| (&it["outcome"], &it["error"]));
+    let failed = (&json!("failed"), &json!("the storage VM failed, or is gone"));
+    assert_eq!(rolled, Some(failed), "{told}");
     world.pass().await;
     // The record has what the node has.
     assert_eq!(world.recorded().await, [("first".to_owned(), Stage::Created)]);
