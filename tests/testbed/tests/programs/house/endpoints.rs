@@ -13,8 +13,10 @@ use serde_json::Value;
 
 use super::source::{self, Kind};
 
-/// The pages with such a table, the service, and which paths belong in it.
-const PAGES: [(&str, &str, fn(&str) -> bool); 5] = [
+/// A page with such a table, the service, and which paths belong in it.
+type Page = (&'static str, &'static str, fn(&str) -> bool);
+
+const PAGES: [Page; 5] = [
     ("docs/http-vminfod.md", "vminfod", |_| true),
     ("docs/volume-snapshots.md", "volapi", |it| it.contains("snapshot") || it == "/volumehistory"),
     ("migration/core/src/protocol/mod.rs", "migration-agent", |it| {
