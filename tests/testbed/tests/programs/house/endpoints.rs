@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::source::{self, Kind};
 
-/// A page with such a table, the service, and which of its paths belong in it.
+/// A page with such a table, the service, and which paths belong in it.
 type Page = (&'static str, &'static str, fn(&str) -> bool);
 
 const PAGES: [Page; 5] = [
