@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use rustls::pki_types::ServerName;
 use sdc_clients::http::Duplex;
 use sdc_clients::identity::Identity;
-use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -27,9 +27,6 @@ use crate::words::worded;
 
 /// A handshake may take so long.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Bytes that are read of a connection at once. rustls alone reads 4 KiB: a quarter of a million system calls for each
-/// GB of a migration.
-const READ: usize = 64 << 10;
 
 /// Makes connections that come in prove who they are.
 #[derive(Debug)]
@@ -93,8 +90,7 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let live = holder.used()?;
-    let accepting =
-        TlsAcceptor::from(Arc::clone(&live.server)).accept(BufReader::with_capacity(READ, stream));
+    let accepting = TlsAcceptor::from(Arc::clone(&live.server)).accept(stream);
     let stream = accepting.await.map_err(worded)?;
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let about = shown.map(|shown| About::read(shown)).transpose().map_err(io::Error::other)?;
@@ -124,7 +120,6 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let live = holder.used()?;
-    let stream = BufReader::with_capacity(READ, stream);
     let stream = shake(Arc::clone(&live.client), stream, to).await?;
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let about = shown.map(|shown| About::read(shown)).transpose().map_err(io::Error::other)?;
