@@ -61,6 +61,14 @@ impl Evacuations {
         }
     }
 
+    /// Removes that of a node if it cannot be read: nothing else ends it. Returns whether it was there.
+    pub async fn remove_unreadable(&self, cn: Uuid) -> Result<bool, Refused> {
+        let key = cn.to_string();
+        let Err(Error::Corrupt { .. }) = self.bucket.get(&key).await else { return Ok(false) };
+        self.bucket.delete(&key, Expect::Anything).await?;
+        Ok(true)
+    }
+
     /// Begins one, or changes what is named of it. `was_reserved`: the node was, if it is a new one.
     /// Refuses with 409 for a value that cannot be.
     pub async fn put(
@@ -262,5 +270,9 @@ mod tests {
         bucket.put(&damaged.to_string(), Expect::Absent, &text).await.unwrap();
         assert_eq!(evacuations.of(damaged).await.unwrap_err().status(), 500);
         assert_eq!(evacuations.all().await.unwrap(), [row]);
+        // It is removed; what can be read is not removed so.
+        assert!(evacuations.remove_unreadable(damaged).await.unwrap());
+        assert_eq!(evacuations.of(damaged).await.unwrap_err().status(), 404);
+        assert!(!evacuations.remove_unreadable(well).await.unwrap());
     }
 }

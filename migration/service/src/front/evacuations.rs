@@ -39,7 +39,15 @@ impl Front {
     }
 
     pub async fn end_evacuation(&self, cn: &str, params: &Params) -> Answer {
-        release(&self.service, uuid(cn)?, &params.through, None).await?;
+        let cn = uuid(cn)?;
+        if self.service.evacuations.remove_unreadable(cn).await? {
+            tracing::warn!(
+                %cn,
+                "removed an evacuation whose record cannot be read: in CNAPI its node is reserved still, if it was"
+            );
+            return done();
+        }
+        release(&self.service, cn, &params.through, None).await?;
         done()
     }
 }

@@ -106,16 +106,17 @@ async fn round(
     let vms = known(service, row).await?;
     let tried: BTreeSet<String> = row.tried.keys().cloned().collect();
     let now = count(&vms, &row.cn_uuid, &tried);
+    let is_over = !row.paused && now.left == 0 && row.left == Some(0);
+    if !row.is_reserved && !is_over {
+        reserve(service, fence, cn).await?;
+    }
     if row.paused {
         pause(service, row, &vms).await;
         return note(service, fence, cn, now, BTreeMap::new()).await;
     }
-    if now.left == 0 && row.left == Some(0) {
+    if is_over {
         let Evacuation { by, program, .. } = row.clone();
         return release(service, cn, &Through { by, program }, Some((fence, row))).await;
-    }
-    if !row.is_reserved {
-        reserve(service, fence, cn).await?;
     }
     let limit = service.settings.read().await?.running_on(cn);
     let limit = row.at_once.map_or(limit, |at_once| limit.min(at_once));
@@ -236,10 +237,14 @@ async fn note(
     service.evacuations.update(cn, fence, change).await.map(drop)
 }
 
-/// Keeps new VMs from being placed on a node.
+/// Keeps new VMs from being placed on a node that is not reserved.
 async fn reserve(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Refused> {
     set_reserved(service, cn, true).await?;
-    service.evacuations.update(cn, fence, |row| row.is_reserved = true).await.map(drop)
+    match service.evacuations.update(cn, fence, |row| row.is_reserved = true).await? {
+        Some(_) => Ok(()),
+        // An operator ended it meanwhile.
+        None => set_reserved(service, cn, false).await,
+    }
 }
 
 async fn set_reserved(service: &Service, cn: Uuid, is_reserved: bool) -> Result<(), Refused> {

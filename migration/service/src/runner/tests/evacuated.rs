@@ -206,3 +206,30 @@ async fn an_evacuation_that_is_changed_as_it_ends_goes_on_and_keeps_its_node_res
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)] // M149
+async fn a_node_is_reserved_while_its_evacuation_is_paused_and_not_after_its_end() {
+    let world = World::new(true);
+    let changes = format!("/servers/{ONE}");
+    beside(&world, async {
+        put(&world, json!({"paused": true})).await;
+        until("it is reserved", async || row(&world).await["is_reserved"] == true).await;
+        assert!(is_reserved(&world).await);
+        world.ask("DELETE", &path(), json!({})).await;
+        assert!(!is_reserved(&world).await);
+        // An operator ends another one while the leader reserves its node.
+        let late = Rule::new("POST", &changes, Action::Delay { ms: 4000 });
+        world.services.cnapi.faults().add(late.times(1));
+        let asked = world.services.asked().len();
+        put(&world, json!({})).await;
+        until("CNAPI is asked to reserve it", async || {
+            let all = world.services.asked();
+            all[asked..].iter().any(|it| it.method == "POST" && it.path == changes)
+        })
+        .await;
+        assert_eq!(world.ask("DELETE", &path(), json!({})).await.0, 200);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!is_reserved(&world).await, "no evacuation gives it back");
+    })
+    .await;
+}
