@@ -33,20 +33,24 @@ impl Archive {
         let Some(keep) = self.shared.settings.failed_keep else { return Ok(()) };
         let keep = i64::try_from(keep.as_secs()).unwrap_or(i64::MAX);
         let now = daemon::wall::now().as_second();
-        for failure in all(&self.shared.records.failures, &[]).await? {
+        let failures = &self.shared.records.failures;
+        for failure in all(failures, &[]).await? {
             let volume = self.shared.records.volume(&failure.key, None).await?;
             if volume.is_none_or(|volume| volume.value.state() != State::Failed) {
-                let gone =
-                    self.shared.records.failures.delete(&failure.key, Expect::Etag(failure.etag));
-                written(gone.await, ())?;
+                let mut batch = required(fence);
+                let expect = Expect::Etag(failure.etag);
+                failures.delete_in(&mut batch, &failure.key, expect).map_err(of_storage)?;
+                written(self.shared.records.store.commit(batch).await.map(drop), ())?;
             }
         }
         for volume in self.shared.records.volumes_with(&[("state", State::Failed.name())]).await? {
-            let Some(noted) = got(self.shared.records.failures.get(&volume.key).await)? else {
+            let Some(noted) = got(failures.get(&volume.key).await)? else {
                 let failure = Failure { since: now };
-                let put =
-                    self.shared.records.failures.put(&volume.key, Expect::Absent, &failure).await;
-                written(put.map(drop), ())?;
+                let mut batch = required(fence);
+                failures
+                    .put_in(&mut batch, &volume.key, Expect::Absent, &failure)
+                    .map_err(of_storage)?;
+                written(self.shared.records.store.commit(batch).await.map(drop), ())?;
                 continue;
             };
             if now - noted.value.since < keep {
@@ -69,8 +73,7 @@ impl Archive {
         noted: &Versioned<Failure>,
         fence: Option<&Fence>,
     ) -> Result<(), Refused> {
-        let mut batch = Batch::new();
-        fence.into_iter().for_each(|fence| batch.require(fence));
+        let mut batch = required(fence);
         let records = &self.shared.records;
         records.remove(&mut batch, &volume.value, volume.etag.clone()).await?;
         records
@@ -85,6 +88,13 @@ impl Archive {
         }
         Ok(())
     }
+}
+
+/// Returns a batch that is written only while the lease is held.
+fn required(fence: Option<&Fence>) -> Batch {
+    let mut batch = Batch::new();
+    fence.into_iter().for_each(|fence| batch.require(fence));
+    batch
 }
 
 /// Returns true if nothing of the volume can come back.
