@@ -43,10 +43,10 @@ pub(crate) fn list(
     Ok((table.print(layout, screen)?, is_whole && is_one && !stands_still))
 }
 
-/// Lists the streams while nobody leads some of them: of those nothing else is known, and of the others neither what
-/// `VMS` lacks nor whether the servers have the same.
+/// Lists the streams while some have no leader that answers: of those nothing but the reason is known, and of the others
+/// neither what `VMS` lacks nor whether the servers have the same.
 pub(crate) fn list_led(
-    all: &[(&'static str, Option<Health>)],
+    all: &[(&'static str, Result<Health, String>)],
     layout: &Layout,
     screen: Screen,
 ) -> Result<String, UnknownColumn> {
@@ -54,9 +54,9 @@ pub(crate) fn list_led(
     let unknown = || Cell::from(Value::Null);
     for (stream, health) in all {
         table.row(match health {
-            Some(health) => row(health, unknown(), unknown()),
-            None => {
-                let leader = Cell::toned("nobody leads", Tone::Bad);
+            Ok(health) => row(health, unknown(), unknown()),
+            Err(why) => {
+                let leader = Cell::toned(format!("none ({why})"), Tone::Bad);
                 let [messages, bytes, behind, lag, differ] = [(); 5].map(|()| unknown());
                 vec![(*stream).into(), messages, bytes, leader, behind, lag, differ]
             }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_nobody_leads_has_its_row_beside_the_others() {
+    fn a_stream_without_a_leader_has_its_row_beside_the_others() {
         let health = Health {
             stream: CHANGES,
             messages: 7,
@@ -106,8 +106,8 @@ mod tests {
             lag: 0,
         };
         let layout = Layout { parsable: true, ..Layout::default() };
-        let all = [(CHANGES, Some(health)), (VMS, None)];
+        let all = [(CHANGES, Ok(health)), (VMS, Err("timed out".to_owned()))];
         let text = list_led(&all, &layout, Screen::default()).unwrap();
-        assert_eq!(text, "CHANGES:7:700:n1:n2 (away)::\nVMS:::nobody leads:::\n");
+        assert_eq!(text, "CHANGES:7:700:n1:n2 (away)::\nVMS:::none (timed out):::\n");
     }
 }

@@ -196,24 +196,24 @@ impl Fleet {
         Ok(all)
     }
 
-    /// Returns how each stream is; none where nobody leads it now. What `VMS` lacks is not read.
+    /// Returns how each stream is, or why no server that leads it answers. What `VMS` lacks is not read.
     ///
     /// # Errors
-    /// If one is missing, or nobody leads any of them.
-    pub async fn led(&self) -> Result<Vec<(&'static str, Option<Health>)>, FleetError> {
+    /// If one is missing, or none of them has a leader that answers.
+    pub async fn led(&self) -> Result<Vec<(&'static str, Result<Health, String>)>, FleetError> {
         let (mut all, mut last) = (Vec::new(), None);
         for name in STREAMS {
             match self.health_of(name).await {
-                Ok(health) => all.push((name, Some(health))),
+                Ok(health) => all.push((name, Ok(health))),
                 // The server that leads it answers, and no other one.
-                Err(error @ FleetError::Away(_)) => {
-                    all.push((name, None));
-                    last = Some(error);
+                Err(FleetError::Away(why)) => {
+                    all.push((name, Err(why.clone())));
+                    last = Some(FleetError::Away(why));
                 }
                 Err(error) => return Err(error),
             }
         }
-        match last.filter(|_| all.iter().all(|(_, health)| health.is_none())) {
+        match last.filter(|_| all.iter().all(|(_, health)| health.is_err())) {
             Some(error) => Err(error),
             None => Ok(all),
         }

@@ -84,7 +84,7 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
     }
     if let Verb::Streams { list } = verb {
         let led = fleet.led().await?;
-        if led.iter().any(|(_, health)| health.is_none()) {
+        if led.iter().any(|(_, health)| health.is_err()) {
             return Ok((streams::list_led(&led, &list.layout(), screen)?, false));
         }
         let still = stands_still(fleet.jetstream()).await?;
