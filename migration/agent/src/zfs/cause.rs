@@ -23,8 +23,6 @@ pub enum Cause {
 const TABLE: [(&str, Cause); 12] = [
     ("without the raw flag", Cause::Encrypted),
     ("is busy", Cause::Busy),
-    // The reason behind it is a word of the system, or none: "Device busy", "umount failed".
-    ("cannot unmount", Cause::Busy),
     // What was mounted there is unmounted a moment later than its command ends (zfs-fuse).
     ("directory is not empty", Cause::Busy),
     ("out of space", Cause::Full),
@@ -35,6 +33,8 @@ const TABLE: [(&str, Cause); 12] = [
     ("could not find any snapshots", Cause::Absent),
     ("invalid option", Cause::Unknown),
     ("invalid property", Cause::Unknown),
+    // Without one of the others the reason is a word of the system, or none: "Device busy", "umount failed".
+    ("cannot unmount", Cause::Busy),
 ];
 
 /// Returns what a message means.
