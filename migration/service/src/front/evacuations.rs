@@ -43,7 +43,8 @@ impl Front {
         if self.service.evacuations.remove_unreadable(cn).await? {
             tracing::warn!(
                 %cn,
-                "removed an evacuation whose record cannot be read: in CNAPI its node is reserved still, if it was"
+                "removed an evacuation whose record cannot be read; where CNAPI has its node reserved, no VM is placed there \
+                 until `reserved` is set to false"
             );
             return done();
         }
