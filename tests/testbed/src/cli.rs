@@ -81,7 +81,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
                 "sdc-pkgadm" => volumes_cli::pkgadm::run(args),
                 "fleet-agent" => fleet_agent::cli::run(args),
                 "sdc-fleet" => fleet_cli::cli::run(args),
-                "hub-preflight" => preflight::cli::run(args),
+                "hub" => hub::cli::run(args),
                 _ => unknown(daemon),
             }
         }

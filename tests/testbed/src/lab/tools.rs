@@ -87,15 +87,18 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
          echo 'svcs: in the lab, only -L or -xv, and the name of a daemon' >&2\nexit 1"
     );
     // Of what is not in this lab, it says that no configuration names it.
-    let preflight = format!(
-        "set -- \"$@\" --config {config}\nfor name in net-agent vm-agent migration-agent migration-service volapi; do\n\
-         [ -f {node}/$name.json ] && set -- \"$@\" --config {node}/$name.json\ndone\n\
-         exec {testbed} @hub-preflight \"$@\"",
+    let hub = format!(
+        "case \"$1\" in\ncheck)\n\
+         set -- \"$@\" --config {config}\nfor name in net-agent vm-agent migration-agent migration-service volapi; do\n\
+         [ -f {node}/$name.json ] && set -- \"$@\" --config {node}/$name.json\ndone ;;\n\
+         # As installed: the programs of ours lie beside it.\n\
+         migrate|voladm|volapi|pkgadm|fleet) program=sdc-$1; shift; exec {node}/bin/$program \"$@\" ;;\nesac\n\
+         exec {testbed} @hub \"$@\"",
         config = quoted(&places.node.join("vminfod.json").to_string_lossy()),
     );
     let scripts = [
         ("svcs", svcs),
-        ("hub-preflight", preflight),
+        ("hub", hub),
         ("bunyan", "exec cat".to_owned()),
         ("vmadm", vmadm),
         ("vminfod", vminfod),

@@ -322,7 +322,7 @@ async fn a_second_vminfod_runs_beside_the_one_in_place_as_written() {
     assert_eq!(printed, "compared: 0 differences\n");
     let socket = format!("unix:{}", lab.node().root().join("var/run/vminfod/hub.sock").display());
     beside.stop(LATE).await.unwrap();
-    type_in(&lab, &format!("vminfod ping --url {socket}\nhub-preflight --watch 300ms")).await;
+    type_in(&lab, &format!("vminfod ping --url {socket}\nhub check --watch 300ms")).await;
     lab.stop().await;
 }
 

@@ -12,6 +12,7 @@ mod bad_input;
 mod by_hand;
 #[cfg(target_os = "linux")] // reads /proc
 mod chaos;
+mod checks;
 mod cli;
 mod clients;
 mod closed;
@@ -43,7 +44,6 @@ mod monitoring;
 mod napi;
 mod needs;
 mod node;
-mod preflight;
 #[cfg(target_os = "linux")] // zfs-fuse
 mod real_zfs;
 mod sessions;

@@ -40,7 +40,7 @@ fn every_program_and_route_is_in_the_ledger() {
 }
 
 fn is_product(path: &str) -> bool {
-    let is_ours = !["tests", "examples", "preflight"]
+    let is_ours = !["tests", "examples", "hub"]
         .iter()
         .any(|it| path.trim_start_matches("./").starts_with(it));
     is_ours && path.contains("/src/") && !path.contains("/tests")

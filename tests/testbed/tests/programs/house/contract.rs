@@ -13,7 +13,7 @@ use super::source::{self, Kind};
 const SCOPES: [(&[&str], &[&str]); 13] = [
     (&["store/"], &["migration", "volapi"]),
     (&["src/papi", "src/imgapi", "src/workflow", "conform/services"], &["peers"]),
-    (&["preflight"], &["beliefs"]),
+    (&["hub/src", "programs/checks"], &["beliefs"]),
     (
         &["simnode/", "vmadm_validate", "programs/node"],
         &["vmadm", "vminfod", "faults", "net-agent"],

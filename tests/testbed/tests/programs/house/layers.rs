@@ -33,7 +33,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("volumes-cli", &["volumes-core", "daemon", "sdc-clients"]),
     ("fleet-agent", &["daemon", "sdc-clients"]),
     ("fleet-cli", &["daemon", "sdc-clients"]),
-    ("preflight", &["vm-model", "daemon", "sdc-clients"]),
+    ("hub", &["vm-model", "daemon", "sdc-clients"]),
     ("boot-times", &["daemon", "sdc-clients"]),
     ("vm-model", &[]),
     ("sdc-clients", &[]),
@@ -126,7 +126,7 @@ const ON_A_NODE: [&str; 8] = [
     "migration-agent",
     "fleet-agent",
     "console",
-    "preflight",
+    "hub",
 ];
 
 #[tokio::test]

@@ -8,8 +8,8 @@ use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::finding::{Finding, Verdict};
-use crate::ledger::belief;
+use super::finding::{Finding, Verdict};
+use super::ledger::belief;
 
 /// Returns the table for people: what is false first.
 pub fn table(

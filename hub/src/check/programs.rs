@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use daemon::command::{Call, CommandError, Commands, Output, Program, Spawned};
 
-use crate::finding::Finding;
+use super::finding::Finding;
 use crate::place::Place;
 
 /// How long a command may take: a node with many snapshots is slow.

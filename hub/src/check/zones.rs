@@ -12,8 +12,8 @@ use daemon::text::counted;
 use serde_json::Value;
 use vm_model::parse::{kstat, sysinfo as sysinfo_file, zone_index, zone_xml, zoneadm};
 
+use super::finding::Finding;
 use super::programs::Programs;
-use crate::finding::Finding;
 use crate::place::Place;
 
 /// Files of a zone that hold JSON objects.

@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 use vm_model::parse::sysevent::{self, Line};
 
+use super::finding::Finding;
 use super::programs::Programs;
-use crate::finding::Finding;
 use crate::place::Place;
 
 /// How long a helper may take to say that it is ready.

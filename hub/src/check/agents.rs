@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::finding::Finding;
+use super::finding::Finding;
 use crate::place::Place;
 
 /// The agents that keep one.

@@ -7,8 +7,8 @@
 use daemon::command::Program;
 use daemon::text::counted;
 
+use super::finding::Finding;
 use super::programs::Programs;
-use crate::finding::Finding;
 
 /// Properties that are read of filesystems and volumes.
 const PROPERTIES: &str = "name,type,used,available,quota,recordsize,compression,refreservation,volsize,volblocksize,\

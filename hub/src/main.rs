@@ -2,10 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `hub-preflight`: everything is in the library.
+//! `hub`: everything is in the library.
 
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
-    preflight::cli::run(std::env::args_os())
+    hub::cli::run(std::env::args_os())
 }

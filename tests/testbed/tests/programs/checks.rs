@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `hub-preflight` on the lab's node, which is as believed, and in worlds in which one belief is false.
+//! `hub check` on the lab's node, which is as believed, and in worlds in which one belief is false.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::common::{self, Lab};
 
 impl Lab {
     /// Looks at the node; what this configuration says takes the place of what the others say.
-    async fn preflight(&self, world: &Value, scratch: &Path) -> (Finished, Value) {
+    async fn check(&self, world: &Value, scratch: &Path) -> (Finished, Value) {
         let own = scratch.join("world.json");
         std::fs::write(&own, world.to_string()).unwrap();
         let (own, report) = (own.display().to_string(), scratch.join("report.json"));
@@ -27,7 +27,8 @@ impl Lab {
         std::fs::write(&agents, services.to_string()).unwrap();
         let agents = agents.display().to_string();
         let args = [
-            "@hub-preflight",
+            "@hub",
+            "check",
             "--config",
             &own,
             "--config",
@@ -88,7 +89,7 @@ fn copied(root: &Path, scratch: &Path) -> PathBuf {
 async fn the_labs_node_is_as_believed_and_the_report_names_nobody() {
     let lab = Lab::of(4).await;
     let scratch = tempfile::tempdir().unwrap();
-    let (done, report) = lab.preflight(&json!({}), scratch.path()).await;
+    let (done, report) = lab.check(&json!({}), scratch.path()).await;
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(with(&report, "false").is_empty(), "{report:#}");
     // Nobody runs vmadm, zpool and SMF below this root, and no configuration names the other services.
@@ -298,7 +299,7 @@ async fn a_belief_that_is_false_is_named() {
     // Most of a run is a wait for events that do not come: several runs wait beside each other.
     let looked = stream::iter(worlds).map(async |(world, belief, config)| {
         let scratch = tempfile::tempdir().unwrap();
-        (world, belief, lab.preflight(&config, scratch.path()).await)
+        (world, belief, lab.check(&config, scratch.path()).await)
     });
     let mut looked = looked.buffer_unordered(6);
     while let Some((world, belief, (done, report))) = looked.next().await {

@@ -4,7 +4,7 @@
 
 //! The beliefs: rows of the ledger's tables that a check may cite.
 
-const LEDGER: &str = include_str!("../../docs/contract/beliefs.md");
+const LEDGER: &str = include_str!("../../../docs/contract/beliefs.md");
 
 /// A belief that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,11 @@
 use sdc_clients::http::{Call, Http, user_agent};
 use serde_json::Value;
 
-use crate::finding::Finding;
+use super::finding::Finding;
 use crate::place::Place;
 
 pub(super) async fn check(place: &Place) -> Finding {
-    let agent = user_agent("hub-preflight", env!("CARGO_PKG_VERSION"), None);
+    let agent = user_agent("hub", env!("CARGO_PKG_VERSION"), None);
     let Ok(http) = Http::new(&place.migration_agent, &agent) else {
         return Finding::fails("B26", "the address of its status is none");
     };

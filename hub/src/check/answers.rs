@@ -10,7 +10,7 @@ use std::path::Path;
 use sdc_clients::http::{Call, Http, user_agent};
 use serde_json::{Map, Value};
 
-use crate::finding::Finding;
+use super::finding::Finding;
 use crate::place::Place;
 
 /// Fields of vminfod's status that deployed programs read.
@@ -25,7 +25,7 @@ pub(super) async fn check(place: &Place, cn: Option<&str>) -> Vec<Finding> {
 }
 
 async fn answer(place: &Place, cn: Option<&str>) -> Finding {
-    let agent = user_agent("hub-preflight", env!("CARGO_PKG_VERSION"), None);
+    let agent = user_agent("hub", env!("CARGO_PKG_VERSION"), None);
     let Ok(http) = Http::new(&place.hub, &agent) else {
         return Finding::fails("B16", "the address is none");
     };

@@ -8,7 +8,7 @@ use daemon::text::counted;
 use sdc_clients::http::{Call, Http, Reply, user_agent};
 use serde_json::{Map, Value};
 
-use crate::finding::Finding;
+use super::finding::Finding;
 use crate::place::{Place, Service};
 
 /// How far the clocks of a node and a service may be apart, in seconds.
@@ -28,7 +28,7 @@ pub(super) async fn check(place: &Place, cn: Option<&str>) -> Vec<Finding> {
 }
 
 fn client(place: &Place, service: Service) -> Option<Http> {
-    let agent = user_agent("hub-preflight", env!("CARGO_PKG_VERSION"), None);
+    let agent = user_agent("hub", env!("CARGO_PKG_VERSION"), None);
     Some(Http::new(place.service(service)?, &agent).ok()?.without_retries())
 }
 

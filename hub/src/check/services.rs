@@ -7,8 +7,8 @@
 use daemon::command::Program;
 use daemon::text::counted;
 
+use super::finding::Finding;
 use super::programs::Programs;
-use crate::finding::Finding;
 
 /// Services of which a node has one: the shipped one, or ours of the same name.
 const ONE_OF: [&str; 3] = ["vminfod", "net-agent", "vm-agent"];
