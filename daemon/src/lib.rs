@@ -50,6 +50,8 @@ pub mod timing; // the clock, random waits, back-off
 
 pub mod disk; // small files on the disk
 
+pub mod kept; // what a service keeps in a zone
+
 pub mod command; // the one way to run a program
 
 pub mod config; // configuration files

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::config::{http_url, lower_uuid};
+use daemon::kept::Kept;
 use daemon::{ConfigError, Fields};
 use uuid::Uuid;
 
@@ -30,6 +31,16 @@ pub enum Storage {
     File(PathBuf),
     /// On a PostgreSQL server, for several services.
     Postgres(String),
+}
+
+impl Storage {
+    /// Returns the file of the records; none where they are on a server.
+    fn file(&self) -> Option<PathBuf> {
+        match self {
+            Storage::File(file) => Some(file.clone()),
+            Storage::Postgres(_) => None,
+        }
+    }
 }
 
 /// All settings of the program. What operators change while it runs is in the store.
@@ -59,6 +70,8 @@ pub struct Config {
     pub agents_urls: BTreeMap<Uuid, String>,
     /// Where the records are kept.
     pub storage: Storage,
+    /// Whether they outlive the zone's next image, and are there.
+    pub kept: Kept,
     /// How long the lease of the service that does the rounds runs.
     pub lease: Duration,
     /// How long what has ended is kept.
@@ -80,6 +93,10 @@ impl Config {
     pub fn read(mut fields: Fields) -> Result<(Config, Vec<String>), ConfigError> {
         let f = &mut fields;
         let s = Duration::from_secs;
+        let storage = match f.optional_text("store.postgres") {
+            Some(address) => Storage::Postgres(address),
+            None => Storage::File(f.path("store.file", "/var/db/migration-service/store.redb")),
+        };
         let config = Config {
             listen: f.parse("listen", &format!("0.0.0.0:{PORT}")),
             names: f.texts("names"),
@@ -102,10 +119,8 @@ impl Config {
             agents_port: u16::try_from(f.number("agents.port", AGENTS_PORT.into(), 1..=65_535))
                 .unwrap_or(AGENTS_PORT),
             agents_urls: f.urls_of_nodes("agents.urls"),
-            storage: match f.optional_text("store.postgres") {
-                Some(address) => Storage::Postgres(address),
-                None => Storage::File(f.path("store.file", "/var/db/migration-service/store.redb")),
-            },
+            kept: Kept::read(f, storage.file()),
+            storage,
             lease: f.span("lease", s(15), s(3)..=s(300)),
             history_keep: f.span("history_keep", KEEP, s(86_400)..=s(4000 * 86_400)),
             operators: match f.get("operators_uuid").is_some() {

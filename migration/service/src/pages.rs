@@ -72,6 +72,7 @@ async fn page(service: &Service) -> Result<Value, Refused> {
     let alarms = all_alarms(&alive, &ends, &strangers, now);
     let mut alarms: Vec<String> = alarms.into_iter().map(|it| it.1).collect();
     alarms.extend(of_certificates(service).await?);
+    alarms.extend(service.kept.warning());
     let revoked = match &service.enrolment {
         Some(enrolment) => enrolment.revoked().await?,
         None => Vec::new(),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use daemon::http::{
     Acceptor, Limits, ListenError, Server, UnixSocket, bind_unix, listen, private_dir, url_of,
 };
+use daemon::kept::Gone;
 use daemon::{Shutdown, Tasks, metrics};
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{HttpTransport, Transport};
@@ -50,6 +51,9 @@ pub enum ServeError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// The records were in use and are not there.
+    #[error(transparent)]
+    Gone(#[from] Gone),
     /// The store cannot be opened.
     #[error("store: {0}")]
     Store(#[from] store::Error),
@@ -103,6 +107,7 @@ fn operators_socket(path: &Path) -> Result<UnixSocket, ServeError> {
 
 /// Runs until the shutdown.
 pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeError> {
+    config.kept.check()?;
     let store = open(&config.storage).await?;
     let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
     let peers = Peers::new(&config.addresses, &transport)?;
@@ -115,8 +120,8 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     let url = config.url.clone().unwrap_or_else(|| url_of(address));
     let service = Service::open(&store, peers, agents, Clock::System, &url).await?;
     let (operators, enrolled) = (config.operators, enrolment.clone());
-    let history_keep = config.history_keep;
-    let service = Service { operators, enrolment: Some(enrolled), history_keep, ..service };
+    let (history_keep, kept) = (config.history_keep, config.kept.clone());
+    let service = Service { operators, enrolment: Some(enrolled), history_keep, kept, ..service };
     let upstream = Upstream::new(&config.addresses.vmapi, transport)?;
     let routes = router(service.clone(), upstream);
     let of_agents = agent_routes(service.clone()).merge(enrol::agents(enrolment.clone()));

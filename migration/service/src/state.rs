@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::kept::Kept;
 use store::Store;
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -45,6 +46,8 @@ pub struct Service {
     pub enrolment: Option<Enrolment>,
     /// How long the history is kept.
     pub history_keep: Duration,
+    /// Whether the records outlive the zone's next image.
+    pub kept: Kept,
     /// Woken when a record has changed.
     pub wake: Arc<Notify>,
 }
@@ -70,6 +73,7 @@ impl Service {
             operators: Uuid::nil(),
             enrolment: None,
             history_keep: history::KEEP,
+            kept: Kept::default(),
             wake: Arc::default(),
         })
     }

@@ -32,6 +32,8 @@ pub mod sample; // generated VMs
 
 mod new_vm; // the zone, the datasets and the files of a new VM
 
+mod reprovision; // a new root for a zone
+
 mod around; // what the node says to vmadm
 
 mod protection; // VMs that are not to be deleted

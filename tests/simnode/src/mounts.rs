@@ -140,17 +140,6 @@ impl Node {
         self.set_contents(new, name, &contents)
     }
 
-    /// Makes the root of a zone anew from the snapshot of an image; what the node keeps beside it stays.
-    pub(crate) fn renew(&self, dataset: &str, image: &str) -> Result<(), NodeError> {
-        self.zfs(|all| {
-            let of_image = self.contents(all, image)?;
-            let contents = self.contents(all, dataset)?.with_below("root", &of_image);
-            all.need(dataset)?.put("origin", image.to_string());
-            self.set_contents(all, dataset, &contents)?;
-            Ok(Vec::new())
-        })
-    }
-
     /// `zfs mount` and `zfs unmount`.
     pub fn zfs_mount(&self, name: &str, mounted: bool) -> Result<(), NodeError> {
         self.zfs(|all| {

@@ -14,11 +14,14 @@ use crate::vmadm::forms;
 const SNAPSHOT: &str = "indestructible";
 const HOLD: &str = "do_not_destroy";
 
-/// The flags with the dataset below the root that each protects.
-const FLAGS: [(&str, &str); 2] =
-    [("indestructible_zoneroot", ""), ("indestructible_delegated", "/data")];
+/// The flag that protects the root.
+pub(crate) const ZONEROOT: &str = "indestructible_zoneroot";
 
-fn is_set(all: &Datasets, dataset: &str) -> bool {
+/// The flags with the dataset below the root that each protects.
+const FLAGS: [(&str, &str); 2] = [(ZONEROOT, ""), ("indestructible_delegated", "/data")];
+
+/// Returns true if this dataset is protected.
+pub(crate) fn is_set(all: &Datasets, dataset: &str) -> bool {
     all.is_held(&format!("{dataset}@{SNAPSHOT}"))
 }
 

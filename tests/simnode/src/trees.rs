@@ -76,17 +76,6 @@ impl Tree {
         tree
     }
 
-    /// The same, with what another state has below this directory.
-    pub fn with_below(&self, dir: &str, other: &Tree) -> Tree {
-        let is_below =
-            |path: &str| path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'));
-        let mut tree = self.clone();
-        tree.0.retain(|path, _| !is_below(path));
-        let there = other.0.iter().filter(|(path, _)| is_below(path));
-        tree.0.extend(there.map(|(path, item)| (path.clone(), item.clone())));
-        tree
-    }
-
     /// The steps that make this state of `base`: always the same ones, in the same order.
     pub fn changes_from(&self, base: &Tree) -> Vec<Change> {
         let same_kind =

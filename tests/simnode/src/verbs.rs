@@ -241,21 +241,18 @@ impl Verbs {
         self.wait.until(&zone.zonename, "the reboot", seen).await
     }
 
-    /// vmadm reprovision: the root is made anew from an image of the pool; what is below it stays.
+    /// vmadm reprovision: the root is made anew from an image of the pool.
     pub async fn reprovision(&self, name: &str, image: &str) -> Result<(), NodeError> {
         let zone = self.resolve(name)?;
         let z = zone.zonename.as_str();
         let top = zone.zonepath.trim_start_matches('/').to_string();
-        let origin = format!("zones/{image}@final");
-        if self.node.datasets()?.get(&origin).is_none() {
-            return Err(NodeError::NoSuchDataset(origin));
-        }
+        let origin = self.node.may_reprovision(&zone, image)?;
         let was_active = zone.state.is_active();
         if was_active {
             self.stop(z, zones::CLEAN_EXIT).await?;
         }
         self.set_field(z, "image_uuid", json!(image)).await?;
-        self.on_node(move |node| node.renew(&top, &origin)).await?;
+        self.on_node(move |node| node.reprovision(&top, &origin)).await?;
         if was_active { self.start(z).await } else { Ok(()) }
     }
 

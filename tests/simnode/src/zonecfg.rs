@@ -17,6 +17,8 @@ enum Scope {
     Selected(String, Option<String>),
     /// A new one, with its name and its value.
     Added(Option<String>, Option<String>),
+    /// A dataset that is delegated, with its name.
+    Delegated(Option<String>),
 }
 
 /// Runs `zonecfg`.
@@ -57,6 +59,29 @@ fn apply(zone: &mut Element, line: &str) -> Result<String, String> {
                 Scope::Global
             }
             (Scope::Global, ["add", "attr"]) => Scope::Added(None, None),
+            (Scope::Global, ["add", "dataset"]) => Scope::Delegated(None),
+            (Scope::Delegated(_), ["set", named]) => {
+                Scope::Delegated(Some(value(named, "name")?.to_owned()))
+            }
+            (Scope::Delegated(Some(name)), ["end"]) => {
+                let is_there = zone.all("dataset").any(|it| it.get("name") == Some(&name));
+                if is_there {
+                    return Err("A dataset resource with the name already exists".to_owned());
+                }
+                zone.children.push(Element::new("dataset", &[("name", &name)]));
+                Scope::Global
+            }
+            (Scope::Delegated(None), ["end"]) => {
+                return Err("required property missing".to_owned());
+            }
+            (Scope::Global, ["remove", "dataset", named]) => {
+                let (name, before) = (value(named, "name")?, zone.children.len());
+                zone.children.retain(|it| it.name != "dataset" || it.get("name") != Some(name));
+                if zone.children.len() == before {
+                    return Err("No such dataset resource".to_owned());
+                }
+                Scope::Global
+            }
             (Scope::Global, ["select", "attr", named]) => {
                 let name = value(named, "name")?;
                 if zone.value("attr", name).is_none() {
@@ -138,6 +163,17 @@ mod tests {
             Ok("autoboot: false\n".into())
         );
         assert_eq!(apply(&mut zone, "info attr name=no"), Ok("No such attr resource.\n".into()));
+    }
+
+    #[test]
+    fn a_dataset_is_delegated_once_and_removed() {
+        let mut zone = zone();
+        let add = "add dataset; set name=zones/z/data; end";
+        assert_eq!(apply(&mut zone, add), Ok(String::new()));
+        assert!(apply(&mut zone, add).unwrap_err().contains("already exists"));
+        let remove = "remove dataset name=zones/z/data";
+        assert_eq!(apply(&mut zone, remove), Ok(String::new()));
+        assert!(apply(&mut zone, remove).is_err());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::time::Duration;
 use daemon::Fields;
 use daemon::agent::{Basics, Files, Keys, Mode, Places};
 use daemon::config::{http_url, https_url, lower_uuid};
+use daemon::kept::Kept;
 use uuid::Uuid;
 
 use crate::records::KEEP;
@@ -19,6 +20,10 @@ use crate::service::ServiceConfig;
 
 /// Where the file is.
 pub const DEFAULT_FILE: &str = "/opt/smartdc/volapi/etc/volapi.json";
+
+/// Where the records are, unless on a PostgreSQL server, and how their file is called there.
+const STATE_DIR: &str = "/var/db/volapi";
+pub const RECORDS: &str = "volapi.redb";
 
 const AGENTS_PORT: u16 = 5314;
 const DAY: Duration = Duration::from_secs(86_400);
@@ -67,6 +72,8 @@ pub struct Own {
     pub settings: ServiceConfig,
     /// The pause between two calls of each storage VM's NFS server; zero: none are called.
     pub probe_every: Duration,
+    /// Whether the records outlive the zone's next image, and are there.
+    pub kept: Kept,
 }
 
 impl Keys for Own {
@@ -112,12 +119,14 @@ impl Keys for Own {
         let probe_every = f.span("probe.every", s(20), s(0)..=s(3600));
         let listen = f.parse("listen", "0.0.0.0:80");
         let postgres = f.optional_text("postgres");
-        Own { listen, postgres, services, agents, history_keep, settings, probe_every }
+        let file = f.path("state_dir", STATE_DIR).join(RECORDS);
+        let kept = Kept::read(f, postgres.is_none().then_some(file));
+        Own { listen, postgres, services, agents, history_keep, settings, probe_every, kept }
     }
 
     fn basics(files: &mut Files) -> Basics {
         let f = files.ours();
-        let state_dir = f.path("state_dir", "/var/db/volapi");
+        let state_dir = f.path("state_dir", STATE_DIR);
         Basics {
             places: Places {
                 control_socket: state_dir.join("control.sock"),

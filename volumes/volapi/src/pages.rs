@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::extract::State as Shared;
 use axum::routing::get;
 use daemon::http::{Router, not_allowed, ok, with_ping};
+use daemon::kept::Kept;
 use daemon::metrics::{counters, flag, gauges, size, timestamp};
 use daemon::timing::Clock;
 use jiff::{SignedDuration, Timestamp, Unit};
@@ -37,6 +38,8 @@ pub struct Pages {
     pub probes: Arc<probes::State>,
     /// Since the start.
     pub clock: Clock,
+    /// Whether the records outlive the zone's next image.
+    pub kept: Kept,
 }
 
 impl Pages {
@@ -140,6 +143,7 @@ impl Pages {
             "the images of storage VMs: no volume can be created",
         );
         add(has_lease && !self.updater.follows(), "VMAPI's changefeed: states may be old");
+        waits.extend(self.kept.warning().map(|why| format!("the move of its records: {why}")));
         waits
     }
 
@@ -273,7 +277,8 @@ mod tests {
         let records = Records::open(store).await.unwrap();
         let settings = Config::from_json(FILE).unwrap().settings.clone();
         let service = Arc::new(Service::new(records, peers, settings));
-        Pages { service, updater: Arc::default(), probes: Arc::default(), clock: Clock::start() }
+        let (clock, kept) = (Clock::start(), Kept::default());
+        Pages { service, updater: Arc::default(), probes: Arc::default(), clock, kept }
     }
 
     #[tokio::test]

@@ -296,6 +296,8 @@ fn filled(template: &str) -> String {
         .replace("{{{migration_service_url}}}", "https://migration-service.dc.example.com:5320")
         .replace("{{{migration_upstream_vmapi}}}", "http://vmapi-real.dc.example.com")
         .replace("{{{fleet_servers}}}", "\"tls://nats0.example.com:4222\"")
+        .replace("{{{auto.ADMIN_IP}}}", "127.0.0.1")
+        .replace("{{{HUB_DATA_IN_USE}}}", "")
         .replace("{{{auto.ZONENAME}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000003")
         .replace("{{{auto.SERVER_UUID}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000001")
         .replace("{{{ufds_admin_uuid}}}", "930896af-bf8c-48d4-885c-6573a94b1853")

@@ -20,7 +20,7 @@ use sdc_clients::snapshots::Snapshots;
 use store::Store;
 use trust::{Admits, Holder, Keeper};
 
-use crate::config::{Agents, Config};
+use crate::config::{Agents, Config, RECORDS};
 use crate::http::router;
 use crate::nfs;
 use crate::pages::Pages;
@@ -36,6 +36,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 const DRAIN: Duration = Duration::from_secs(4);
 
 pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
+    config.kept.check().map_err(ServeError::failed)?;
     // Both arms are cancel-safe: nothing is served before.
     let records = tokio::select! {
         () = shutdown.wait() => return Ok(()),
@@ -56,8 +57,9 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
     let probes = Arc::new(probes::State::default());
     let (of_service, of_updater) = (Arc::clone(&service), Arc::clone(&updater));
     let of_probes = Arc::clone(&probes);
-    let pages =
-        Arc::new(Pages { service: of_service, updater: of_updater, probes: of_probes, clock });
+    let kept = config.kept.clone();
+    let pages = Pages { service: of_service, updater: of_updater, probes: of_probes, clock, kept };
+    let pages = Arc::new(pages);
     let (shared, pages) = (pages.shared(), pages.routes());
     metrics::serve(places.metrics_listen, pages.clone(), &tasks, &shutdown);
     let limits = Limits { requests_per_second: 0, ..Limits::default() };
@@ -93,7 +95,7 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
 
 /// Opens the store; waits for a PostgreSQL server that cannot be reached yet.
 pub(super) async fn open(config: &Config) -> Result<Records, ServeError> {
-    let path = config.basics.places.state_dir.join("volapi.redb");
+    let path = config.basics.places.state_dir.join(RECORDS);
     let unusable = |error: store::Error| ServeError::StateDir {
         path: path.clone(),
         source: std::io::Error::other(error),

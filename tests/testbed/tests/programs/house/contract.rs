@@ -10,7 +10,11 @@ use std::collections::BTreeMap;
 use super::source::{self, Kind};
 
 /// Says in which pages a number is looked up, in this order, by words of the file's path.
-const SCOPES: [(&[&str], &[&str]); 13] = [
+const SCOPES: [(&[&str], &[&str]); 14] = [
+    (
+        &["daemon/src/kept", "simnode/src/reprovision", "hub/src/setup", "programs/zones"],
+        &["zones"],
+    ),
     (&["store/"], &["migration", "volapi"]),
     (&["src/papi", "src/imgapi", "src/workflow", "conform/services"], &["peers"]),
     (&["hub/src", "programs/checks"], &["beliefs"]),
