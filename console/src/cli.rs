@@ -24,7 +24,7 @@ use crate::service::serve;
 
 const NAME: &str = "console";
 /// The platform image puts the configuration there.
-const INSTALLED: &str = "/etc/console.json";
+const INSTALLED: &str = "/opt/smartdc/agents/etc/console.config.json";
 
 const ABOUT: &str = "\
 Examples:
@@ -81,7 +81,8 @@ Examples:
 
 #[derive(Debug, Default, Args)]
 struct FileArgs {
-    /// Configuration file, JSON or TOML (default: /etc/console.json if it exists).
+    /// Configuration file, JSON or TOML (default: /opt/smartdc/agents/etc/console.config.json if it
+    /// exists).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -65,18 +65,17 @@ pub fn run(ours: &Ours) -> anyhow::Result<ExitCode> {
     // Nothing is spawned: this process becomes the program, with its terminal, signals and exit status.
     #[allow(clippy::disallowed_methods)]
     let error = std::process::Command::new(&path).args(args).exec();
-    Err(error).with_context(|| {
-        format!(
-            "cannot run {}; it is installed together with hub, where it belongs",
-            path.display()
-        )
-    })
+    Err(error)
+        .with_context(|| format!("cannot run {}; install the package hub-tools", path.display()))
 }
 
-/// Returns the path of a program that lies in the same folder as this one, links resolved.
+/// Returns the path of a program that lies in the same folder as this one, links resolved; else in the package of the
+/// operator's commands, `hub-tools`, whose folder is beside that of this one.
 fn beside(own: &Path, name: &str) -> PathBuf {
     let own = own.canonicalize().unwrap_or_else(|_| own.to_path_buf());
-    own.with_file_name(name)
+    let packages = own.ancestors().nth(3).unwrap_or(Path::new("/"));
+    let tools = packages.join("hub-tools/bin").join(name);
+    Some(own.with_file_name(name)).filter(|path| path.exists()).unwrap_or(tools)
 }
 
 #[cfg(test)]
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_looked_for_beside_what_a_link_names() {
+    fn a_program_is_looked_for_beside_what_a_link_names_and_in_the_package_of_the_commands() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(folder.join("package/bin")).unwrap();
@@ -93,9 +92,9 @@ mod tests {
         std::os::unix::fs::symlink("../package/bin/hub", folder.join("bin/hub")).unwrap();
         // Another program of that name beside the link.
         std::fs::write(folder.join("bin/sdc-migrate"), "").unwrap();
-        assert_eq!(
-            beside(&folder.join("bin/hub"), "sdc-migrate"),
-            folder.join("package/bin/sdc-migrate")
-        );
+        let found = || beside(&folder.join("bin/hub"), "sdc-migrate");
+        assert_eq!(found(), folder.join("hub-tools/bin/sdc-migrate"));
+        std::fs::write(folder.join("package/bin/sdc-migrate"), "").unwrap();
+        assert_eq!(found(), folder.join("package/bin/sdc-migrate"));
     }
 }

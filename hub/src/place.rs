@@ -13,7 +13,7 @@ use daemon::{ConfigError, Fields};
 
 /// The configurations of an installed node.
 pub const INSTALLED: [&str; 5] = [
-    "/etc/vminfod.json",
+    "/opt/smartdc/agents/etc/vminfod.config.json",
     "/opt/smartdc/agents/etc/net-agent.config.json",
     "/opt/smartdc/agents/etc/vm-agent.config.json",
     "/opt/smartdc/agents/etc/migration-agent.config.json",

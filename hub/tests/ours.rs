@@ -34,6 +34,6 @@ fn what_belongs_to_us_is_run_as_it_is_asked() {
     let done = run(&["voladm", "check"]);
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.contains("ours/sdc-voladm; it is installed together with hub"), "{said}");
+    assert!(said.contains("hub-tools/bin/sdc-voladm; install the package hub-tools"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }

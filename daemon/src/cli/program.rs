@@ -60,24 +60,29 @@ pub fn begin(program: &'static str, log_level: &str, unknown: &[String]) -> io::
     Ok(shutdown)
 }
 
-/// Loads a configuration whose file config-agent writes late on a fresh node: looks for it every ten
-/// seconds, as the shipped agents do. Returns none on shutdown.
+/// Loads a configuration whose file config-agent writes late on a fresh node, or with holes while SAPI does not have what
+/// belongs there: looks for it every ten seconds, as the shipped agents do. Returns none on shutdown.
 pub async fn late_config<C: Send + 'static>(
     program: &'static str,
     load: impl Fn() -> Result<C, ConfigError> + Clone + Send + 'static,
     shutdown: &Shutdown,
 ) -> Result<Option<C>, ConfigError> {
-    let mut said = false;
+    let mut said = None;
     loop {
         let Some(loaded) = disk::blocking(load.clone()).await else { continue };
-        match loaded {
-            Err(ConfigError::Read { path, source }) if source.kind() == io::ErrorKind::NotFound => {
-                if !std::mem::replace(&mut said, true) {
-                    log::init(program, "info");
-                    tracing::warn!(path = %path.display(), "waiting for the configuration file");
-                }
+        let waits = match &loaded {
+            Err(ConfigError::Read { source, path }) if source.kind() == io::ErrorKind::NotFound => {
+                format!("waiting for the configuration file {}", path.display())
             }
-            other => return other.map(Some),
+            Err(error @ ConfigError::Unset { .. }) => error.to_string(),
+            _ => return loaded.map(Some),
+        };
+        if said.as_ref() != Some(&waits) {
+            if said.is_none() {
+                log::init(program, "info");
+            }
+            tracing::warn!("{waits}");
+            said = Some(waits);
         }
         // Both arms are cancel-safe.
         tokio::select! {

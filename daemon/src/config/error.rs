@@ -26,6 +26,17 @@ pub enum ConfigError {
         /// The parser's message, with line and column.
         reason: String,
     },
+    /// config-agent has written the file, and SAPI does not have these yet.
+    #[error(
+        "configuration {place}: not configured yet: {}: set the metadata of the application sdc in SAPI",
+        unset.join("; ")
+    )]
+    Unset {
+        /// The file, or `(text)`.
+        place: String,
+        /// `key is empty, as SAPI has no NAME`.
+        unset: Vec<String>,
+    },
     /// Every wrong value of the file, one entry per key.
     #[error("configuration {place}: {}", faults.join("; "))]
     Faults {

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::error::ConfigError;
 use super::file::{collect_unknown, read_capped};
+use super::sapi::{FROM_SAPI, is_empty};
 use super::values::{Window, environment, http_url, https_url, parse_span, written_span};
 
 /// A configuration file. Every look-up returns a usable value, the default in place of a wrong one, and
@@ -327,8 +328,18 @@ impl Fields {
         })
     }
 
-    /// Returns the unknown keys, which the caller logs as a warning, or all faults as one error.
-    pub fn finish(self) -> Result<Vec<String>, ConfigError> {
+    /// Returns the unknown keys, which the caller logs as a warning, or all faults as one error. Where SAPI had nothing for
+    /// a key that was looked up, that is the error: the faults follow from it.
+    pub fn finish(mut self) -> Result<Vec<String>, ConfigError> {
+        let mut unset = Vec::new();
+        for (key, name) in FROM_SAPI {
+            if self.known.contains(key) && self.get(key).is_some_and(is_empty) {
+                unset.push(format!("{key} is empty, as SAPI has no {name}"));
+            }
+        }
+        if !unset.is_empty() {
+            return Err(ConfigError::Unset { place: self.place, unset });
+        }
         if !self.faults.is_empty() {
             return Err(ConfigError::Faults { place: self.place, faults: self.faults });
         }

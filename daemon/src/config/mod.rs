@@ -23,6 +23,8 @@ mod fields; // typed look-ups
 
 mod error; // why a configuration cannot be used
 
+mod sapi; // keys that config-agent fills in from SAPI
+
 mod file; // the bytes of a file, and its unknown keys
 
 mod values; // URLs, uuids, durations

@@ -107,7 +107,7 @@ impl Keys for Own {
             service,
             cnapi,
             vminfod: hub::url(f),
-            trust_dir: f.path("trust_dir", "/opt/smartdc/agents/etc/migration-agent"),
+            trust_dir: f.path("trust_dir", "/var/db/migration-agent/trust"),
             trust_every: f.span("trust_every", trust::ROUND, Duration::from_secs(1)..=trust::ROUND),
             agents_urls: f.urls_of_nodes("agents.urls"),
             listen: Listen { address, port, data_port },

@@ -42,6 +42,8 @@ pub mod papi; // the packages of PAPI
 
 pub mod imgapi; // the images of IMGAPI
 
+pub mod sapi; // applications, services and instances of SAPI
+
 pub mod workflow; // the jobs of the workflow API
 
 mod records; // records by uuid, with the rules and the log of their service

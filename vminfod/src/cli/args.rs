@@ -18,7 +18,7 @@ pub const NAME: &str = "vminfod";
 
 const ABOUT: &str = "\
 Examples:
-  vminfod serve --config /etc/vminfod.json   run the daemon
+  vminfod serve --config vminfod.json        run the daemon
   vminfod status                             the state of the daemon
   vminfod list -o uuid,alias,state -s alias  VMs, as vmadm lists them
   vminfod events                             every change when it happens
@@ -44,7 +44,7 @@ pub enum Command {
     #[command(after_help = "\
 Examples:
   vminfod                                     the node itself, port 9090
-  vminfod serve --config /etc/vminfod.json
+  vminfod serve --config vminfod.json
   vminfod serve --console                     and a web page at http://127.0.0.1:5310/
   vminfod serve --check-config --config FILE  is the file valid?")]
     Serve(ServeArgs),
@@ -144,7 +144,8 @@ Examples:
 
 #[derive(Debug, Default, Args)]
 pub struct ServeArgs {
-    /// Configuration file, JSON or TOML (default: $VMINFOD_CONFIG, else /etc/vminfod.json if it exists).
+    /// Configuration file, JSON or TOML (default: $VMINFOD_CONFIG, else
+    /// /opt/smartdc/agents/etc/vminfod.config.json if it exists).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Directory to use as the node's root.
@@ -169,7 +170,8 @@ pub struct ReachArgs {
     /// http://127.0.0.1:9090).
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
-    /// The daemon's configuration (default: $VMINFOD_CONFIG, else /etc/vminfod.json if it exists).
+    /// The daemon's configuration (default: $VMINFOD_CONFIG, else
+    /// /opt/smartdc/agents/etc/vminfod.config.json if it exists).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -301,7 +303,8 @@ pub struct WhyArgs {
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// The daemon's configuration (default: $VMINFOD_CONFIG, else /etc/vminfod.json if it exists).
+    /// The daemon's configuration (default: $VMINFOD_CONFIG, else
+    /// /opt/smartdc/agents/etc/vminfod.config.json if it exists).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Directory to use as the node's root.

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::node::Ctx;
 
 /// The configuration that the platform image installs.
-const INSTALLED: &str = "/etc/vminfod.json";
+const INSTALLED: &str = "/opt/smartdc/agents/etc/vminfod.config.json";
 /// Variable with the path of another configuration (the lab sets it).
 const VARIABLE: &str = "VMINFOD_CONFIG";
 

@@ -14,7 +14,8 @@ use roxmltree::{Document, ParsingOptions};
 use simnode::{CreateOptions, Node};
 
 use super::super::common::program;
-use super::{block_on, deploy, filled, layout, manifests, paths, run, text};
+use super::table::{layout, packages};
+use super::{block_on, deploy, filled, manifests, paths, run, text};
 use testbed::process;
 
 /// Longer than all methods take on a busy machine.
@@ -36,7 +37,9 @@ const SIMULATED: [(&str, &str); 9] = [
 ];
 
 /// Where each configuration is that nobody ships as it is: filled in from the shipped template or example.
-const CONFIGURED: [(&str, &str); 6] = [
+const CONFIGURED: [(&str, &str); 8] = [
+    ("config/kvmd.json", "opt/smartdc/agents/etc/kvmd.config.json"),
+    ("config/console.json", "opt/smartdc/agents/etc/console.config.json"),
     ("config/fleet-agent.json", "opt/smartdc/agents/etc/fleet-agent.config.json"),
     ("sapi/net-agent/template", "opt/smartdc/agents/etc/net-agent.config.json"),
     ("sapi/vm-agent/template", "opt/smartdc/agents/etc/vm-agent.config.json"),
@@ -121,7 +124,9 @@ fn furnish(node: &Node) {
             put(&place, &format!("#!/bin/sh\n/harness/testbed @{name} \"$@\"\n"), 0o555);
         } else if let Some(target) = source.strip_prefix("-> ") {
             std::os::unix::fs::symlink(target, place).unwrap();
-        } else if let Some(file) = source.strip_prefix("deploy/") {
+        } else if let Some(file) =
+            source.strip_prefix("deploy/").filter(|file| deploy(file).is_file())
+        {
             let mode = deploy(file).metadata().unwrap().permissions().mode();
             put(&place, &text(file), mode | 0o555);
         }
@@ -210,10 +215,10 @@ fn each_program_of_a_manifest_is_packed_configured_collected_watched_rotated_and
     let (jobs, alerts, page) =
         (text("metrics/prometheus.yml"), text("metrics/alerts.yml"), text("../docs/cli.md"));
     let ports = text("DATACENTER.md");
-    let rotated =
-        ["log/logadm.conf", "log/volapi.logadm.conf", "log/migration-service.logadm.conf"]
-            .map(text)
-            .concat();
+    let logs = packages().into_iter().flat_map(|package| package.files());
+    let logs = logs.filter_map(|file| file.source.strip_prefix("deploy/").map(str::to_owned));
+    let rotated: String =
+        logs.filter(|file| file.starts_with("log/")).map(|it| text(&it)).collect();
     for manifest in manifests() {
         let Service { name, .. } = service(&manifest);
         let shipped = layout();
@@ -234,7 +239,7 @@ fn each_program_of_a_manifest_is_packed_configured_collected_watched_rotated_and
         assert!(page.contains(&format!("\n## {name}\n")), "{name}: docs/cli.md");
         assert!(ports.contains(&format!("\n| {name} | ")), "{name}: DATACENTER.md");
         let log = |line: &str| {
-            line.starts_with("/var/svc/log/") && line.contains(&format!("-{name}:default.log "))
+            line.contains("/var/svc/log/") && line.contains(&format!("-{name}:default.log"))
         };
         assert!(rotated.lines().any(log), "{name}: its log is not rotated");
         if UNWATCHED.iter().all(|(known, _)| *known != name) {

@@ -8,19 +8,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::{deploy, layout, text};
+use super::deploy;
+use super::table::{layout, packages};
 
 /// Files and folders of the platform image, and programs by the path that deployed code uses.
 const PLATFORM: &str = include_str!("platform-paths.tsv");
 
 /// What neither list has and who makes it; with a slash at its end, a folder and all that is below it.
-const ELSEWHERE: [(&str, &str); 31] = [
+const ELSEWHERE: [(&str, &str); 34] = [
     ("/bin", "the platform's link to /usr/bin, where its sh(1) is"),
     ("/dev/", "made by the kernel"),
     ("/etc/hostname", "inside a docker zone"),
     ("/etc/hosts", "inside a docker zone"),
     ("/etc/resolv.conf", "inside a docker zone"),
-    ("/etc/logadm.d", "of logadm(8); see the gaps of deploy/README.md"),
+    ("/etc/bash/bash_completion.d", "of the platform's root; NAME-boot puts completions there"),
+    ("/etc/logadm.conf", "of logadm(8); NAME-boot adds entries"),
     ("/etc/zones/", "zonecfg(8) keeps the zones and their index there"),
     ("/lib/svc/share/smf_include.sh", "of SMF, named by smf_method(7)"),
     ("/opt/smartdc/agents", "the agents' installer makes bin, etc and lib/node_modules in it"),
@@ -28,8 +30,9 @@ const ELSEWHERE: [(&str, &str); 31] = [
     ("/opt/smartdc/agents/etc/fleet-agent.nkey", "an operator puts it there"),
     ("/opt/smartdc/agents/etc/fleet-ca.pem", "an operator puts it there"),
     ("/opt/smartdc/agents/etc/sdc-fleet.nkey", "an operator puts it there"),
-    ("/opt/smartdc/agents/etc/migration-agent.config.json", "an operator writes it"),
-    ("/opt/smartdc/agents/etc/migration-agent", "migration-agent makes it, for its key"),
+    ("/opt/smartdc/agents/etc/console.config.json", "an operator writes it"),
+    ("/opt/smartdc/agents/etc/kvmd.config.json", "an operator writes it"),
+    ("/opt/smartdc/agents/etc/migration-agent.config.json", "config-agent writes it"),
     ("/opt/smartdc/agents/etc/net-agent.config.json", "config-agent writes it"),
     ("/opt/smartdc/agents/etc/sdc-migrate.config.json", "an operator writes it"),
     ("/opt/smartdc/agents/etc/sdc-voladm.config.json", "an operator writes it"),
@@ -43,7 +46,8 @@ const ELSEWHERE: [(&str, &str); 31] = [
     ("/usr/sbin/zonecfg", "of illumos; vmadm starts it by its name alone"),
     ("/usr/share/", "of illumos: manual pages, completions, the document type of manifests"),
     ("/var/db/", "each program makes its own folder in it"),
-    ("/var/log/sdc/upload/", "the platform's log rotation makes it"),
+    ("/var/log/sdc/upload/", "the log rotation of a zone makes it"),
+    ("/var/log/", "NAME-boot makes a folder in it for rotated logs"),
     ("/var/run/", "each program makes its own folder in it; ganeti has its own there"),
     ("/var/svc/log/", "SMF writes the logs of services there"),
 ];
@@ -183,23 +187,18 @@ fn each_path_is_of_the_platform_or_of_ours_or_has_its_reason() {
 }
 
 #[test]
-fn the_images_put_files_only_into_folders_that_are_there() {
+fn a_platform_of_ours_has_its_files_where_the_platforms_are() {
     let platform = platform();
-    // Below the agents' folder the packages make the folders that the installer makes for other agents.
-    let is_agents = |folder: &str| folder.starts_with("/opt/smartdc/agents/");
-    let is_there = |folder: &str| {
-        let of_others = ["/etc", "/etc/logadm.d"].contains(&folder) || is_agents(folder);
-        of_others
-            || platform.contains(folder)
-            || ELSEWHERE.iter().any(|(known, _)| covers(known, folder))
-    };
-    for place in layout().keys() {
-        let place = format!("/{place}");
+    let of_platform = packages().into_iter().find(|it| it.name == "platform").unwrap();
+    let folders = ["/etc", "/usr/share/man/man8"];
+    for file in of_platform.files() {
+        let place = of_platform.path(&file.place);
         let folder = Path::new(&place).parent().unwrap().to_string_lossy();
-        assert!(is_there(&folder), "{place}: nobody makes its folder");
+        let is_there = platform.contains(&*folder) || folders.contains(&&*folder);
+        assert!(is_there, "{place}: nobody makes its folder");
     }
     // What the platform has under the same name is replaced where it is.
     let own = layout().get("lib/svc/manifest/system/system-vminfod.xml").cloned();
     assert_eq!(own.as_deref(), Some("deploy/smf/vminfod.xml"));
-    assert!(text("layout").lines().any(|line| line.contains(" usr/vm/smf/system-vminfod ")));
+    assert!(layout().contains_key("usr/vm/smf/system-vminfod"));
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::source;
 
 /// What is checked beside the pages (`.md`).
-const SCRIPTS: [&str; 2] = ["deploy/package", ".ci/run"];
+const SCRIPTS: [&str; 3] = ["deploy/package", "deploy/shar", ".ci/run"];
 
 fn documents(root: &Path) -> Vec<String> {
     let pages = source::files(root, ".", "md");

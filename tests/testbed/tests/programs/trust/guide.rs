@@ -24,7 +24,7 @@ impl ByHand {
     /// Types a line of the page; what it has in capitals is filled in, and the agent's directory is the lab's.
     async fn types(&self, line: &str, key: &str) -> Finished {
         let dir = trust_dir(&self.lab).display().to_string();
-        let line = line.replace("/opt/smartdc/agents/etc/migration-agent", &dir);
+        let line = line.replace("/var/db/migration-agent/trust", &dir);
         let host = self.lab.centre().migrations.trust.to_string();
         let line = line.replace(" CN", &format!(" {}", self.cn)).replace("KEY", key);
         let home = self.lab.dir().display().to_string();
