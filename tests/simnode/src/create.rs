@@ -21,8 +21,9 @@ use crate::datasets::{Datasets, History};
 use crate::error::NodeError;
 use crate::files;
 use crate::new_vm;
-use crate::node::{Node, NodeInfo, PLATFORM, TOOLS, Zfs, zone_kstats};
+use crate::node::{Node, NodeInfo, PLATFORM, TOOLS, Zfs, default_platform, zone_kstats};
 use crate::payload::Payload;
+use crate::places::NodeKind;
 use crate::sample::{self, BORN, MIX, Site, uuid};
 use crate::state::{ZoneKstat, ZoneState, Zones};
 use crate::vmadm::{self, Image};
@@ -50,6 +51,8 @@ pub struct CreateOptions {
     pub program: Option<PathBuf>,
     /// How long a zone stays in each state on its way, in milliseconds.
     pub pace_ms: u64,
+    /// What it is.
+    pub kind: NodeKind,
 }
 
 impl CreateOptions {
@@ -65,6 +68,7 @@ impl CreateOptions {
             vminfod_url: None,
             program: None,
             pace_ms: 0,
+            kind: NodeKind::default(),
         }
     }
 }
@@ -123,7 +127,7 @@ fn sysinfo(cn_uuid: &str, hostname: &str, given: Option<Ipv4Addr>, rng: &mut imp
     let ip = Ipv4Addr::new(10, 20, 251, rng.random_range(2..250_u8));
     let ip = given.unwrap_or(ip).to_string();
     json!({
-        "Live Image": "20260601T000000Z", "System Type": "SunOS", "Boot Time": BORN.to_string(),
+        "Live Image": default_platform(), "System Type": "SunOS", "Boot Time": BORN.to_string(),
         "Datacenter Name": "sim-1", "SDC Version": "7.0", "Manufacturer": "Simulated", "Product": "Testbed",
         "Serial Number": "SIM0001", "VM Capable": true, "Bhyve Capable": true, "HVM API": true,
         "CPU Type": "Simulated CPU", "CPU Virtualization": "vmx", "Admin NIC Tag": "admin", "Admin IP": ip,
@@ -174,6 +178,8 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
         napi_url: None,
         vmapi_url: None,
         pace_ms: options.pace_ms,
+        kind: options.kind,
+        platform: default_platform(),
         zfs: Zfs::default(),
     };
     for part in [
@@ -190,6 +196,7 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
     }
     link_tools(&dir, options.program.clone())?;
     let mut node = Node::new(dir, info);
+    node.lay_places()?;
     let facts = sysinfo(node.cn_uuid(), &node.info().hostname, options.admin_ip, &mut rng);
     files::write_json(&node.path("/tmp/.sysinfo.json"), &facts)?;
 

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's executables `zoneadm`, `sysevent` and `fswatcher` (`zfs`, `zonecfg`, `kstat`, `svcs` and `svcadm` have
+//! The node's executables `zoneadm`, `sysevent` and `fswatcher` (`zfs`, `zonecfg`, `kstat` and those of SMF have
 //! files of their own). Arguments, output and errors are those of the real ones.
 
 use std::ffi::OsString;
@@ -13,13 +13,14 @@ use std::process::ExitCode;
 use daemon::command::Output;
 
 use crate::getopt::{Ended, Failed, Parsed, Said};
+use crate::life::{lofs, smf};
 use crate::node::{Node, PLATFORM, TOOLS};
 use crate::state::Zone;
 use crate::streams::receive::{Flow, receive};
 use crate::streams::send::{Then, send};
 use crate::tap::Stream;
 use crate::zonecfg::zonecfg;
-use crate::{exec_kstat, exec_zfs, fswatcher, smf, sysevent, zones};
+use crate::{exec_kstat, exec_zfs, fswatcher, sysevent, zones};
 
 /// The line of the global zone in a list of zones.
 pub(crate) const GLOBAL: &str = "0:global:running:/::liveimg:shared:0\n";
@@ -125,6 +126,11 @@ fn command(tool: &str, dir: &Path, args: Vec<OsString>) -> Result<Said, Failed> 
         "kstat" => kstat(&node, &args).into(),
         "svcs" => smf::svcs(&node, &args).into(),
         "svcadm" => smf::svcadm(&node, &args).into(),
+        "svcprop" => smf::svcprop(&node, &args).into(),
+        "svccfg" => smf::svccfg(&node, &args).into(),
+        "mount" => lofs::mount(&node, &args).into(),
+        "umount" => lofs::umount(&node, &args).into(),
+        "uname" => uname(&node, &args).into(),
         _ => on_node(tool, &node, &args),
     })
 }
@@ -216,6 +222,14 @@ fn list(node: &Node, name: Option<&str>, uuid: Option<&str>, options: &[String])
         false => line.split(':').nth(1).unwrap_or(line),
     });
     Ok(shown.map(|line| format!("{line}\n")).collect())
+}
+
+/// `uname -v`: the platform image that runs.
+fn uname(node: &Node, args: &[String]) -> Ended {
+    match args {
+        [option] if option == "-v" => Ok(format!("joyent_{}\n", node.running_platform()?)),
+        _ => Err(Failed(2, "usage: uname [-snrvmapiX]".to_owned())),
+    }
 }
 
 fn sysevent(node: &Node, args: &[String]) -> Ended {

@@ -50,9 +50,9 @@ pub mod exec_zfs; // `zfs`
 
 mod exec_kstat; // `kstat`
 
-pub mod smf; // `svcs` and `svcadm`
-
 pub mod streams; // `zfs send` and `zfs receive`
+
+pub mod life; // places, SMF, and a boot
 
 pub mod recorded; // commands that print what was recorded
 
@@ -108,6 +108,8 @@ pub mod datasets; // the table of datasets
 
 pub mod node; // a node: its directory, its description, the paths in it
 
+pub mod places; // which places can be written, and which outlive a boot
+
 pub mod tap; // events inside this process
 
 pub mod files; // file writes
@@ -121,5 +123,6 @@ pub mod refusal; // why vmadm refuses a payload
 pub use create::CreateOptions;
 pub use error::NodeError;
 pub use node::{Node, NodeInfo, PLATFORM, TOOLS};
+pub use places::{NodeKind, Place};
 pub use verbs::Verbs;
 pub use wait::Wait;

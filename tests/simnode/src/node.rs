@@ -12,13 +12,15 @@ use serde_json::{Value, json};
 
 use crate::error::NodeError;
 use crate::files;
+use crate::places::NodeKind;
 use crate::tap::Tap;
 
 /// The commands in the `bin` directory of every node; `kstat` beside them is the script that is shipped for it.
 pub const TOOLS: [&str; 5] = ["zoneadm", "zonecfg", "zfs", "sysevent", "fswatcher"];
 
 /// Commands of the platform that only scripts of `deploy/` and command lines run: in the directory `platform`.
-pub const PLATFORM: [&str; 3] = ["kstat", "svcs", "svcadm"];
+pub const PLATFORM: [&str; 8] =
+    ["kstat", "svcs", "svcadm", "svcprop", "svccfg", "mount", "umount", "uname"];
 
 /// The script that vminfod runs as its `kstat` command, as it is shipped.
 const ZONE_KSTATS: &str = include_str!("../../../deploy/bin/zone-kstats");
@@ -65,6 +67,12 @@ pub struct NodeInfo {
     /// How long a zone stays in each state on its way, in milliseconds.
     #[serde(default)]
     pub pace_ms: u64,
+    /// What it is.
+    #[serde(default)]
+    pub kind: NodeKind,
+    /// The platform image of its next boot.
+    #[serde(default = "default_platform")]
+    pub platform: String,
     /// What its `zfs` can do.
     #[serde(default, skip_serializing_if = "Zfs::is_default")]
     pub zfs: Zfs,
@@ -72,6 +80,11 @@ pub struct NodeInfo {
 
 fn default_hostname() -> String {
     "cn-sim".to_string()
+}
+
+/// The platform image of a new node.
+pub(crate) fn default_platform() -> String {
+    "20260601T000000Z".to_owned()
 }
 
 /// A simulated compute node.
@@ -160,6 +173,17 @@ impl Node {
     /// The directory with what the kernel and zfs know.
     pub fn state_dir(&self) -> PathBuf {
         self.dir.join("state")
+    }
+
+    /// The files of the platform image, of which the ramdisk and `/usr` are made at a boot.
+    pub(crate) fn image_dir(&self) -> PathBuf {
+        self.dir.join("image")
+    }
+
+    /// The platform image that runs.
+    pub fn running_platform(&self) -> Result<String, NodeError> {
+        let sysinfo: Value = files::read_json(&self.path("/tmp/.sysinfo.json"))?;
+        Ok(sysinfo["Live Image"].as_str().unwrap_or_default().to_owned())
     }
 
     /// The content of `node.json`.

@@ -35,4 +35,6 @@ bugs! {
     InsteadForgotten = "instead-forgotten",
     /// The source's agent shows a VM that somebody has deleted as it was.
     GoneIsThere = "gone-is-there",
+    /// The manifest of migration-agent is in its package's folder alone, which no boot reads.
+    ManifestNotImported = "manifest-not-imported",
 }

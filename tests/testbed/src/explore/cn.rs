@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use daemon::Shutdown;
 use daemon::command::{Call, Commands, Run};
 use migration_agent::config::QUIET;
@@ -39,6 +38,9 @@ use crate::cn;
 
 /// Where the service is.
 const SERVICE: &str = "https://service-1";
+/// migration-agent's service, and its manifest as it is shipped.
+pub const AGENT: &str = "smartdc/agent/migration-agent";
+const MANIFEST: &str = include_str!("../../../../deploy/smf/migration-agent.xml");
 /// SMF starts the method that comes before the zones again after this.
 const METHOD: Duration = Duration::from_secs(600);
 /// A program is drained within this.
@@ -102,6 +104,14 @@ impl Cn {
         let (vms, cn_uuid) = (0, Some(uuid.to_string()));
         let options = CreateOptions { vms, cn_uuid, ..CreateOptions::new(dir.join("node")) };
         let (node, honest, tap) = cn::node(options)?;
+        // What a package brings is in its folder; what a boot imports is another one.
+        let folder = match bug {
+            Some(Bug::ManifestNotImported) => {
+                "/opt/smartdc/agents/lib/node_modules/migration-agent/smf"
+            }
+            _ => "/opt/smartdc/agents/smf",
+        };
+        node.put(&format!("{folder}/migration-agent.xml"), MANIFEST.as_bytes(), 0o444)?;
         let carrier = tokio::spawn(honest.clone().feed_from(tap));
         let running = Mutex::default();
         Ok(Cn { uuid, end, node, honest, dir, carrier, disk, bug, running })
@@ -261,23 +271,22 @@ impl Cn {
         self.end_vminfod().await;
     }
 
-    /// The power fails: its zones are down, and so is everything else, which was ended before.
-    pub fn lose_power(&self) -> anyhow::Result<()> {
-        let names: Vec<String> = self
-            .node
-            .zones()?
-            .iter()
-            .filter(|zone| zone.state.is_active())
-            .map(|zone| zone.zonename.clone())
-            .collect();
-        for name in names {
-            self.node.zone_halt(&name, 0).with_context(|| format!("the halt of {name}"))?;
+    /// The node boots, as its platform does it. Returns the services that it started.
+    pub async fn boot(&self, net: &Arc<Net>) -> anyhow::Result<Vec<String>> {
+        let mut boot = self.node.begin_boot()?;
+        let mut started = Vec::new();
+        while let Some(start) = self.node.next_start(&mut boot)? {
+            if start.service == AGENT {
+                self.before_zones(net).await?;
+            }
+            self.node.ended(&start, true)?;
+            started.push(start.service);
         }
-        Ok(())
+        Ok(started)
     }
 
-    /// The node boots: migration-agent looks first, then the zones with autoboot boot.
-    pub async fn boot(&self, net: &Arc<Net>) -> anyhow::Result<()> {
+    /// migration-agent's start method, up to where the agent serves.
+    async fn before_zones(&self, net: &Arc<Net>) -> anyhow::Result<()> {
         let said = loop {
             let life = net.points.life(Party::Agent(self.end));
             let programs = self.programs(net, &life);
@@ -291,13 +300,6 @@ impl Cn {
             }
         };
         net.judge.note(format!("-- {} boots: {}", self.end, said.trim()));
-        let zones = self.node.zones()?;
-        let names: Vec<String> = zones.iter().map(|zone| zone.zonename.clone()).collect();
-        for name in names {
-            if self.node.zone_config(&name)?.get("autoboot") == Some("true") {
-                self.node.zone_boot(&name)?;
-            }
-        }
         Ok(())
     }
 }

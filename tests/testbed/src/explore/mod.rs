@@ -219,6 +219,7 @@ pub fn noticed(bug: Bug, plain: &[(Story, Ran)]) -> anyhow::Result<Option<String
             Some(vec![Case { story: Story::Finalize, planned, shape }])
         }),
         Bug::NobodyWatches => alone(Story::CutOff),
+        Bug::ManifestNotImported => alone(Story::SourceDead),
         Bug::ErrorIsDeath => alone(Story::Unwell),
         Bug::HeartbeatIgnored => alone(Story::Hasty),
         Bug::GoneIsThere => alone(Story::Deleted),

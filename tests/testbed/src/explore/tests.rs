@@ -93,6 +93,12 @@ fn a_copy_that_nobody_watches_and_signs_of_life_that_do_not_count_are_noticed() 
     }
 }
 
+#[test] // M48 M100
+fn a_node_whose_boot_does_not_import_the_agent_runs_a_copy_that_was_replaced() {
+    let by = noticed(Bug::ManifestNotImported, undisturbed()).unwrap();
+    assert!(by.is_some_and(|by| by.contains("P13")));
+}
+
 #[test] // M10
 fn a_target_that_boots_early_and_a_quota_that_stays_lifted_are_noticed() {
     for bug in [Bug::BootedBeforeMove, Bug::QuotaNotRestored] {

@@ -19,12 +19,13 @@ use sdc_clients::Http;
 use sdc_clients::migrations::Migrations;
 use sdc_clients::napi::Napi;
 use serde_json::{Map, Value, json};
+use simnode::life::platform::VMINFOD;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use vminfod::node::load;
 
 use super::bugs::Bug;
-use super::cn::Cn;
+use super::cn::{AGENT, Cn};
 use super::disk::Disk;
 use super::names::uuid;
 use super::net::{Line, Net};
@@ -309,21 +310,23 @@ impl World {
         self.down().insert(end);
         let cn = self.cn(end);
         cn.end().await;
-        cn.lose_power()?;
+        cn.node.lose_power()?;
         self.judge.check("the power is lost");
         Ok(())
     }
 
-    /// A node boots, and all that runs on it starts.
+    /// A node boots, and what SMF starts on it runs.
     pub async fn comes_up(&self, end: End) -> anyhow::Result<()> {
         let cn = self.cn(end);
-        cn.boot(&self.net).await?;
+        let started = cn.boot(&self.net).await?;
         self.judge.dark(end, false);
         self.judge.check("the node has booted");
         self.judge.note(format!("-- {end} has booted"));
         self.down().remove(&end);
-        for party in [Party::Vminfod(end), Party::Agent(end)] {
-            self.revive(party).await?;
+        for (service, party) in [(VMINFOD, Party::Vminfod(end)), (AGENT, Party::Agent(end))] {
+            if started.iter().any(|it| it == service) {
+                self.revive(party).await?;
+            }
         }
         if self.shape.with_agents {
             cn.start_others(&self.net).await?;

@@ -320,7 +320,7 @@ fn a_configuration_change_restarts_an_online_agent_and_enables_none() {
             let path = format!("PATH={}:/usr/bin:/bin", node.dir().join("platform").display());
             let done = run("/usr/bin/env", &[&path, "sh", &method.to_string_lossy()]);
             assert_eq!(done.code, Some(0), "{fmri}: {}{}", done.stdout, done.stderr);
-            node.instances().unwrap().get(&fmri).cloned()
+            node.instance(&fmri).unwrap()
         };
         assert_eq!(configured(), None, "it is not installed");
         for state in ["disabled", "offline", "maintenance", "online"] {

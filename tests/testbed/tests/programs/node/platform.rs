@@ -87,14 +87,15 @@ fn svcadm_restarts_what_runs_and_enables_only_when_it_is_told_to() {
     let fmri = "svc:/smartdc/agent/net-agent:default";
     let state = || ok(run(node.platform("svcs"), &["-H", "-o", "state", fmri]));
     let svcadm = |args: &[&str]| ok(run(node.platform("svcadm"), &[args, &[fmri]].concat()));
+    let restarts = || node.instance(fmri).unwrap().unwrap().restarts;
     fails(run(node.platform("svcs"), &["-H", "-o", "state", fmri]), 1);
     fails(run(node.platform("svcadm"), &["restart", fmri]), 1);
     node.set_instance(fmri, "disabled").unwrap();
     svcadm(&["restart"]);
-    assert_eq!((state().as_str(), node.instances().unwrap()[fmri].restarts), ("disabled\n", 0));
+    assert_eq!((state().as_str(), restarts()), ("disabled\n", 0));
     svcadm(&["enable", "-s"]);
     svcadm(&["restart"]);
-    assert_eq!((state().as_str(), node.instances().unwrap()[fmri].restarts), ("online\n", 1));
+    assert_eq!((state().as_str(), restarts()), ("online\n", 1));
     svcadm(&["disable", "-t"]);
     assert_eq!(state(), "disabled\n");
     assert_eq!(json!(run(node.platform("svcadm"), &["poke", fmri]).status.code()), 2);
