@@ -154,7 +154,11 @@ async fn volapi() -> String {
     tokio::spawn(updater.run());
     until("volapi follows VMs", async || state.follows()).await;
     let (probes, clock) = (Arc::default(), Clock::start());
-    page(Arc::new(Pages { service, updater: state, probes, clock }).routes()).await
+    page(
+        Arc::new(Pages { service, updater: state, probes, clock, kept: Default::default() })
+            .routes(),
+    )
+    .await
 }
 
 /// What a migration-service without records tells.
