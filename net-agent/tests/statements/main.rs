@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The statements of the contract, under paused time, against services in process. Each test has its
-//! numbers in a comment.
+//! numbers in a comment. `sources` reads the sources.
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failed test
 
@@ -17,6 +17,7 @@ mod moves;
 mod peers;
 mod permit;
 mod reap;
+mod sources;
 mod start;
 mod storm;
 mod trust;

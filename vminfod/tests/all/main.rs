@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! All tests of the daemon in one program, but those of the statements that clients rely on.
+//! All tests of the daemon in one program.
 
 #![allow(clippy::unwrap_used)] // a test may stop at once
 
@@ -20,4 +20,5 @@ mod openapi;
 mod rfd39;
 mod serving;
 mod stamps;
+mod statements;
 mod tenants;

@@ -4,8 +4,6 @@
 
 //! `sdc-pkgadm` against the service, as an operator runs it.
 
-#![allow(clippy::unwrap_used)]
-
 use std::process::{Command, Output};
 use std::sync::Arc;
 

@@ -4,16 +4,12 @@
 
 //! The interface and the command line: routes, streams with resume, and the small clients.
 
-#![allow(clippy::unwrap_used)] // A test program may stop at once.
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::Node;
-use common::qemu::{OFF, QUIT, Qemu};
+use crate::common::Node;
+use crate::common::qemu::{OFF, QUIT, Qemu};
 use futures_util::StreamExt;
 use http::Method;
 use sdc_clients::http::{Call, Http};

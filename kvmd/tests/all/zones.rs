@@ -4,16 +4,12 @@
 
 //! SmartOS: verdicts from vminfod's events, with and without a second monitor.
 
-#![allow(clippy::unwrap_used)] // A test program may stop at once.
-
-mod common;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::common::qemu::{Qemu, TERM};
+use crate::common::{Node, said};
 use bytes::Bytes;
-use common::qemu::{Qemu, TERM};
-use common::{Node, said};
 use daemon::Shutdown;
 use daemon::http::events::{self, Follow};
 use daemon::http::{Limits, Router, Server, reply};

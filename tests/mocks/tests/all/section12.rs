@@ -4,8 +4,6 @@
 
 //! What the current NAPI does and no recording has: section 12 of `docs/contract/napi.md`.
 
-#![allow(clippy::unwrap_used)] // a test's helpers are tests, which the lint cannot see
-
 use std::time::Duration;
 
 use bytes::Bytes;

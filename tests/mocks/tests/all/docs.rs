@@ -4,8 +4,6 @@
 
 //! `docs/mocks.md`: its commands as they stand there, its test in Python, and its table of doors.
 
-#![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -4,8 +4,6 @@
 
 //! Only one module can write to NAPI, and the documents name what the sources have.
 
-#![allow(clippy::unwrap_used)] // a test: a panic is a failed test
-
 use std::path::{Path, PathBuf};
 
 /// The paths and texts of all sources below `folder`.

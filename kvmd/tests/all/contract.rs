@@ -4,12 +4,8 @@
 
 //! The contract, K1–K12 of docs/contract/kvmd.md §1: one test at least for each, named by its number.
 
-#![allow(clippy::unwrap_used)] // A test program may stop at once.
-
-mod common;
-
-use common::qemu::{OFF, POWERDOWN, QUIT, Qemu, STOP, TERM};
-use common::{Node, said};
+use crate::common::qemu::{OFF, POWERDOWN, QUIT, Qemu, STOP, TERM};
+use crate::common::{Node, said};
 use kvmd::qmp::NEGOTIATE;
 use serde_json::json;
 

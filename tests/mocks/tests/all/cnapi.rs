@@ -4,8 +4,6 @@
 
 //! The mock CNAPI under paused time, through the client of `sdc-clients`.
 
-#![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -6,11 +6,6 @@
 //! `docs/contract/vminfod.md` beside it (`S17`), and of the bug of the deployed daemon that it rules
 //! out (`B6`).
 
-#![allow(clippy::unwrap_used)] // a test may stop at once
-
-#[path = "../common/mod.rs"]
-mod common;
-
 mod arrays;
 mod changes;
 mod files;

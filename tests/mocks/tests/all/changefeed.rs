@@ -5,8 +5,6 @@
 //! VMAPI's changefeed: the client of `sdc-clients` against the mock, in process under paused time, and over a
 //! socket.
 
-#![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
-
 use std::sync::Arc;
 use std::time::Duration;
 

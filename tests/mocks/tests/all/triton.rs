@@ -4,8 +4,6 @@
 
 //! `mock-triton` as a process.
 
-#![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
-
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
