@@ -41,6 +41,7 @@ async fn synced(ask_after: &str) -> (Lab, World, Migrations, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")] // F132 M100 M105
+#[ignore = "minutes: `.ci/run` has it in its lane of programs"]
 async fn a_node_that_was_cut_off_and_declared_dead_stops_its_copy_when_it_is_back() {
     let (lab, other, client, from) = synced("1s").await;
 

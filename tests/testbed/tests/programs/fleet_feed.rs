@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use testbed::fleet_feed::{Options, feed};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "servers: `.ci/run` has it in its lane of programs"]
 async fn the_feed_shows_every_node_whatever_is_killed() {
     if let Some(why) = rig::nats::why_not() {
         eprintln!("SKIPPED: {why}");

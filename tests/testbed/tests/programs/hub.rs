@@ -85,6 +85,7 @@ fn in_order(printed: &str, wanted: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes: `.ci/run` has it in its lane of programs"]
 async fn the_tour_comes_true_beside_a_second_node() {
     let dir = tempfile::tempdir().unwrap();
     let cn = dir.path().join("cn");
@@ -192,6 +193,7 @@ async fn a_lab_of_two_nodes_prints_a_command_that_moves_a_vm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes: `.ci/run` has it in its lane of programs"]
 async fn a_node_is_evacuated_and_its_vms_are_as_they_were() {
     let dir = tempfile::tempdir().unwrap();
     let node = dir.path().join("cn");

@@ -268,6 +268,7 @@ async fn play(program: &Path, top: &Path, scenario: &Scenario, daemons: &[Kvmd; 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "servers: `.ci/run` has it in its lane of programs"]
 async fn every_row_of_the_scenario_table_on_a_real_qemu() {
     let Some(program) = qemu() else { return };
     let top = tempfile::tempdir().unwrap();
@@ -301,6 +302,7 @@ async fn every_row_of_the_scenario_table_on_a_real_qemu() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "servers: `.ci/run` has it in its lane of programs"]
 async fn a_real_qemu_is_known_again_after_a_restart_of_the_daemon() {
     let Some(program) = qemu() else { return };
     let top = tempfile::tempdir().unwrap();

@@ -2,11 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! End-to-end tests of the real programs, in one executable so that they are linked once. A test
-//! that changes its own process (limits of descriptors) has an executable of its own: `abuse`.
+//! End-to-end tests of the real programs, in one executable so that they are linked once. A test that changes its own
+//! process (limits of descriptors) starts this executable once more: `abuse`.
 
 #![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
 
+#[cfg(target_os = "linux")] // reads /proc
+mod abuse;
 mod agent;
 mod bad_input;
 mod by_hand;

@@ -47,6 +47,7 @@ fn a_small_swarm_costs_a_napi_without_the_route_two_more_requests_each() {
 }
 
 #[test]
+#[ignore = "minutes: `.ci/run` has it in its lane of programs"]
 fn a_small_swarm_neither_drowns_a_slow_napi_nor_waits_for_ever() {
     // 70 % of what the start needs at its peak, and 30 %; then 70 % of what it needs on average,
     // and what 15 req/s are to ten thousand.
@@ -81,6 +82,7 @@ fn a_swarm_of_vm_agents_costs_a_list_each_and_writes_nothing() {
 }
 
 #[test]
+#[ignore = "minutes: `.ci/run` has it in its lane of programs"]
 fn a_swarm_of_vm_agents_neither_drowns_a_slow_vmapi_nor_waits_for_ever() {
     // 70 % of what the start needs, and 45 %.
     for capacity in [3.5, 2.25] {

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Faults that need real processes: resources that the system takes away (the executable `abuse` has
-//! the hostile clients). The numbers beside the tests are the rows of RELIABILITY.md.
+//! Faults that need real processes: resources that the system takes away (`abuse` has the hostile
+//! clients). The numbers beside the tests are the rows of RELIABILITY.md.
 
 mod clock;
 mod rig;

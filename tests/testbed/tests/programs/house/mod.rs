@@ -3,15 +3,12 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The rules of the house that can be read from the text of the repository: the numbers of `docs/contract`, the layers
-//! of the crates, the names in the documents, their tables of endpoints, the tasks, the log lines, and that what two
-//! programs need is written once. CONTRIBUTING.md states them.
+//! of the crates, the names in the documents, their tables of endpoints, and the tasks. CONTRIBUTING.md states them.
 
 mod beliefs;
 mod contract;
 mod endpoints;
-mod equal;
 mod layers;
-mod logs;
 mod named;
 mod paths;
 pub mod source;

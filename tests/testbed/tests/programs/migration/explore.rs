@@ -187,7 +187,7 @@ fn run(script: &Script, mut order: Order, known: &mut Known) {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    let world = World::new(script.kind, script.min_age());
+    let world = World::new(script.kind);
     runtime.block_on(async {
         script.before(&world).await;
         let mut at = Position::default();
@@ -207,7 +207,7 @@ fn run(script: &Script, mut order: Order, known: &mut Known) {
                     let touch = |step| (step, independence::of(step, script, &world, at));
                     let able: Vec<_> = able.into_iter().map(touch).collect();
                     match script.kind {
-                        Kind::Net => nics::always(script, &world, at, &told),
+                        Kind::Net => nics::always(script, &world, &told),
                         Kind::Vm => records::always(&world, &told),
                     }
                     let (key, seen) =
@@ -221,7 +221,7 @@ fn run(script: &Script, mut order: Order, known: &mut Known) {
                         None => {
                             if able.is_empty() && known.found.states > seen {
                                 match script.kind {
-                                    Kind::Net => nics::after(script, &world, at, &told).await,
+                                    Kind::Net => nics::after(script, &world, &told).await,
                                     Kind::Vm => records::after(script, &world, at, &told).await,
                                 }
                             }

@@ -21,8 +21,6 @@ const AGENT: [Set; 2] = [4, 8];
 const VMAPI: Set = 16;
 /// The NIC's record and the lists that show it.
 const ROW: Set = 32;
-/// Whether its address is reserved: no agent ever reads that.
-const ADDRESS: Set = 64;
 /// How far the operator is.
 const OPERATOR: Set = 128;
 /// The holds, at which an agent may look whenever it goes on.
@@ -52,9 +50,7 @@ fn of_act(act: Act) -> Touch {
         Act::StopSource | Act::StartSource => NODE[0],
         Act::HideSource | Act::ShowSource | Act::DeleteSource => NODE[0],
         Act::ShowTarget | Act::HideTarget => NODE[1],
-        Act::Erase | Act::EraseBack | Act::Replace | Act::ReplaceBack => VMAPI,
-        Act::Reserve | Act::Unreserve => ADDRESS,
-        Act::DeleteRows | Act::AddRows | Act::AddRowsBack => ROW,
+        Act::Erase | Act::EraseBack => VMAPI,
     };
     Touch { reads: 0, writes: what | OPERATOR }
 }

@@ -15,15 +15,13 @@ mod vm_agents;
 mod world;
 
 use explore::{orders_of, the_reduction_comes_to_every_end_of};
-use scripts::When::{self, Late, New, Off, On};
+use scripts::When::{self, New, Off, On};
 use scripts::{Act, Script};
 use world::Kind;
 
 /// The source's agent starts with the migration, for the first time, and the target's so.
 const TARGET_ON: [When; 2] = [New, On];
 const TARGET_OFF: [When; 2] = [New, Off];
-const TARGET_LATE: [When; 2] = [On, Late];
-const BOTH_NEW: [When; 2] = [New, New];
 
 fn with_agents(
     name: &str,
@@ -49,34 +47,10 @@ fn the_reduction_comes_to_every_end_of_the_first_two_steps() {
     with_the_targets_agent_off(&Script::shipped()[..2]);
 }
 
-#[test]
-#[ignore = "more than ten minutes: all orders, one by one"]
-fn the_reduction_comes_to_every_end_of_the_shipped_order() {
-    with_the_targets_agent_off(&Script::shipped());
-}
-
 // I13
 #[test]
 fn the_shipped_order_with_the_targets_agent_off() {
     with_agents("shipped", &Script::shipped(), false, &[], &[TARGET_OFF]);
-}
-
-#[test]
-#[ignore = "minutes: both agents' steps in every order"]
-fn the_shipped_order() {
-    with_agents("shipped", &Script::shipped(), false, &[], &[TARGET_ON, TARGET_LATE]);
-}
-
-#[test]
-#[ignore = "minutes: both agents' first passes in every order with everything else"]
-fn the_shipped_order_with_both_agents_new() {
-    with_agents("shipped", &Script::shipped(), false, &[], &[BOTH_NEW]);
-}
-
-#[test]
-#[ignore = "minutes; .ci/run does it with holds"]
-fn the_shipped_order_aborted_after_each_step() {
-    with_agents("shipped", &Script::shipped(), true, &[], &[TARGET_OFF, TARGET_ON, TARGET_LATE]);
 }
 
 #[test]
@@ -88,35 +62,4 @@ fn the_shipped_order_with_holds() {
 #[test]
 fn a_hold_at_any_moment() {
     with_agents("held, then hidden", &[Act::Hold, Act::HideSource], false, &[], &[TARGET_OFF]);
-}
-
-#[test]
-#[ignore = "minutes: held on one node only, the other's agent goes on"]
-fn the_shipped_order_with_a_hold_on_one_node() {
-    with_agents("shipped", &Script::shipped(), true, &[0, 1], &[TARGET_LATE]);
-    with_agents("shipped", &Script::shipped(), false, &[0], &[TARGET_ON, TARGET_OFF, TARGET_LATE]);
-    with_agents("shipped", &Script::shipped(), false, &[1], &[TARGET_ON, TARGET_OFF, TARGET_LATE]);
-}
-
-#[test]
-fn rfd_34s_order_with_the_targets_agent_off() {
-    with_agents("RFD 34", &Script::rfd34(), false, &[], &[TARGET_OFF]);
-}
-
-#[test]
-#[ignore = "minutes"]
-fn rfd_34s_order() {
-    with_agents("RFD 34", &Script::rfd34(), false, &[], &[TARGET_ON, TARGET_LATE]);
-}
-
-#[test]
-#[ignore = "minutes"]
-fn rfd_34s_order_aborted_after_each_step() {
-    with_agents("RFD 34", &Script::rfd34(), true, &[], &[TARGET_ON, TARGET_OFF, TARGET_LATE]);
-}
-
-#[test]
-#[ignore = "minutes"]
-fn rfd_34s_order_with_holds() {
-    with_agents("RFD 34", &Script::rfd34(), true, &[0, 1], &[TARGET_ON, TARGET_OFF, TARGET_LATE]);
 }

@@ -43,14 +43,12 @@ pub async fn after(script: &Script, world: &World, at: Position, told: &[String]
 
 fn is_right(script: &Script, world: &World, at: Position, told: &[String]) {
     always(world, told);
-    let moves = |act| act == Act::Erase || act == Act::Replace;
+    let moves = |act| act == Act::Erase;
     let moved = script.acts_done(at).any(moves) && at.back.is_none();
     let node = usize::from(moved);
     // Where the node's agent does not run, nobody takes back what the other wrote last.
     let by_agent = |step: &&String| step.contains("PUT vmapi.lab");
-    let last = told
-        .iter()
-        .rfind(|step| by_agent(step) || step.ends_with("Erase") || step.ends_with("Replace"));
+    let last = told.iter().rfind(|step| by_agent(step) || step.ends_with("Erase"));
     if world.runs(node) || !last.is_some_and(|step| by_agent(&step)) {
         assert_eq!(of(world, VM, "server_uuid"), CN[node], "{told:#?}");
     }

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use mocks::faults::{Mock, Reply};
 use serde_json::{Value, json};
 
-use super::world::{CN, IP, Kind, MAC, NETWORK, VM, World, record};
+use super::world::{CN, Kind, MAC, VM, World};
 
 /// One step of the operator, or of the services that act for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,21 +24,10 @@ pub enum Act {
     /// VMAPI places the VM on the target: the record has nothing else after it, as the shipped step does.
     Erase,
     EraseBack,
-    /// The same by a PUT of the copy's whole object.
-    Replace,
-    ReplaceBack,
     ShowTarget,
     HideTarget,
     /// The hidden source's copy is deleted: there is no way back.
     DeleteSource,
-    Reserve,
-    Unreserve,
-    /// The NIC's record is deleted while the source has the VM.
-    DeleteRows,
-    /// It is made again for the hidden target.
-    AddRows,
-    /// It is made again for the source.
-    AddRowsBack,
 }
 
 impl Act {
@@ -48,11 +37,7 @@ impl Act {
             Self::StopSource => Self::StartSource,
             Self::HideSource => Self::ShowSource,
             Self::Erase => Self::EraseBack,
-            Self::Replace => Self::ReplaceBack,
             Self::ShowTarget => Self::HideTarget,
-            Self::Reserve => Self::Unreserve,
-            Self::DeleteRows => Self::AddRowsBack,
-            Self::AddRows => Self::DeleteRows,
             _ => return None,
         })
     }
@@ -74,30 +59,13 @@ impl Act {
             Self::HideTarget => put(1, &flags(1).0, true),
             Self::Erase => erase(world, 1),
             Self::EraseBack => erase(world, 0),
-            Self::Replace => replace(world, 1),
-            Self::ReplaceBack => replace(world, 0),
-            Self::Reserve => reserve(world, true),
-            Self::Unreserve => reserve(world, false),
-            Self::DeleteRows => assert!(world.napi.remove(MAC), "the row was there"),
-            Self::AddRows => drop(world.napi.add_nic(record(CN[1], "stopped")).unwrap()),
-            Self::AddRowsBack => drop(world.napi.add_nic(record(CN[0], "stopped")).unwrap()),
         }
     }
-}
-
-fn reserve(world: &World, reserved: bool) {
-    let path = format!("/networks/{NETWORK}/ips/{IP}");
-    ask(&world.napi, http::Request::put(path), &json!({"reserved": reserved}));
 }
 
 fn erase(world: &World, node: usize) {
     let path = format!("/migrations/{VM}/updateVmServerUuid");
     ask(&world.vmapi, http::Request::post(path), &json!({"server_uuid": CN[node]}));
-}
-
-fn replace(world: &World, node: usize) {
-    let path = format!("/vms/{VM}");
-    ask(&world.vmapi, http::Request::put(path), &world.vm(node).unwrap());
 }
 
 fn ask(service: &impl Mock, request: http::request::Builder, body: &Value) {
@@ -143,22 +111,10 @@ pub struct Position {
 }
 
 impl Script {
-    /// The shipped order.
+    /// The order of the deployed service; the explorer has every order of ours.
     pub fn shipped() -> Vec<Act> {
         use Act::*;
         vec![HideSource, Erase, ShowTarget, DeleteSource]
-    }
-
-    /// RFD 34's order.
-    pub fn rfd34() -> Vec<Act> {
-        use Act::*;
-        vec![Reserve, DeleteRows, AddRows, HideSource, Replace, ShowTarget, DeleteSource]
-    }
-
-    /// The agents' least age of a record: none where all records are old, so that nothing hides
-    /// behind it; longer than the migration where records are made in it.
-    pub fn min_age(&self) -> &'static str {
-        if self.steps.contains(&Act::AddRows) { "60s" } else { "1ms" }
     }
 
     /// The operator's next step, forward or back.

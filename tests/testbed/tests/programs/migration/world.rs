@@ -91,13 +91,12 @@ pub struct World {
     pub vmapi: vmapi::Store,
     dir: Arc<tempfile::TempDir>,
     kind: Kind,
-    min_age: &'static str,
 }
 
 impl World {
     /// The VM is on node 0, and its copy on node 1 is there and hidden: the moment of the switch.
     /// For net-agents it has been stopped, which NAPI has not heard yet. Each node has another VM.
-    pub fn new(kind: Kind, min_age: &'static str) -> Self {
+    pub fn new(kind: Kind) -> Self {
         let nodes = Default::default();
         let world = Self {
             inner: Arc::new(Mutex::new(Inner { nodes, changes: 0, held: false, free: [false; 2] })),
@@ -105,7 +104,6 @@ impl World {
             vmapi: vmapi::Store::default(),
             dir: Arc::new(place().unwrap()),
             kind,
-            min_age,
         };
         world.network();
         let day = std::time::Duration::from_secs(86_400);
@@ -346,11 +344,11 @@ impl World {
     }
 }
 
-pub const NETWORK: &str = "f0000000-0000-4000-8000-0000000000f0";
-pub const IP: &str = "10.9.0.7";
+const NETWORK: &str = "f0000000-0000-4000-8000-0000000000f0";
+const IP: &str = "10.9.0.7";
 
 /// The VM's record as a data centre has it.
-pub fn record(cn: &str, state: &str) -> NewNic {
+fn record(cn: &str, state: &str) -> NewNic {
     NewNic::zone(MAC, VM, cn)
         .with("owner_uuid", json!(OWNER))
         .with("state", json!(state))

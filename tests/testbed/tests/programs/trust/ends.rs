@@ -30,6 +30,7 @@ fn ending(pair: &Pair, seconds: i64) -> Held {
 }
 
 #[tokio::test] // M40, M44
+#[ignore = "minutes: `.ci/run` has it in its lane of programs"]
 async fn a_stream_ends_with_its_certificate_and_a_new_one_is_refused_with_the_date() {
     let pair = Pair::start().await;
     let cn = pair.other.node().cn_uuid().to_owned();

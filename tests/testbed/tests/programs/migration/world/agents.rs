@@ -52,7 +52,7 @@ impl Running {
                 let mut config = json!({
                     "napi": {"url": "http://napi.lab"}, "vmapi": {"url": "http://vmapi.lab"},
                     "cn_uuid": CN[node], "server_nic_delay": window("0s", "0s"),
-                    "settle": "20ms", "second_look": "20ms", "min_age": world.min_age,
+                    "settle": "20ms", "second_look": "20ms", "min_age": "1ms",
                     "verdict_retry": ["50ms", "100ms", "20s"],
                     "conflict_retry": window("10ms", "20ms"),
                 });
