@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use daemon::command::Output;
 
+use crate::agents::{apm, small};
 use crate::getopt::{Ended, Failed, Parsed, Said};
 use crate::life::{lofs, smf};
 use crate::node::{Node, PLATFORM, TOOLS};
@@ -131,6 +132,11 @@ fn command(tool: &str, dir: &Path, args: Vec<OsString>) -> Result<Said, Failed> 
         "mount" => lofs::mount(&node, &args).into(),
         "umount" => lofs::umount(&node, &args).into(),
         "uname" => uname(&node, &args).into(),
+        "apm" => apm::apm(&node, &args),
+        "uuid" => small::uuid(&args).into(),
+        "json" => small::json(&args).into(),
+        "bootparams" => small::bootparams(&node).into(),
+        "logadm" => small::logadm(&node, &args).into(),
         _ => on_node(tool, &node, &args),
     })
 }

@@ -50,6 +50,8 @@ pub mod exec_zfs; // `zfs`
 
 mod exec_kstat; // `kstat`
 
+pub mod agents; // apm and what else installs agents
+
 pub mod streams; // `zfs send` and `zfs receive`
 
 pub mod life; // places, SMF, and a boot

@@ -19,8 +19,21 @@ use crate::tap::Tap;
 pub const TOOLS: [&str; 5] = ["zoneadm", "zonecfg", "zfs", "sysevent", "fswatcher"];
 
 /// Commands of the platform that only scripts of `deploy/` and command lines run: in the directory `platform`.
-pub const PLATFORM: [&str; 8] =
-    ["kstat", "svcs", "svcadm", "svcprop", "svccfg", "mount", "umount", "uname"];
+pub const PLATFORM: [&str; 13] = [
+    "kstat",
+    "svcs",
+    "svcadm",
+    "svcprop",
+    "svccfg",
+    "mount",
+    "umount",
+    "uname",
+    "apm",
+    "uuid",
+    "json",
+    "bootparams",
+    "logadm",
+];
 
 /// The script that vminfod runs as its `kstat` command, as it is shipped.
 const ZONE_KSTATS: &str = include_str!("../../../deploy/bin/zone-kstats");

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use simnode::{NodeKind, Place};
+
 use super::text;
 
 /// The folder of the agents of a node.
@@ -119,16 +121,10 @@ pub fn layout() -> BTreeMap<String, String> {
     all.map(|(place, source)| (place[1..].to_owned(), source)).collect()
 }
 
-/// What becomes of a place of a live node's global zone at a boot: it is of the platform and cannot be written, it is
-/// in the ramdisk and lost, or it is kept.
-fn kind(place: &str) -> &'static str {
-    let below = |folder: &str| place == folder || place.starts_with(&format!("{folder}/"));
-    match place {
-        _ if below("/usr") => "platform",
-        _ if ["/var/run", "/etc/svc"].iter().any(|it| below(it)) => "ramdisk",
-        _ if ["/var", "/opt", "/etc/zones"].iter().any(|it| below(it)) => "kept",
-        _ => "ramdisk",
-    }
+/// Returns true if a place is kept on every node of a data centre.
+fn is_kept(place: &str) -> bool {
+    let nodes = [NodeKind::Compute, NodeKind::Headnode];
+    nodes.iter().all(|on| simnode::places::place(place, *on) == Place::Kept)
 }
 
 #[test]
@@ -139,20 +135,14 @@ fn nothing_of_a_live_node_is_lost_at_a_boot_or_cannot_be_written() {
         .collect();
     assert!(live.len() >= 6, "{live:?}");
     for package in &live {
-        assert_eq!(package.kind, kind(&package.folder), "{}", package.name);
+        assert_eq!(package.kind, "kept", "{}", package.name);
         let inside = package.files().into_iter().map(|it| package.path(&it.place));
         for place in inside.chain(package.elsewhere().into_iter().map(|it| it.0)) {
-            assert_eq!(kind(&place), "kept", "{}: {place}", package.name);
+            assert!(is_kept(&place), "{}: {place} is not kept", package.name);
         }
     }
-    for (place, lost) in [
-        ("/usr/vm/sbin/kvmd", "platform"),
-        ("/etc/vminfod.json", "ramdisk"),
-        ("/lib/svc/manifest/system/kvmd.xml", "ramdisk"),
-        ("/root/.sdc-migrate", "ramdisk"),
-        ("/optional", "ramdisk"),
-    ] {
-        assert_eq!(kind(place), lost, "{place}");
+    for lost in ["/usr/vm/sbin/kvmd", "/etc/vminfod.json", "/lib/svc/manifest/system/kvmd.xml"] {
+        assert!(!is_kept(lost), "{lost}");
     }
 }
 
@@ -161,10 +151,7 @@ fn what_is_in_the_ramdisk_is_made_by_a_service_that_is_imported_at_each_boot() {
     // What a service of ours makes at a boot is named by its method alone.
     let method = text("smf/method/boot");
     let made = ["/etc/bash/bash_completion.d", "/etc/logadm.conf"];
-    assert!(
-        made.iter().all(|place| kind(place) == "ramdisk" && method.contains(place)),
-        "{method}"
-    );
+    assert!(made.iter().all(|place| !is_kept(place) && method.contains(place)), "{method}");
     for package in packages().iter().filter(|package| package.is_for_apm()) {
         let manifest = format!("{AGENTS}/smf/{}-boot.xml", package.name);
         let elsewhere: BTreeMap<String, String> = package.elsewhere().into_iter().collect();
