@@ -5,7 +5,7 @@
 //! The services: where they are, and the names of VMs as people type them.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -45,6 +45,21 @@ pub(super) struct Services {
     found: services::Services,
 }
 
+/// Where an operator's key and certificate are in his home; root's home on a node is in the ramdisk.
+const OLD: &str = ".sdc-migrate";
+
+/// Where they are on a node, and the folder that each node and no other machine has.
+const KEPT: &str = "/opt/smartdc/hub/operator";
+const NODE: &str = "/opt/smartdc";
+
+/// Returns where the key and the certificate of an operator are: on a node where a boot leaves them, unless they are in
+/// his home alone.
+fn kept(old: &Path, kept: &Path, node: &Path) -> PathBuf {
+    let is_old = old.is_dir() && !kept.is_dir();
+    let of_a_node = node.is_dir() && !is_old;
+    if of_a_node { kept.to_owned() } else { old.to_owned() }
+}
+
 /// The keys of its own in the configuration: the pause between two looks, and where the
 /// service is for operators.
 fn own(file: &mut Fields) -> (Duration, Way) {
@@ -53,7 +68,7 @@ fn own(file: &mut Fields) -> (Duration, Way) {
     let socket = file.path("control_socket", "/var/run/migration-service/control.sock");
     let _unused = file.get("state_dir"); // of earlier versions, which kept evacuations there
     let home = environment("HOME").map_or_else(|| PathBuf::from("/root"), PathBuf::from);
-    let dir = file.path("trust_dir", home.join(".sdc-migrate"));
+    let dir = file.path("trust_dir", kept(&home.join(OLD), Path::new(KEPT), Path::new(NODE)));
     let url = file.optional_text("trust_url");
     (poll, Way { url, dir, socket })
 }
@@ -190,4 +205,24 @@ impl Services {
 /// Returns a VM's alias.
 pub(super) fn alias(vm: &Vm) -> Option<&str> {
     vm.other.get("alias").and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // Z13
+    fn an_operators_key_is_where_a_boot_leaves_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        let found =
+            || kept(&at("root/.sdc-migrate"), &at("opt/smartdc/hub/operator"), &at("opt/smartdc"));
+        assert_eq!(found(), at("root/.sdc-migrate"), "another machine");
+        std::fs::create_dir_all(at("opt/smartdc")).unwrap();
+        assert_eq!(found(), at("opt/smartdc/hub/operator"), "a node");
+        std::fs::create_dir_all(at("root/.sdc-migrate")).unwrap();
+        assert_eq!(found(), at("root/.sdc-migrate"), "what is in the home is still read");
+        std::fs::create_dir_all(at("opt/smartdc/hub/operator")).unwrap();
+        assert_eq!(found(), at("opt/smartdc/hub/operator"), "joined anew");
+    }
 }

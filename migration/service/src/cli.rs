@@ -19,7 +19,7 @@ use daemon::cli::names::Names;
 use daemon::cli::screen::visible;
 use daemon::cli::{self, Generated, NamedListArgs, Screen, Tone, facts, pages, valid_config};
 use daemon::http::url_of;
-use daemon::{ConfigError, Fields};
+use daemon::{ConfigError, Fields, Shutdown};
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::Http;
 use sdc_clients::restify::is_uuid;
@@ -56,7 +56,7 @@ struct Cli {
 }
 
 /// Where its configuration and its pages are.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 struct Reach {
     /// Configuration file, JSON or TOML (default: /opt/smartdc/migration-service/etc/config.json).
     #[arg(long, global = true, value_name = "FILE")]
@@ -146,10 +146,14 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 async fn start(reach: &Reach, check_config: bool) -> anyhow::Result<ExitCode> {
-    let (config, unknown) = load(reach)?;
     if check_config {
-        return Ok(valid_config(NAME, &unknown));
+        return Ok(valid_config(NAME, &load(reach)?.1));
     }
+    // What SAPI does not have yet is waited for: SMF would start the service again and again.
+    let (waiting, reach) = (Shutdown::new(), reach.clone());
+    waiting.on_signals().context("signal handlers")?;
+    let late = cli::late_config(NAME, move || load(&reach), &waiting).await?;
+    let Some((config, unknown)) = late else { return Ok(ExitCode::SUCCESS) };
     let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
     if !serve(config, shutdown).await?.ended().await {
         tracing::warn!("some tasks did not stop in time; exiting without them");
