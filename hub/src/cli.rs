@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 use daemon::cli::{self, Generated};
 
 use crate::ours::Ours;
-use crate::{NAME, check, ours};
+use crate::{NAME, check, ours, setup};
 
 /// Check a node, set up what runs on it, and run the commands that come with it.
 #[derive(Debug, Parser)]
@@ -24,6 +24,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Args),
+    Setup(setup::Args),
     #[command(flatten)]
     Ours(Ours),
     #[command(flatten)]
@@ -35,6 +36,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     cli::main(NAME, args, async |cli: Cli| {
         let done = match cli.command {
             Command::Check(args) => check::run(args).await,
+            Command::Setup(args) => setup::run(args).await,
             Command::Ours(ours) => ours::run(&ours),
             Command::Generated(asked) => {
                 asked.text::<Cli>().map(|text| cli::print(NAME, &text)).map_err(Into::into)

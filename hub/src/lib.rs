@@ -14,6 +14,8 @@ pub mod cli; // the command line
 
 mod ours; // `hub migrate` and the like: the programs of ours that lie beside this one
 
+mod setup; // `hub setup`: services in zones whose data outlives their updates
+
 mod check; // is what the product believes of this node true?
 
 mod place; // where the programs of a node find things, from their configurations
