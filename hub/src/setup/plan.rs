@@ -77,6 +77,9 @@ fn of_zone(instance: &Instance, seen: &Zone) -> Result<Vec<Step>, Refusal> {
     let zone = || seen.uuid.clone();
     let (mut work, mut steps) = (Vec::new(), Vec::new());
     let is_handed = seen.delegated.contains(&data);
+    if !is_handed && seen.dataset.is_some() && instance.moving.is_none() {
+        return Err(Refusal::Dataset(data));
+    }
     if !is_handed {
         if seen.dataset.is_none() {
             work.push(Step::CreateDataset { zone: zone() });

@@ -37,11 +37,17 @@ pub enum Refusal {
         "zone {zone} has the delegated dataset {dataset}: a reprovision is refused with it; remove it by hand first"
     )]
     Delegated { zone: String, dataset: String },
+    /// Somebody made a dataset of that name, and what is in it is not known.
+    #[error(
+        "there is a dataset {0} already, which is not delegated to its zone: look at it, and rename it or destroy \
+         it by hand"
+    )]
+    Dataset(String),
     /// A path leads out of the zone.
     #[error("{} leads out of the zone: a link in it points elsewhere", .0.display())]
     Outside(PathBuf),
     /// Both places have something.
-    #[error("{} and {} are both there: which one is the service's? Remove the other by hand", one.display(), two.display())]
+    #[error("{} and {} are both there: which one is the service's? Remove the other", one.display(), two.display())]
     Both { one: PathBuf, two: PathBuf },
     /// The copy differs.
     #[error("the copy of {} differs: {what}. Nothing was removed; run this again", folder.display())]

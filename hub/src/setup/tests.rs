@@ -237,8 +237,14 @@ async fn what_is_not_ours_stays_as_it_is() {
     world.sapi.put(object(
         json!({ "uuid": world.service, "metadata": { "HUB_PROGRAM": "migration-service" } }),
     ));
+    // A dataset of somebody else is not written to.
+    let data = format!("zones/{}/data", world.zone);
+    world.head.node.zfs(|all| all.create(&data)).unwrap();
+    let refused = world.setup().await.unwrap_err().to_string();
+    assert!(refused.contains("dataset") && refused.contains("already"), "{refused}");
+    assert_eq!(world.head.vm(&world.zone), before);
+    world.head.node.zfs(|all| all.destroy(&data, false)).unwrap();
     // What an operator protects is not unprotected.
-    world.head.left.store(usize::MAX, Ordering::SeqCst);
     let verbs = Verbs::new(&world.head.node, Wait::none());
     verbs.update(&world.zone, &object(json!({ "indestructible_zoneroot": true }))).await.unwrap();
     assert_eq!(world.setup().await.unwrap(), ExitCode::SUCCESS);

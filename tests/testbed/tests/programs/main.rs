@@ -62,3 +62,5 @@ mod vm_agent;
 mod volapi;
 mod waits;
 mod witness;
+#[cfg(target_os = "linux")] // namespaces
+mod zones;

@@ -180,9 +180,11 @@ fn extract(file: &Path, into: &Path) {
 
 /// Where a file of the package is in its tarball.
 fn inside(package: &Package, place: &str) -> String {
-    match package.is_for_apm() {
-        true => format!("{}/{place}", package.name),
-        false => package.path(place)[1..].to_owned(),
+    match (package.is_for_apm(), &*package.kind) {
+        (true, _) => format!("{}/{place}", package.name),
+        // It is copied over the root of the origin.
+        (false, "zone") => format!("root{}", package.path(place)),
+        (false, _) => package.path(place)[1..].to_owned(),
     }
 }
 
@@ -199,7 +201,8 @@ fn is_as_the_table_says(package: &Package, root: &Path, kept: &Path, programs: &
         }
         assert_eq!(format!("0{:o}", stat.permissions().mode() & 0o7777), row.mode, "{place}");
         if let Some(name) = row.source.strip_prefix("bin/") {
-            assert_eq!(size(&kept.join(&place)), size(&programs.join(name)), "{place}");
+            let symbols = kept.join(place.strip_prefix("root/").unwrap_or(&place));
+            assert_eq!(size(&symbols), size(&programs.join(name)), "{place}");
             assert!(size(&file) < size(&programs.join(name)), "{place} is not stripped");
             if name == "vminfod" {
                 let version = run(&file.to_string_lossy(), &["--version"]);
@@ -220,8 +223,12 @@ fn is_as_the_table_says(package: &Package, root: &Path, kept: &Path, programs: &
 
 /// The list in an image of a zone, and in the tree of a platform, is what is in it.
 fn lists_itself(package: &Package, root: &Path) {
-    let share = if package.name == "platform" { "usr/share/hub" } else { "share" };
-    let list = root.join(inside(package, &format!("{share}/{}.manifest", package.name)));
+    let name = &package.name;
+    let list = match name.as_str() {
+        "platform" => "usr/share/hub/platform.manifest".to_owned(),
+        _ => format!("{name}/share/{name}.manifest"),
+    };
+    let list = root.join(inside(package, &list));
     let listed = std::fs::read_to_string(list).unwrap();
     for line in listed.lines().filter(|line| !line.starts_with("link ")) {
         let [mode, place, size, sum] = line.split(' ').collect::<Vec<_>>()[..] else {
@@ -234,4 +241,69 @@ fn lists_itself(package: &Package, root: &Path) {
         assert!(run("sha256sum", &[&file.to_string_lossy()]).stdout.starts_with(sum), "{place}");
     }
     assert_eq!(listed.lines().count(), package.files().len(), "{}", package.name);
+}
+
+#[test]
+fn an_image_of_a_zone_is_two_folders_with_what_others_make_and_nothing_in_usr() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |path: &str| dir.path().join(path);
+    stand_ins(&at("programs"));
+    for (file, content) in [
+        ("scripts/lib/util.sh", "util"),
+        ("scripts/setup.sh", "not ours"),
+        ("agent/agent.js", "agent"),
+        ("registrar/main.js", "registrar"),
+        ("nats-server", "an illumos program"),
+    ] {
+        std::fs::create_dir_all(at(file).parent().unwrap()).unwrap();
+        std::fs::write(at(file), content).unwrap();
+    }
+    let given = [
+        ("SDC_SCRIPTS", "scripts"),
+        ("CONFIG_AGENT", "agent"),
+        ("REGISTRAR", "registrar"),
+        ("NATS_SERVER", "nats-server"),
+    ];
+    let inputs = given.map(|(key, path)| format!("{key}={}", at(path).display()));
+    let stamp = format!("BUILD_STAMP={STAMP}");
+    let package = deploy("package").to_string_lossy().into_owned();
+    let pack = |inputs: &[String], out: &str| {
+        let [out, programs] = [at(out), at("programs")].map(|it| it.to_string_lossy().into_owned());
+        let mut args = vec![&*stamp];
+        args.extend(inputs.iter().map(String::as_str));
+        args.extend(["bash", &package, &out, &programs]);
+        let made = run("env", &args);
+        assert_eq!(made.code, Some(0), "{}{}", made.stdout, made.stderr);
+        made.stderr
+    };
+    let said = pack(&[], "without");
+    assert!(
+        said.contains("feed: the image lacks SDC_SCRIPTS CONFIG_AGENT REGISTRAR NATS_SERVER"),
+        "{said}"
+    );
+    assert_eq!(pack(&inputs, "with"), "");
+    for package in packages().iter().filter(|package| package.kind == "zone") {
+        let root = at(&package.name);
+        extract(&file(&at("with"), package, STAMP), &root);
+        let mut top: Vec<_> =
+            std::fs::read_dir(&root).unwrap().map(|it| it.unwrap().file_name()).collect();
+        top.sort();
+        assert_eq!(top, ["root", "site"], "{}", package.name);
+        let below: Vec<_> = std::fs::read_dir(root.join("root"))
+            .unwrap()
+            .map(|it| it.unwrap().file_name())
+            .collect();
+        assert_eq!(below, ["opt"], "{}: in a zone all else is the platform's", package.name);
+        let read =
+            |path: &str| std::fs::read_to_string(root.join("root/opt/smartdc").join(path)).ok();
+        assert_eq!(read("boot/lib/util.sh").as_deref(), Some("util"));
+        assert_eq!(
+            read("boot/setup.sh"),
+            Some(text("zone/setup.sh")),
+            "ours, not that of sdc-scripts"
+        );
+        assert_eq!(read("config-agent/agent.js").as_deref(), Some("agent"));
+        let has_server = read("feed/bin/nats-server").is_some();
+        assert_eq!(has_server, package.name == "feed");
+    }
 }

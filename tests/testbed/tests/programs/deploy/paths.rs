@@ -15,7 +15,7 @@ use super::table::{layout, packages};
 const PLATFORM: &str = include_str!("platform-paths.tsv");
 
 /// What neither list has and who makes it; with a slash at its end, a folder and all that is below it.
-const ELSEWHERE: [(&str, &str); 34] = [
+const ELSEWHERE: [(&str, &str); 37] = [
     ("/bin", "the platform's link to /usr/bin, where its sh(1) is"),
     ("/dev/", "made by the kernel"),
     ("/etc/hostname", "inside a docker zone"),
@@ -39,6 +39,10 @@ const ELSEWHERE: [(&str, &str); 34] = [
     ("/opt/smartdc/agents/etc/vm-agent.config.json", "config-agent writes it"),
     ("/opt/smartdc/bin/", "the headnode's commands are there"),
     ("/opt/smartdc/agents/etc/sdc-fleet.config.json", "an operator writes it"),
+    ("/opt/smartdc/boot/", "of a service zone: sdc-scripts are there"),
+    ("/opt/smartdc/feed/", "its zone's own folder"),
+    ("/opt/smartdc/hub/operator", "sdc-migrate makes it"),
+    ("/opt/smartdc/man/", "MANPATH has it"),
     ("/opt/smartdc/migration-service/", "its zone's own folder"),
     ("/opt/smartdc/volapi/", "its zone's own folder"),
     ("/proc/", "of the kernel"),
@@ -46,7 +50,6 @@ const ELSEWHERE: [(&str, &str); 34] = [
     ("/usr/sbin/zonecfg", "of illumos; vmadm starts it by its name alone"),
     ("/usr/share/", "of illumos: manual pages, completions, the document type of manifests"),
     ("/var/db/", "each program makes its own folder in it"),
-    ("/var/log/sdc/upload/", "the log rotation of a zone makes it"),
     ("/var/log/", "NAME-boot makes a folder in it for rotated logs"),
     ("/var/run/", "each program makes its own folder in it; ganeti has its own there"),
     ("/var/svc/log/", "SMF writes the logs of services there"),

@@ -41,7 +41,7 @@ const SCOPES: [(&[&str], &[&str]); 14] = [
             "programs/needs",
             "programs/cut_off",
         ],
-        &["migration"],
+        &["migration", "zones"],
     ),
     (&["fleet/agent", "fleet/cli", "fleet_feed", "clients/src/fleet"], &["fleet"]),
     (&["kvmd"], &["kvmd"]),
