@@ -41,8 +41,6 @@ use refusal::Refusal;
 use sapi::{Object, Sapi, text};
 use zone::Node;
 
-use crate::NAME;
-
 /// Where a headnode says which data centre it is.
 const SITE: &str = "/usbkey/config";
 /// What marks an instance of ours that is in use, and one whose data is being moved.
@@ -117,7 +115,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn setup(args: &Args, commands: &dyn Commands, root: &Path) -> anyhow::Result<ExitCode> {
     let site = Site::read(&root.join(SITE.trim_start_matches('/')));
-    let agent = user_agent(NAME, env!("CARGO_PKG_VERSION"), None);
+    let agent = user_agent(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), None);
     let http = |url: String| Http::new(&url, &agent);
     let sapi = Sapi::new(http(site.url(args.sapi.as_deref(), "sapi")?)?);
     let node = Node { commands, root: root.to_owned() };

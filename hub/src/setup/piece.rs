@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
 
+/// Behind the name of a folder that was moved.
+pub const ASIDE: &str = ".before-data";
+
 /// A service that `hub setup` sets up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Piece {

@@ -4,7 +4,7 @@
 
 //! What is left to do: from what is seen of a service, its instances and their zones to steps in their order. Pure.
 
-use super::piece::{Folder, Piece};
+use super::piece::{ASIDE, Folder, Piece};
 use super::refusal::Refusal;
 use super::zone::{State, Zone};
 
@@ -211,6 +211,3 @@ impl Step {
         })
     }
 }
-
-/// Behind the name of a folder that was moved.
-pub const ASIDE: &str = ".before-data";

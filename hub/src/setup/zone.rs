@@ -14,8 +14,7 @@ use daemon::command::{Call, CommandError, Commands, Program};
 use serde_json::Value;
 
 use super::copy;
-use super::piece::{Folder, Piece};
-use super::plan::ASIDE;
+use super::piece::{ASIDE, Folder, Piece};
 use super::refusal::Refusal;
 
 /// A zone stops and starts within this time.
