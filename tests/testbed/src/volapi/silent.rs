@@ -121,6 +121,7 @@ async fn a_storage_vm_that_stops_serving_is_told_within_a_minute_and_fails_nothi
         updater: Arc::clone(&first),
         probes: Arc::clone(&learnt),
         clock: Clock::start(),
+        kept: Default::default(),
     };
     let degraded = async || pages.status().await["degraded"].clone();
     let said = degraded().await;
