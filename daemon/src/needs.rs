@@ -6,7 +6,7 @@
 //! here. Whatever tells people of a state says this: command lines, statuses, the page, the alert rules, the operator's
 //! guide.
 
-use crate::text::visible;
+use sdc_clients::shown::ShownCommand;
 
 /// A state that needs a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,13 +215,10 @@ pub fn find(name: &str) -> Option<&'static Need> {
 }
 
 impl Need {
-    /// Returns the command about what is named: pairs of a word in capitals, and the name.
+    /// Returns the command about what is named: pairs of a word in capitals, and the name, which stands there only if
+    /// it is one word of a shell.
     pub fn command_for(&self, names: &[(&str, &str)]) -> String {
-        let fill = |word: &str| {
-            let named = names.iter().find(|(placeholder, _)| *placeholder == word);
-            named.map_or(word.to_owned(), |(_, name)| visible(name))
-        };
-        self.command.split(' ').map(fill).collect::<Vec<_>>().join(" ")
+        ShownCommand::about(self.command, names).to_string()
     }
 }
 
@@ -244,8 +241,10 @@ mod tests {
     #[test]
     fn a_command_names_what_it_is_about() {
         let need = find("migration-begin-failed").unwrap();
-        let command = need.command_for(&[("VM", "u\n1")]);
-        assert_eq!(command, "sdc-migrate abort u\\u000a1 && sdc-migrate begin u\\u000a1");
+        let command = need.command_for(&[("VM", "u1")]);
+        assert_eq!(command, "sdc-migrate abort u1 && sdc-migrate begin u1");
+        let command = need.command_for(&[("VM", "u; id")]);
+        assert_eq!(command, "sdc-migrate abort VM && sdc-migrate begin VM");
     }
 
     #[test]

@@ -75,6 +75,8 @@ mod jitter; // seedable chance
 
 mod mac; // MAC addresses
 
+pub mod shown; // a command that people are shown
+
 mod quoted; // text of others in a message
 
 mod uuids; // uuids as values

@@ -164,10 +164,10 @@ impl Board {
 
     fn node(&self, beat: &Beat, age: Duration) -> Bytes {
         let node = &beat.node;
-        let name = node.claim.hostname.as_deref().unwrap_or(&node.cn_uuid);
+        let name = node.name();
         let needs = node.needs.iter().map(|need| {
             json!({"program": need.program, "what": need.what.name(), "text": need.text,
-                "command": need.command()})
+                "command": need.command().to_string()})
         });
         let page = self.node_page.as_ref().map(|page| page.replace("{name}", name));
         let page = page.map(|page| page.replace("{uuid}", &node.cn_uuid));

@@ -152,6 +152,7 @@ fn entry(parts: &Parts, seat: &Seat, programs: &[Program], needs: &[Need]) -> No
             .map(|it| it.to_string()),
         programs: programs.to_vec(),
         needs,
+        left_out: 0,
     }
 }
 

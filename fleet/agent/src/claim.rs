@@ -155,6 +155,7 @@ mod tests {
             waits: None,
             programs: Vec::new(),
             needs: Vec::new(),
+            left_out: 0,
         }
     }
 

@@ -79,6 +79,6 @@ mod tests {
     fn a_program_that_does_not_answer_needs_a_person() {
         let (program, needs) = program("net-agent", None);
         assert_eq!((program.version, needs[0].what.clone()), (None, What::Down));
-        assert_eq!(needs[0].command(), "svcs -xv net-agent");
+        assert_eq!(needs[0].command().to_string(), "svcs -xv net-agent");
     }
 }

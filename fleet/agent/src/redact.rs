@@ -2,13 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What stays on the node: the values of metadata, and passwords. They are published as digests under a key of this
-//! machine, so that a change shows and a short password cannot be guessed. Pure.
+//! What leaves the node: the fields of a list. Values of metadata and passwords are published as digests under a key of
+//! this machine, with the VM and the map: a change shows, a short password cannot be guessed, and nobody finds out a
+//! neighbour's by comparing it with his own. Pure.
 
 use std::collections::BTreeSet;
 
 use ring::hmac;
-use sdc_clients::vminfod::VmObject;
+use sdc_clients::fleet::is_published;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Map, Value};
 
 /// The maps whose values stay.
@@ -33,32 +35,39 @@ impl Redaction {
         Self { key, open: open.into_iter().collect() }
     }
 
-    /// Replaces what stays here in an object.
+    /// Leaves in an object what leaves the node.
     pub(crate) fn object(&self, vm: &mut VmObject) {
+        vm.retain(|name, _| is_published(name));
+        let of = vm.uuid().unwrap_or_default().to_owned();
         for name in PASSWORDS {
             if let Some(value) = vm.get_mut(name) {
-                self.value(name, value);
+                self.value([&of, "", name], value);
             }
         }
         for name in MAPS {
             if let Some(value) = vm.get_mut(name) {
-                self.members(value);
+                self.members([&of, name], value);
             }
         }
     }
 
-    /// Replaces it in an event: in its object and in its records of changes.
+    /// The same in an event: in its object and in its records of changes.
     pub(crate) fn event(&self, line: &mut Map<String, Value>) {
         if let Some(Value::Object(vm)) = line.get_mut("vm") {
             self.object(vm);
         }
+        let named =
+            [line.get("vm").and_then(|vm| vm.get("uuid")), line.get("uuid"), line.get("zonename")];
+        let of = named.into_iter().flatten().find_map(Value::as_str).unwrap_or_default().to_owned();
         let changes = line.get_mut("changes").and_then(Value::as_array_mut);
-        for change in changes.into_iter().flatten() {
-            self.change(change);
+        let Some(changes) = changes else { return };
+        changes.retain(|it| it["path"][0].as_str().is_some_and(is_published));
+        for change in changes {
+            self.change(&of, change);
         }
     }
 
-    fn change(&self, change: &mut Value) {
+    fn change(&self, of: &str, change: &mut Value) {
         let path: Vec<String> = change["path"]
             .as_array()
             .map(|path| path.iter().map(|it| it.as_str().unwrap_or_default().to_owned()).collect())
@@ -72,29 +81,29 @@ impl Redaction {
         for side in ["oldValue", "newValue"] {
             let Some(value) = change.get_mut(side) else { continue };
             match path.get(1) {
-                Some(name) if is_map => self.value(name, value),
-                _ if is_map => self.members(value),
-                _ => self.value(first, value),
+                Some(name) if is_map => self.value([of, first, name], value),
+                _ if is_map => self.members([of, first], value),
+                _ => self.value([of, "", first], value),
             }
         }
     }
 
     /// Every value of a map; what should be a map and is none is a value.
-    fn members(&self, value: &mut Value) {
+    fn members(&self, [of, map]: [&str; 2], value: &mut Value) {
         match value {
             Value::Object(all) => {
-                all.iter_mut().for_each(|(name, value)| self.value(name, value));
+                all.iter_mut().for_each(|(name, value)| self.value([of, map, name], value));
             }
             Value::Null => {}
-            value => self.value("", value),
+            value => self.value([of, map, ""], value),
         }
     }
 
-    fn value(&self, name: &str, value: &mut Value) {
+    fn value(&self, [of, map, name]: [&str; 3], value: &mut Value) {
         if self.open.contains(name) {
             return;
         }
-        let text = format!("{name}\0{value}");
+        let text = format!("{of}\0{map}\0{name}\0{value}");
         let tag = hmac::sign(&self.key, text.as_bytes());
         let hex: String =
             tag.as_ref().iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
@@ -148,6 +157,40 @@ mod tests {
         assert!(!line.to_string().contains("secret"), "{line}");
         assert_eq!(line["changes"][4]["newValue"], "new");
         assert_eq!(line["changes"][1]["newValue"].as_object().unwrap().len(), 1);
+    }
+
+    #[test] // N39
+    fn the_same_value_of_another_vm_or_map_has_another_digest() {
+        let digests = |vm: &str| {
+            let same = json!({"root_pw": "secret"});
+            let mut line = json!({"vm": {"uuid": vm, "customer_metadata": same, "internal_metadata": same,
+                "vnc_password": "secret"},
+                "changes": [{"path": ["internal_metadata", "root_pw"], "newValue": "secret"}]});
+            line = redacted(line);
+            let vm = &line["vm"];
+            assert_eq!(vm["internal_metadata"]["root_pw"], line["changes"][0]["newValue"]);
+            [
+                &vm["customer_metadata"]["root_pw"],
+                &vm["internal_metadata"]["root_pw"],
+                &vm["vnc_password"],
+            ]
+            .map(|it| it.as_str().unwrap().to_owned())
+        };
+        let all: std::collections::BTreeSet<String> =
+            [digests("one"), digests("two")].into_iter().flatten().collect();
+        assert_eq!(all.len(), 6, "{all:?}");
+    }
+
+    #[test] // N39
+    fn what_is_in_no_list_stays_on_the_node() {
+        let line = redacted(
+            json!({"vm": {"uuid": "u", "alias": "a", "qemu_opts": "secret", "spice_opts": "secret",
+            "qemu_extra_opts": "secret", "bhyve_extra_opts": "secret", "of_a_later_version": "secret"},
+            "changes": [{"path": ["spice_opts"], "oldValue": null, "newValue": "secret"},
+                {"path": ["alias"], "newValue": "a"}]}),
+        );
+        assert!(!line.to_string().contains("secret"), "{line}");
+        assert_eq!(line["changes"].as_array().map(Vec::len), Some(1));
     }
 
     #[test]

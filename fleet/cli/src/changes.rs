@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn};
 use jiff::Timestamp;
-use sdc_clients::fleet::{Kind, Message, Target};
+use sdc_clients::fleet::{Kind, Line, Message, Target};
 use serde_json::Value;
 
 use crate::names::Names;
@@ -38,9 +38,9 @@ pub(crate) fn list(
                 Value::Null.into(),
             ]);
         }
-        let line: Value = serde_json::from_slice(&message.body).unwrap_or_default();
-        let paths = line["changes"].as_array().into_iter().flatten();
-        let paths: Vec<&str> = paths.filter_map(|it| it["prettyPath"].as_str()).collect();
+        let line = Line::of(message);
+        let paths: Vec<&str> = line.changes.iter().map(|it| it.pretty_path.as_str()).collect();
+        let state = line.vm.as_ref().and_then(|vm| vm.get("state")).cloned();
         let what: Cell = match (message.labels.kind, message.labels.compared) {
             (Kind::Resync, _) => {
                 Cell::toned("what happened before is not completely known", Tone::Odd)
@@ -54,7 +54,7 @@ pub(crate) fn list(
             format!("{at:.3}").into(),
             names.node(&message.target.cn).into(),
             what,
-            line["vm"]["state"].clone().into(),
+            state.unwrap_or_default().into(),
             paths.join(", ").into(),
             message.seq.into(),
             message.labels.at.to_string().into(),

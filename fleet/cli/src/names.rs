@@ -19,9 +19,8 @@ pub(crate) struct Names(BTreeMap<String, String>);
 
 impl Names {
     pub(crate) fn of(beats: &[Beat]) -> Names {
-        let pair =
-            |beat: &Beat| Some((beat.node.cn_uuid.clone(), beat.node.claim.hostname.clone()?));
-        Names(beats.iter().filter_map(pair).collect())
+        let pair = |beat: &Beat| (beat.node.cn_uuid.clone(), beat.node.name().to_owned());
+        Names(beats.iter().map(pair).collect())
     }
 
     /// The node's name; its uuid where it has none.

@@ -69,7 +69,11 @@ fn alarms(beat: &Beat, twice: &[(&str, Vec<&str>)], names: &Names) -> Vec<(Strin
         all.push(("not heard".to_owned(), NOT_HEARD.to_owned()));
     }
     for need in &beat.node.needs {
-        all.push((format!("{} {}", need.program, need.what.name()), need.command()));
+        all.push((format!("{} {}", need.program, need.what.name()), need.command().to_string()));
+    }
+    if beat.node.left_out > 0 {
+        let said = format!("{} fields of its heartbeat are not believed", beat.node.left_out);
+        all.push((said, "fleet-agent status".to_owned()));
     }
     let is_on = |nodes: &&Vec<&str>| nodes.contains(&beat.node.cn_uuid.as_str());
     for (vm, nodes) in twice.iter().filter(|(_, nodes)| is_on(&nodes)) {
@@ -144,6 +148,7 @@ mod tests {
             waits: None,
             programs: Vec::new(),
             needs,
+            left_out: 0,
         };
         // No clock of this machine is asked.
         Beat { node, at: Timestamp::MIN, age: Duration::from_secs(ago) }

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use super::error::FleetError;
 use super::follow::WAITS;
 use super::name::KV_NODES;
+use super::node::Node;
 use super::read::{Beat, Fleet};
 use super::reading::{Part, Reading};
 use crate::jitter::Jitter;
@@ -87,8 +88,7 @@ impl Beats {
             let cn = received.subject.rsplit('.').next().unwrap_or_default();
             return Ok(Some(Heard::Forgotten(cn.to_owned())));
         }
-        // One that cannot be read is left out.
-        let Ok(node) = serde_json::from_slice(&received.body) else { return Ok(None) };
+        let Some(node) = Node::read(&received.subject, &received.body) else { return Ok(None) };
         let beat = Box::new(Beat { node, at: received.at, age: received.age });
         Ok(Some(Heard::Beat { beat, is_live }))
     }

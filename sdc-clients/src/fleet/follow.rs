@@ -296,11 +296,11 @@ impl Follower {
     }
 
     fn put(&mut self, message: &Message, compared: bool) {
-        let Ok(line) = Line::of(message) else {
+        let line = Line::of(message);
+        if line.left_out > 0 {
             let subject = super::message::subject(&message.target.cn, message.target.vm.as_deref());
             self.out.push_back(FleetEvent::Odd { subject });
-            return;
-        };
+        }
         let old = self.mirror.get(&message.target).cloned();
         let is_gone = message.labels.kind == Kind::Delete;
         let Some(vm) = self.mirror.take(message, line.vm) else { return };

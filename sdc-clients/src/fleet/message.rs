@@ -184,10 +184,14 @@ impl Target {
     /// Reads a subject; none if it is no VM's and no marker.
     pub fn of(subject: &str) -> Option<Target> {
         let (cn, vm) = subject.strip_prefix("vms.")?.split_once('.')?;
-        let is_uuid = |text: &str| Uuid::try_parse(text).is_ok_and(|it| it.to_string() == text);
         (is_uuid(cn) && (vm == MARKER || is_uuid(vm)))
             .then(|| Target { cn: cn.to_owned(), vm: (vm != MARKER).then(|| vm.to_owned()) })
     }
+}
+
+/// Returns true for a uuid as subjects have it.
+pub(super) fn is_uuid(text: &str) -> bool {
+    Uuid::try_parse(text).is_ok_and(|it| it.to_string() == text)
 }
 
 /// A message of the feed.

@@ -7,10 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
-
+use super::believed::{self, Fields};
 use super::message::{Kind, Message, Position, Target};
 use crate::vminfod::{Change, VmFields as _, VmObject};
+
+/// The most changes of one event that are read.
+const MOST_CHANGES: usize = 4096;
 
 /// A VM on a node.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,18 +36,30 @@ impl FleetVm {
     }
 }
 
-/// What a body has.
-#[derive(Debug, Deserialize)]
-pub(super) struct Line {
-    #[serde(default)]
-    pub(super) vm: Option<VmObject>,
-    #[serde(default)]
-    pub(super) changes: Vec<Change>,
+/// What is believed of a body.
+#[derive(Debug, Default)]
+pub struct Line {
+    /// The VM; none where the event has none.
+    pub vm: Option<VmObject>,
+    /// What changed.
+    pub changes: Vec<Change>,
+    /// How many fields are left out: of another type, or such as no VM has.
+    pub left_out: usize,
 }
 
 impl Line {
-    pub(super) fn of(message: &Message) -> Result<Line, serde_json::Error> {
-        serde_json::from_slice(&message.body)
+    /// Reads a message.
+    pub fn of(message: &Message) -> Line {
+        let mut fields = Fields::of(&message.body);
+        let vm: Option<VmObject> = fields.take("vm");
+        let (vm, left_out) = vm.map(believed::object).unzip();
+        let mut changes: Vec<Change> = fields.list("changes", MOST_CHANGES);
+        for it in &mut changes {
+            for side in [&mut it.old_value, &mut it.new_value, &mut it.ident] {
+                *side = side.take().map(believed::value);
+            }
+        }
+        Line { vm, changes, left_out: fields.left_out + left_out.unwrap_or_default() }
     }
 }
 

@@ -54,6 +54,8 @@ mod link; // the connection, and why there is none
 
 mod node; // what a node says about itself
 
+mod believed; // what is believed of what a node publishes
+
 mod message; // subjects, headers and bodies
 
 mod error; // why the feed did not do what was asked
@@ -62,6 +64,7 @@ mod name; // the names of the streams
 
 pub use access::{Access, PATIENCE as ANSWERS_WITHIN};
 pub use beats::{Beats, Heard};
+pub use believed::is_published;
 pub use chain::Chain;
 pub use error::FleetError;
 pub use event::{FleetEvent, Place};
@@ -70,7 +73,7 @@ pub use forget::forget;
 pub use level::{level, renew};
 pub use link::Link;
 pub use message::{Kind, Labels, MARKER, Message, Position, Target, subject, subjects_of};
-pub use mirror::{FleetVm, Mirror};
+pub use mirror::{FleetVm, Line, Mirror};
 pub use name::{CHANGES, KV_NODES, NODES, VMS};
 pub use node::{Claim, NOT_HEARD, Need, Node, Program, What};
 pub use read::{Beat, Fleet, Health};

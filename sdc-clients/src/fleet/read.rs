@@ -129,17 +129,18 @@ impl Fleet {
         &self.jetstream
     }
 
-    /// Returns the last heartbeat of each node. One that cannot be read is left out.
+    /// Returns the last heartbeat of each node, with what is believed of it.
     ///
     /// # Errors
     /// If the feed does not answer.
     pub async fn nodes(&self) -> Result<Vec<Beat>, FleetError> {
         let all = self.latest(KV_NODES, "$KV.NODES.*", Part::Whole).await?;
+        let all = all.into_iter().filter(|it| !it.body.is_empty());
         let beat = |received: Received| {
-            let node = serde_json::from_slice(&received.body).ok()?;
+            let node = Node::read(&received.subject, &received.body)?;
             Some(Beat { node, at: received.at, age: received.age })
         };
-        Ok(all.into_iter().filter_map(beat).collect())
+        Ok(all.filter_map(beat).collect())
     }
 
     /// Returns what `CHANGES` has under `filter`, in its order, without what no agent wrote.

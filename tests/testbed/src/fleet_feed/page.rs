@@ -157,6 +157,7 @@ impl Centre {
             waits: None,
             programs: Vec::new(),
             needs: Vec::new(),
+            left_out: 0,
         }
     }
 
