@@ -50,7 +50,7 @@ const EXAMPLES: &str = "\
 Examples:
   hub check                             check this node
   hub check --watch 10m                 wait longer for events
-  hub check --report /tmp/check.json
+  hub check --report check.json
   hub check -p -o number,state
 
 Nothing on the node or in the data centre is changed. What it checks are the beliefs of the ledger
@@ -68,7 +68,7 @@ pub struct Args {
     /// How long to wait for events.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_span)]
     watch: Duration,
-    /// Write a report to this file: no name of a VM, no address and no metadata is in it.
+    /// Write a report to this new file, for its owner alone: no name of a VM, no address and no metadata is in it.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     if let Some(path) = &args.report {
         let text = format!("{:#}\n", report::report(&findings, &platform(&place)));
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        report::write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text = report::table(&findings, &args.list.layout(), Screen::of_stdout())?;
     let printed = cli::print(crate::NAME, &text);
