@@ -86,7 +86,7 @@ impl Authority {
         let asked = CertificateSigningRequestParams::from_pem(request).map_err(Invalid::Made)?;
         let mut params = CertificateParams::new([identity.name()]).map_err(Invalid::Made)?;
         (params.not_before, params.not_after) = (at(now - BEHIND)?, at(now + CERTIFICATE)?);
-        params.distinguished_name = named(&identity.name());
+        params.distinguished_name = named(&common_name(identity));
         params.serial_number = Some(serial()?);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages =
@@ -139,6 +139,12 @@ fn at(seconds: i64) -> Result<OffsetDateTime, Invalid> {
     OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| Invalid::Certificate)
 }
 
+/// Returns the common name of a program: a name of more than 64 letters is none to others (RFC 5280). Who it is says the
+/// DNS name.
+fn common_name(identity: Identity) -> String {
+    identity.cn().map_or_else(|| identity.name(), |cn| cn.to_string())
+}
+
 fn named(name: &str) -> DistinguishedName {
     let mut names = DistinguishedName::new();
     names.push(DnType::CommonName, name);
@@ -150,4 +156,18 @@ fn serial() -> Result<SerialNumber, Invalid> {
     let mut serial = bytes::<16>()?;
     serial[0] = serial[0] & 0x7f | 0x40;
     Ok(SerialNumber::from_slice(&serial))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_common_name_has_at_most_64_letters() {
+        let agent = Identity::Agent(uuid::Uuid::max());
+        for identity in [Identity::Service, agent, Identity::Volapi, Identity::Operator] {
+            assert!(common_name(identity).len() <= 64, "{identity}");
+        }
+        assert!(Authority::new(0).unwrap().name().unwrap().len() <= 64);
+    }
 }

@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use sdc_clients::identity::Identity;
 use x509_parser::extensions::GeneralName;
-use x509_parser::parse_x509_certificate;
+use x509_parser::{parse_x509_certificate, parse_x509_crl};
 
 use crate::invalid::Invalid;
 use crate::random::{digest, hex};
@@ -78,6 +78,15 @@ impl About {
 /// Returns a time in seconds since 1970 as people read it.
 pub fn date(seconds: i64) -> String {
     jiff::Timestamp::from_second(seconds).map_or("–".to_owned(), |at| at.to_string())
+}
+
+/// Returns the certificates that a list in DER names: of each the authority, and the number.
+pub(crate) fn listed(der: &[u8]) -> Result<Vec<(String, String)>, Invalid> {
+    let (_, read) = parse_x509_crl(der).map_err(|_| Invalid::Certificate)?;
+    let issuer = read.issuer().iter_common_name().next().and_then(|name| name.as_str().ok());
+    let issuer = issuer.unwrap_or_default();
+    let numbers = read.iter_revoked_certificates().map(|it| hex(it.raw_serial()));
+    Ok(numbers.map(|serial| (issuer.to_owned(), serial)).collect())
 }
 
 /// Returns the name of an authority, of its certificate in DER.

@@ -17,13 +17,13 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use sdc_clients::http::{CONNECT_TIMEOUT, Request, Response, Transport};
+use sdc_clients::http::{CONNECT_TIMEOUT, Duplex, Request, Response, Transport};
 use sdc_clients::identity::Identity;
 use sdc_clients::{Class, Error, Phase};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::doors::shake;
+use crate::doors::{connect, shake};
 use crate::holder::Holder;
 use crate::words::{of_tls, said};
 
@@ -50,10 +50,10 @@ impl Client {
         Client(Proof::Fixed(config))
     }
 
-    fn config(&self) -> io::Result<Arc<ClientConfig>> {
+    async fn shaken(&self, stream: TcpStream, to: Identity) -> io::Result<Box<dyn Duplex>> {
         match &self.0 {
-            Proof::Held(holder) => Ok(Arc::clone(&holder.used()?.client)),
-            Proof::Fixed(config) => Ok(Arc::clone(config)),
+            Proof::Held(holder) => connect(holder, stream, to).await,
+            Proof::Fixed(config) => Ok(Box::new(shake(Arc::clone(config), stream, to).await?)),
         }
     }
 
@@ -63,13 +63,16 @@ impl Client {
         let to = request.peer.ok_or_else(|| {
             Error::new(Class::Request, &method, target.as_str(), "the request names no peer")
         })?;
-        let config = self.config().map_err(|error| failed(&error.to_string()))?;
+        if let Proof::Held(holder) = &self.0 {
+            holder.used().map_err(|error| failed(&error.to_string()))?;
+        }
         let address = address(&request).ok_or_else(|| failed("the address has no host"))?;
         let dialed = timeout(CONNECT_TIMEOUT, TcpStream::connect(&address)).await;
         let late = |_| Error::timed_out(Phase::Connect, &method, target.as_str(), CONNECT_TIMEOUT);
         let stream = dialed.map_err(late)?.map_err(|error| failed(&error.to_string()))?;
         let _best_effort = stream.set_nodelay(true);
-        let stream = shake(config, stream, to)
+        let stream = self
+            .shaken(stream, to)
             .await
             .map_err(|error| failed(&unshaken(to, &address, &error)).with_source(error))?;
         self.ask(stream, request, to).await
@@ -77,7 +80,7 @@ impl Client {
 
     async fn ask(
         &self,
-        stream: tokio_rustls::client::TlsStream<TcpStream>,
+        stream: Box<dyn Duplex>,
         request: Request,
         to: Identity,
     ) -> Result<Response, Error> {

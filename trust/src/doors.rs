@@ -21,7 +21,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::certificate::About;
 use crate::ending::Ending;
-use crate::holder::Holder;
+use crate::holder::{Holder, Watched};
 use crate::refusals::Reason;
 use crate::words::worded;
 
@@ -95,11 +95,13 @@ where
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let about = shown.map(|shown| About::read(shown)).transpose().map_err(io::Error::other)?;
     let peer = about.as_ref().map(|it| it.identity);
+    let watched = about.as_ref().map(|about| holder.watched(about));
     let stream = ended(holder, &live.about, about.as_ref(), stream);
-    Ok(Secured { stream, peer, shown: about.map(Shown::from) })
+    let is_revoked = move || watched.as_ref().is_some_and(Watched::is_revoked);
+    Ok(Secured { stream, peer, shown: about.map(Shown::from), is_revoked: Arc::new(is_revoked) })
 }
 
-/// The connection ends with the first certificate of its ends.
+/// The connection ends with the first certificate of its ends, and when theirs is revoked.
 fn ended<S>(holder: &Holder, ours: &About, theirs: Option<&About>, stream: S) -> Box<dyn Duplex>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -110,7 +112,8 @@ where
     let ours = Some(ours.until).filter(|until| *until > now);
     let until = ours.into_iter().chain(theirs.map(|it| it.until)).min().unwrap_or(now);
     let left = u64::try_from(until - now).unwrap_or_default();
-    Box::new(Ending::new(stream, Duration::from_secs(left)))
+    let watched = theirs.map(|theirs| holder.watched(theirs));
+    Box::new(Ending::new(stream, Duration::from_secs(left), watched))
 }
 
 /// Makes a connection to a program that proves that it is this one.

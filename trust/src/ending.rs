@@ -2,29 +2,39 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A connection that ends with the certificates that it was made with.
+//! A connection that ends with the certificates that it was made with: with their time, and at once where the other
+//! end's is revoked.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A connection, and what is left of its time.
-#[derive(Debug)]
+use crate::holder::Watched;
+
+/// A connection, what is left of its time, and what ends when the other end's certificate is revoked; none where that
+/// has none.
 pub(crate) struct Ending<S> {
     inner: S,
     left: Pin<Box<Sleep>>,
+    revoked: Option<BoxFuture<'static, ()>>,
 }
 
 impl<S> Ending<S> {
-    pub(crate) fn new(inner: S, left: Duration) -> Ending<S> {
-        Ending { inner, left: Box::pin(sleep(left)) }
+    pub(crate) fn new(inner: S, left: Duration, watched: Option<Watched>) -> Ending<S> {
+        let revoked = watched.map(|it| Box::pin(it.revoked()) as BoxFuture<'static, ()>);
+        Ending { inner, left: Box::pin(sleep(left)), revoked }
     }
 
     fn over(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.revoked.as_mut().is_some_and(|it| it.as_mut().poll(cx).is_ready()) {
+            self.revoked = Some(Box::pin(std::future::ready(())));
+            return Err(io::Error::other("the certificate of the other end was revoked"));
+        }
         match self.left.as_mut().poll(cx) {
             Poll::Pending => Ok(()),
             Poll::Ready(()) => {

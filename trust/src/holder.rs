@@ -5,6 +5,7 @@
 //! What a program proves itself with, and judges others by, in use: exchanged as a whole while connections are made
 //! with it. TLS 1.3 only; no session is resumed, so that each connection is judged anew.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -23,8 +24,9 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig,
     SignatureScheme,
 };
+use tokio::sync::watch;
 
-use crate::certificate::{About, der};
+use crate::certificate::{About, der, listed};
 use crate::held::Held;
 use crate::invalid::Invalid;
 use crate::random::digest;
@@ -50,10 +52,37 @@ pub struct Live {
     pub(crate) server: Arc<ServerConfig>,
 }
 
+/// The certificates that are revoked: of each the authority, and the number.
+type Revoked = Arc<BTreeSet<(String, String)>>;
+
+/// Looks whether one certificate is revoked, by the list that is in use then.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    lists: watch::Receiver<Revoked>,
+    certificate: (String, String),
+}
+
+impl Watched {
+    /// Returns true if it is revoked.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.lists.borrow().contains(&self.certificate)
+    }
+
+    /// Ends as soon as it is revoked.
+    pub(crate) async fn revoked(mut self) {
+        while !self.lists.borrow_and_update().contains(&self.certificate) {
+            if self.lists.changed().await.is_err() {
+                return; // the program ends
+            }
+        }
+    }
+}
+
 /// A place for the certificate in use.
 #[derive(Debug)]
 pub struct Holder {
     live: ArcSwapOption<Live>,
+    revoked: watch::Sender<Revoked>,
     admits: Admits,
     clock: Arc<dyn TimeProvider>,
     refusals: Refusals,
@@ -68,7 +97,8 @@ impl Holder {
     /// The same, with a clock of its own.
     pub fn with_clock(admits: Admits, clock: Arc<dyn TimeProvider>) -> Arc<Holder> {
         let (live, refusals) = (ArcSwapOption::empty(), Refusals::default());
-        Arc::new(Holder { live, admits, clock, refusals })
+        let revoked = watch::Sender::default();
+        Arc::new(Holder { live, revoked, admits, clock, refusals })
     }
 
     /// Returns what is in use.
@@ -87,12 +117,22 @@ impl Holder {
         i64::try_from(now).unwrap_or(i64::MAX)
     }
 
-    /// Uses these from now on. Connections that there are stay.
+    /// Uses these from now on. Connections that there are stay, but for those with a certificate that is revoked by
+    /// the new lists: those end at once.
     /// Fails with [`Invalid`]; what was used before stays in use.
     pub fn hold(&self, held: Held) -> Result<(), Invalid> {
+        let lists = held.known.revoked.iter().map(|list| listed(&list_of(list)?));
+        let revoked = lists.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let live = self.made(held)?;
         self.live.store(Some(Arc::new(live)));
+        self.revoked.send_replace(Arc::new(revoked));
         Ok(())
+    }
+
+    /// Watches whether this certificate is revoked.
+    pub(crate) fn watched(&self, about: &About) -> Watched {
+        let certificate = (about.issuer.clone(), about.serial.clone());
+        Watched { lists: self.revoked.subscribe(), certificate }
     }
 
     pub(crate) fn clock(&self) -> Arc<dyn TimeProvider> {
@@ -114,10 +154,7 @@ impl Holder {
             // A new program has nothing but the fingerprint of an authority.
             chain.push(root);
         }
-        let lists = held.known.revoked.iter().map(|list| {
-            CertificateRevocationListDer::from_pem_slice(list.as_bytes())
-                .map_err(|_| Invalid::Certificate)
-        });
+        let lists = held.known.revoked.iter().map(|list| list_of(list));
         let lists = lists.collect::<Result<Vec<_>, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(held.key.as_bytes());
         let key = key.map_err(|_| Invalid::Certificate)?;
@@ -154,6 +191,11 @@ impl Holder {
         server.send_tls13_tickets = 0;
         Ok(Live { about, held, client: Arc::new(client), server: Arc::new(server) })
     }
+}
+
+/// Returns the DER of a list in PEM.
+fn list_of(pem: &str) -> Result<CertificateRevocationListDer<'static>, Invalid> {
+    CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).map_err(|_| Invalid::Certificate)
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -18,6 +18,7 @@ use sdc_clients::http::{Call, Transport};
 use sdc_clients::identity::Identity;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 
 use crate::certificate::date;
 use crate::client::{Client, has_answered};
@@ -195,8 +196,9 @@ impl Keeper {
         Ok(())
     }
 
-    /// Runs for ever. Dropping it at any await is safe: the file is replaced as a whole.
-    pub async fn run(&self) {
+    /// Runs for ever, and asks at once what is new when it is told. Dropping it at any await is safe: the file is
+    /// replaced as a whole.
+    pub async fn run(&self, news: &Notify) {
         let mut told = None;
         loop {
             let wrong = self.once().await.err().map(|why| why.to_string());
@@ -207,7 +209,11 @@ impl Keeper {
             }
             told = wrong;
             let is_held = self.standing().until.is_some_and(|until| until > self.holder.now());
-            tokio::time::sleep(if is_held { self.every } else { SOON }).await;
+            // Both arms are cancel-safe: a notice that is not taken stays.
+            tokio::select! {
+                () = tokio::time::sleep(if is_held { self.every } else { SOON }) => {}
+                () = news.notified() => {}
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use crate::exchange::Known;
 use crate::*;
 
 mod replays; // an attacker who records connections, and plays them again
+mod revoked; // a key that is revoked while its connections are open
 
 const DAY: i64 = 86_400;
 const NOW: i64 = 1_800_000_000;

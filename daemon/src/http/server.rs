@@ -77,6 +77,8 @@ pub struct Secured {
     pub peer: Option<Identity>,
     /// The certificate with which he has.
     pub shown: Option<Shown>,
+    /// Whether that was revoked since. Each request is judged by it.
+    pub is_revoked: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// A certificate that a client has authenticated with.
@@ -262,14 +264,26 @@ impl Server {
             shaken = shaking => shaken,
             () = self.shutdown.wait() => return,
         };
-        let Secured { stream, peer, shown } = match shaken {
+        let Secured { stream, peer, shown, is_revoked } = match shaken {
             Ok(secured) => secured,
             Err(error) => {
                 tracing::warn!(%error, "refused a connection: the client did not authenticate");
                 return;
             }
         };
+        let judged = move |request, next: axum::middleware::Next| {
+            let is_revoked = is_revoked();
+            async move {
+                match is_revoked {
+                    true => {
+                        refuse(StatusCode::FORBIDDEN, "Revoked", "your certificate was revoked")
+                    }
+                    false => next.run(request).await,
+                }
+            }
+        };
         let router = router.layer(axum::Extension(peer)).layer(axum::Extension(shown));
+        let router = router.layer(axum::middleware::from_fn(judged));
         self.connection(Proved(stream), guard, router, cut).await;
     }
 

@@ -73,6 +73,8 @@ pub struct Parts {
     pub counts: Counts,
     /// The state of each task.
     pub status: Status,
+    /// Woken when the service says that its list of what is revoked has changed.
+    pub trust_news: tokio::sync::Notify,
     pub tasks: Tasks,
     pub shutdown: Shutdown,
 }

@@ -57,6 +57,8 @@ const OF_SERVICE: Table<Arc<Parts>> = table(&[
     endpoint("/vms/{uuid}/size", "GET", || get(size)).about("what a VM uses"),
     endpoint("/vms/{uuid}/datasets", "GET", || get(datasets)).about("the datasets of a VM"),
     endpoint("/rate", "PUT", || put(rate)).about("limits all streams of the node"),
+    endpoint("/trust/news", "POST", || post(news))
+        .about("the list of what is revoked has changed: the agent asks for it at once"),
 ]);
 
 /// What volapi asks.
@@ -203,6 +205,11 @@ async fn rate(State(parts): Routes, asked: JsonBody<Rate>) -> Response<Body> {
         }
         Err(why) => invalid(&why),
     }
+}
+
+async fn news(State(parts): Routes) -> Response<Body> {
+    parts.trust_news.notify_one();
+    ok(&json!({}))
 }
 
 async fn listed(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> {

@@ -94,6 +94,7 @@ impl Agent {
             counts: super::counts::Counts::default(),
             status: Status::new(Vec::new()),
             tasks: Tasks::new(shutdown.clone()),
+            trust_news: tokio::sync::Notify::new(),
             shutdown: shutdown.clone(),
         };
         Ok(Agent { parts: Arc::new(parts), keeper: OnceLock::new() })
@@ -127,6 +128,11 @@ impl Agent {
     /// Returns the routes of the control listener.
     pub fn control(&self) -> Router {
         routes::control(&self.parts)
+    }
+
+    /// Returns what tells that the service has revoked something.
+    pub fn trust_news(&self) -> &tokio::sync::Notify {
+        &self.parts.trust_news
     }
 
     /// Returns `/status`.

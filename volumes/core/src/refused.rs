@@ -61,6 +61,8 @@ pub enum Refused {
     NoReservation(String),
     /// The owner has a volume of this name.
     NameTaken(String),
+    /// A volume has this uuid already.
+    UuidTaken(String),
     /// VMs use the volume.
     InUse {
         /// The volume's name.
@@ -133,6 +135,7 @@ impl Refused {
         match self {
             Refused::Invalid(_)
             | Refused::NameTaken(_)
+            | Refused::UuidTaken(_)
             | Refused::InUse { .. }
             | Refused::NoSuchSize { .. }
             | Refused::Networks { .. }
@@ -165,7 +168,7 @@ impl Refused {
             Refused::TooManySnapshots(_) => "TooManyVolumeSnapshots",
             Refused::WrongState(_) => "InvalidVolumeState",
             Refused::NotRolledBack(_) => "VolumeNotRolledBack",
-            Refused::NameTaken(_) => "VolumeAlreadyExists",
+            Refused::NameTaken(_) | Refused::UuidTaken(_) => "VolumeAlreadyExists",
             Refused::InUse { .. } => "VolumeInUse",
             Refused::NoSuchSize { .. } => "VolumeSizeNotAvailable",
             Refused::Networks { .. } => "InvalidNetworks",
@@ -215,6 +218,7 @@ impl fmt::Display for Refused {
             }
             Refused::WrongState(why) => f.write_str(why),
             Refused::NotRolledBack(why) => write!(f, "The volume stays as it is: {why}"),
+            Refused::UuidTaken(uuid) => write!(f, "Volume with uuid {uuid} already exists"),
             Refused::NameTaken(name) => write!(f, "Volume with name {name} already exists"),
             Refused::InUse { name, vms } => {
                 write!(f, "Volume with name {name} is used by vms: {}", vms.join(", "))

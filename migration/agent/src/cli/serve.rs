@@ -91,8 +91,8 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
     let doors = Acceptor::Secure(control, Arc::new(Doors::new(&holder)));
     let server = Server::new(limits, shutdown.clone()).under_any_name();
     tasks.spawn_vital("control", server.serve(doors, agent.control()));
-    let kept = Arc::clone(&keeper);
-    tasks.spawn_dropped("trust", async move { kept.run().await });
+    let (kept, told) = (Arc::clone(&keeper), Arc::clone(&agent));
+    tasks.spawn_dropped("trust", async move { kept.run(told.trust_news()).await });
     agent.keeps(keeper);
     pages::listen(&agent, places, status, &tasks, &shutdown);
     agent.start();

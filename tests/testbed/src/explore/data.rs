@@ -63,7 +63,8 @@ impl Wire for Port {
             let accepted = self.incoming.lock().await.recv().await;
             self.life.pass().await;
             let (stream, peer) = accepted.ok_or_else(|| io::Error::other("closed"))?;
-            let secured = Secured { stream, peer: Some(peer), shown: None };
+            let is_revoked = std::sync::Arc::new(|| false);
+            let secured = Secured { stream, peer: Some(peer), shown: None, is_revoked };
             let incoming: Incoming = Box::pin(std::future::ready(Ok(secured)));
             Ok((incoming, Ipv4Addr::LOCALHOST.into()))
         })

@@ -18,6 +18,7 @@ use sdc_clients::http::{HttpTransport, Transport, user_agent};
 use sdc_clients::identity::Identity;
 use sdc_clients::snapshots::Snapshots;
 use store::Store;
+use tokio::sync::Notify;
 use trust::{Admits, Holder, Keeper};
 
 use crate::config::{Agents, Config, RECORDS};
@@ -50,7 +51,7 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
     let tasks = Tasks::new(shutdown.clone());
     if let Some(keeper) = keeper {
-        tasks.spawn_dropped("trust", async move { keeper.run().await });
+        tasks.spawn_dropped("trust", async move { keeper.run(&Notify::new()).await });
     }
     let updater = Arc::new(State::default());
     let clock = Clock::start();

@@ -165,7 +165,7 @@ impl Creates {
         match self.shared.records.store.commit(batch).await {
             Ok(_) => Ok(()),
             Err(store::Error::EtagConflict { bucket, .. }) if bucket == "volapi_volumes" => {
-                Err(Refused::Failed(Step::Record))
+                Err(Refused::UuidTaken(volume.uuid().to_owned()))
             }
             Err(store::Error::EtagConflict { .. }) => Err(Refused::NameTaken(name.to_owned())),
             Err(error) => Err(of_storage(error)),
