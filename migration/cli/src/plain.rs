@@ -37,6 +37,12 @@ pub(super) struct Ending {
     pub is_failure: bool,
 }
 
+/// Returns true if what was asked for did not come, since somebody else has ended the migration by another verb.
+pub(super) fn is_of_another(action: Option<&str>, phase: &str) -> bool {
+    let ends = ["abort", "rollback", "rescue"];
+    action.is_some_and(|action| action != phase && ends.contains(&phase) && !ends.contains(&action))
+}
+
 /// Returns the last sentence of a watch.
 pub(super) fn ending(phase: &str, state: &str, message: Option<&str>) -> Ending {
     let message = message.map(visible).unwrap_or_default();
@@ -129,6 +135,13 @@ mod tests {
             let want = Ending { text: text.to_owned(), is_failure };
             assert_eq!(ending(phase, state, message), want);
         }
+    }
+
+    #[test]
+    fn a_switch_that_somebody_else_has_ended_has_failed() {
+        assert!(is_of_another(Some("switch"), "abort") && is_of_another(Some("sync"), "rollback"));
+        assert!(!is_of_another(Some("switch"), "switch") && !is_of_another(Some("sync"), "switch"));
+        assert!(!is_of_another(Some("abort"), "abort") && !is_of_another(None, "abort"));
     }
 
     #[test] // R23

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use daemon::cli::hosts::Hosts;
+use daemon::cli::screen::visible;
 use daemon::cli::{self, Screen, Usage};
 use http::Method;
 use sdc_clients::http::Call;
@@ -16,6 +17,7 @@ use sdc_clients::quoted;
 use serde_json::{Value, json};
 
 use super::args::{NAME, TrustVerb};
+use super::ask::{Stake, confirm};
 use super::operator::Way;
 
 /// A token is short.
@@ -28,6 +30,9 @@ pub(super) async fn run(
     hosts: &Hosts,
     screen: Screen,
 ) -> anyhow::Result<ExitCode> {
+    if !goes_on(&verb)? {
+        return Ok(ExitCode::SUCCESS);
+    }
     let post = |route: &str, body: Value| Call::new(Method::POST, &["trust", route]).json(&body);
     let call = match &verb {
         TrustVerb::Init => post("init", json!({})),
@@ -38,7 +43,7 @@ pub(super) async fn run(
             post("tokens", json!({"for": is_for(whom)?, "seconds": seconds}))
         }
         TrustVerb::Approve { who, key } => post("approve", json!({"who": who, "key": key})),
-        TrustVerb::Revoke { who, key } => post("revoke", json!({"who": who, "key": key})),
+        TrustVerb::Revoke { who, key, .. } => post("revoke", json!({"who": who, "key": key})),
         TrustVerb::Require { off, without_them } => {
             post("require", json!({"off": off, "without": without_them}))
         }
@@ -51,7 +56,7 @@ pub(super) async fn run(
                 &format!("Let in: the certificate is valid until {until}\n"),
             ));
         }
-        TrustVerb::Rotate { without_them } => post("rotate", json!({"without": without_them})),
+        TrustVerb::Rotate { without_them, .. } => post("rotate", json!({"without": without_them})),
     };
     let answer = way.client().await?.execute(call).await;
     let answer = answer.with_context(|| format!("migration-service at {}", way.place()))?;
@@ -71,6 +76,33 @@ pub(super) async fn run(
         }
         _ => cli::print(NAME, &format!("{answer:#}\n")),
     })
+}
+
+/// Asks before a program loses its certificate. Returns false where the answer is no.
+fn goes_on(verb: &TrustVerb) -> anyhow::Result<bool> {
+    let (text, consent) = match verb {
+        TrustVerb::Revoke { who, key: None, consent } => {
+            let what = "No VM migrates to or from a node that is revoked, until its agent has joined again.";
+            (format!("This makes every certificate of {} invalid.\n{what}", visible(who)), consent)
+        }
+        TrustVerb::Revoke { who, key: Some(key), consent } => {
+            let text = format!(
+                "This makes the certificates of the key {} invalid, of {}.",
+                visible(key),
+                visible(who)
+            );
+            (text, consent)
+        }
+        TrustVerb::Rotate { without_them: true, consent } => {
+            let what = "This ends the rotation: programs that have not renewed have to join again.";
+            (what.to_owned(), consent)
+        }
+        TrustVerb::Rotate { consent, .. } => {
+            ("This makes a new authority, or removes the old one.".to_owned(), consent)
+        }
+        _ => return Ok(true),
+    };
+    confirm(&text, Stake::Undoable, *consent)
 }
 
 /// Returns the node that is named by anything but its uuid.

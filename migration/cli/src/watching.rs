@@ -83,7 +83,9 @@ pub(super) async fn follow(
             Ok(Some(News::Event(Event::End { phase, state, message }))) => {
                 view.reread(migrations, vm).await?;
                 view.end(&state)?;
-                return Ok(Watched::Ended(plain::ending(&phase, &state, message.as_deref())));
+                let mut ending = plain::ending(&phase, &state, message.as_deref());
+                ending.is_failure |= plain::is_of_another(action, &phase);
+                return Ok(Watched::Ended(ending));
             }
             Ok(Some(News::Event(event))) => view.show(&event, migrations, vm).await?,
             Ok(None) => return Err(Blind::Cut),

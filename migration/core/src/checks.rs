@@ -47,6 +47,8 @@ pub struct Node {
     pub agent_version: Option<u32>,
     /// The peer is not authenticated as the node's agent: another version, or a revoked or expired certificate.
     pub is_unproved: bool,
+    /// The key of its agent was revoked.
+    pub is_revoked: bool,
     /// The kind of CPU: vendor, and what guests see of it.
     pub cpu: Option<String>,
     /// The platform, such as `20260101T000000Z`.
@@ -115,6 +117,9 @@ pub enum Obstacle {
         "The program on the {0}'s node cannot prove that it is migration-agent: its version differs, or its certificate is not valid"
     )]
     Unproved(End),
+    /// An operator wants no VM there.
+    #[error("The key of migration-agent on the {0}'s node was revoked")]
+    Revoked(End),
     /// The agents would not understand each other.
     #[error(
         "migration-agent speaks version {source_version} on the source's node and {target_version} on the target's"
@@ -276,6 +281,7 @@ fn of_vm(known: &Situation, found: &mut Findings) {
 
 fn of_node(end: End, node: &Node, now: Time, found: &mut Findings) {
     match node.clock_ms {
+        _ if node.is_revoked => found.obstacles.push(Obstacle::Revoked(end)),
         _ if node.is_unproved => found.obstacles.push(Obstacle::Unproved(end)),
         _ if !node.answers() => found.obstacles.push(Obstacle::NoAgent(end)),
         None => found.obstacles.push(Obstacle::Unknown { end, what: "clock" }),

@@ -116,6 +116,9 @@ pub struct Intent {
     /// has was true once. Nothing is done until an operator adopts what the agents have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub older: Option<Time>,
+    /// The node whose agent said so: it may lie.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub older_by: Option<Uuid>,
     /// Since when neither copy was seen shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_since: Option<Time>,

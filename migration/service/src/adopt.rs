@@ -20,7 +20,10 @@ use super::state::Service;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unclear {
     /// Both copies are in use, as far as the nodes show.
-    #[error("both copies of the instance are shown: stop and hide one of them on its node first")]
+    #[error(
+        "both copies of the instance are shown: name the node whose copy is not to be used any more as `other`, or \
+         stop and hide it there first"
+    )]
     BothShown,
     /// A hidden copy runs.
     #[error("the hidden copy on the {0}'s node runs: stop it there first")]
@@ -58,28 +61,30 @@ const NO_COPY: Option<&str> = Some("adopted without a copy: abort it, then begin
 enum CopyState {
     /// Its agent does not answer.
     Silent,
+    /// Its key was revoked: what it says of its copy is not heard. It may run.
+    Revoked,
     /// Its agent keeps it stopped and hidden until the service answers whether it was replaced.
     Waits,
     Node(Node),
 }
 
 /// Returns where a migration is by what its nodes show. `word` is of who adopts it: a node that does not answer, or
-/// whose copy waits, where the other copy is in use, is dead by it. `is_reserved`: an address is, as it is during a
-/// switch.
+/// whose copy waits, where the other copy is in use, is dead by it; so is the node that he names, where both copies are
+/// shown. `is_reserved`: an address is, as it is during a switch.
 fn judge(
     source: &CopyState,
     target: &CopyState,
     (vmapi, is_reserved): (Option<End>, bool),
     [source_had, target_had]: [Option<Power>; 2],
-    word: &Confirmation,
+    (word, named): (&Confirmation, Option<End>),
 ) -> Result<Adopted, Unclear> {
     let waiting = |shown: bool| Copy { hidden: !shown, ..Copy::default() };
     let copy = |known: &CopyState, is_shown: bool| match known {
         CopyState::Node(node) => node.copy.clone(),
         CopyState::Waits => Some(waiting(is_shown)),
-        CopyState::Silent => None,
+        CopyState::Silent | CopyState::Revoked => None,
     };
-    let is_silent = |known: &CopyState| *known == CopyState::Silent;
+    let is_silent = |known: &CopyState| matches!(known, CopyState::Silent | CopyState::Revoked);
     let is_shown = |copy: &Option<Copy>| copy.as_ref().is_some_and(|copy| !copy.hidden);
     // The agent shows a copy that waits again when the service answers that it was not replaced.
     let to = copy(target, vmapi == Some(End::Target));
@@ -88,16 +93,27 @@ fn judge(
     if *target == CopyState::Waits && vmapi == Some(End::Source) && is_shown(&from) {
         return Err(Unclear::Waits(End::Target));
     }
+    // What is replaced by the word of who adopts it counts as hidden: the service sees to it.
+    let replaced = named.filter(|_| is_shown(&from) && is_shown(&to));
+    let hides = |copy: Option<Copy>, end: End| match replaced == Some(end) {
+        true => copy.map(|copy| Copy { hidden: true, running: false, ..copy }),
+        false => copy,
+    };
+    let (from, to) = (hides(from, End::Source), hides(to, End::Target));
     for (end, copy) in [(End::Source, &from), (End::Target, &to)] {
         if copy.as_ref().is_some_and(|copy| copy.hidden && copy.running) {
             return Err(Unclear::Runs(end));
         }
     }
-    let dead = |known: &CopyState| (!matches!(known, CopyState::Node(_))).then(|| word.clone());
+    let dead = |known: &CopyState, end: End| {
+        let is_dead =
+            matches!(known, CopyState::Silent | CopyState::Waits) || replaced == Some(end);
+        is_dead.then(|| word.clone())
+    };
     let on_target = || Intent {
         target_shown: true,
         target_booted: true,
-        source_dead: dead(source),
+        source_dead: dead(source, End::Source),
         ..Intent::default()
     };
     // What the source did before the switch is unknown unless its agent reports it: the VM runs again.
@@ -130,7 +146,9 @@ fn judge(
             Adopted { error: between, ..adopted(Phase::Switch, State::Failed, midway()) }
         }
         (true, false, End::Source)
-            if lacks(&from, source_had) && matches!(target, CopyState::Node(_)) =>
+            if replaced.is_none()
+                && lacks(&from, source_had)
+                && matches!(target, CopyState::Node(_)) =>
         {
             let intent = Intent { power: source_had, ..Intent::default() };
             Adopted { error: between, ..adopted(Phase::Switch, State::Failed, intent) }
@@ -141,7 +159,7 @@ fn judge(
             Adopted { error: NO_COPY, ..adopted(Phase::Begin, State::Failed, Intent::default()) }
         }
         (true, false, End::Source) => {
-            let target_dead = dead(target);
+            let target_dead = dead(target, End::Target);
             let source_shown = target_dead.is_some();
             let intent = Intent { target_dead, source_shown, ..Intent::default() };
             adopted(Phase::Sync, State::Paused, intent)
@@ -166,7 +184,7 @@ fn judge(
 
 impl Service {
     /// Adopts the migration of a VM that the store does not know, or knows as it once was. `other` is the node of the
-    /// copy whose agent does not answer.
+    /// copy whose agent does not answer or whose key was revoked, or of the copy that is not to be used any more.
     /// Fails if it is known, if no agent has it, if a node that is not named does not answer, or if it is not clear
     /// which copy is in use.
     pub async fn adopt(
@@ -214,7 +232,15 @@ impl Service {
         let mut known = [CopyState::Silent, CopyState::Silent];
         for (at, (end, cn)) in [(End::Source, from), (End::Target, to)].into_iter().enumerate() {
             let (revision, nonce) = match of(end) {
-                Some((_, open)) => (open.revision, open.nonce),
+                _ if self.is_revoked(cn) => {
+                    known[at] = CopyState::Revoked;
+                    continue;
+                }
+                // It was asked at the record's revision whether the migration has ended.
+                Some((_, open)) => match old.map(|record| record.intent.revision) {
+                    Some(revision) if revision > open.revision => (revision, None),
+                    _ => (open.revision, open.nonce),
+                },
                 // What it has of the VM counts where it does not have the migration open, too.
                 None if self.agents.is_alive(cn).await => (1, None),
                 None => continue,
@@ -228,7 +254,10 @@ impl Service {
         let word = Confirmation { by: self.operators, at: now };
         let [source_known, target_known] = known;
         let had = [End::Source, End::Target].map(|end| of(end).and_then(|(_, it)| it.power));
-        let judged = judge(&source_known, &target_known, (vmapi, !reserved.is_empty()), had, &word);
+        let named = [(End::Source, from), (End::Target, to)].into_iter();
+        let named = named.filter(|(_, cn)| other == Some(*cn)).map(|(end, _)| end).next();
+        let facts = (vmapi, !reserved.is_empty());
+        let judged = judge(&source_known, &target_known, facts, had, (&word, named));
         let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
         // A silent node is dead by this confirmation alone; one that answers waits.
         for (cn, beside, known, word) in [

@@ -124,6 +124,14 @@ impl Agents {
         self.get(cn, &["vms", &vm.to_string(), "datasets"], "the datasets of a VM").await
     }
 
+    /// Tells an agent that something was revoked.
+    pub async fn has_news(&self, cn: Uuid) {
+        let call = Call::new(Method::POST, &["trust", "news"]).timeout(SIGN_OF_LIFE);
+        if let Err(error) = self.0.execute(cn, call).await {
+            tracing::debug!(%cn, %error, "cannot tell an agent what was revoked; it asks within a minute");
+        }
+    }
+
     /// Sets the limit of all streams of a node.
     pub async fn rate(&self, cn: Uuid, mbps: u32) -> Result<(), Error> {
         let call = Call::new(Method::PUT, &["rate"]).json(&Rate { mbps: Some(mbps) });

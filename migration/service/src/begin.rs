@@ -151,6 +151,7 @@ impl Service {
         Node {
             agent_version: agent.map(|agent| agent.version),
             is_unproved,
+            is_revoked: self.is_revoked(cn),
             cpu: agent.and_then(|agent| agent.cpu.clone()),
             platform: agent.and_then(|agent| agent.platform.clone()),
             clock_ms: agent.map(|agent| now.millis() - agent.now_ms),

@@ -13,12 +13,18 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use migration_core::intent::End;
 use migration_core::protocol::Open;
-use migration_core::record::Record;
+use migration_core::record::{Record, node_of};
+use store::Error;
 use uuid::Uuid;
 
 use super::begin::Vm;
+use super::records::Stored;
 use super::refused::Refused;
 use super::state::Service;
+use super::strangers::Stranger;
+
+/// How often records are read again that others change.
+const TRIES: usize = 8;
 
 /// What is open of a VM, by node, and the nodes whose claims count.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -98,11 +104,64 @@ impl Service {
         let mut nodes = counts.clone();
         nodes.extend(strangers.iter().map(|it| it.cn_uuid));
         let asked = nodes.into_iter().map(|cn| async move {
+            if self.is_revoked(cn) {
+                return Vec::new();
+            }
             let open = self.agents.open(cn).await.unwrap_or_default();
             open.into_iter().filter(|it| it.vm == vm.uuid).map(|it| (cn, it)).collect::<Vec<_>>()
         });
         let open = join_all(asked).await.into_iter().flatten().collect();
         Ok(Claims { open, counts })
+    }
+
+    /// Returns true if this service has declared dead the node of an end, whose copy was replaced.
+    pub async fn has_declared(&self, migration: Uuid, end: End, cn: Uuid) -> Result<bool, Error> {
+        let record = self.records.get(migration).await?.map(|kept| kept.record);
+        let is_dead = record.is_some_and(|record| {
+            node_of(&record, end) == Some(cn) && record.intent.is_replaced(end)
+        });
+        Ok(is_dead || self.records.ends.has(migration, end, cn).await?)
+    }
+
+    /// Keeps what an agent says of another node: that its own copy is used instead of that one's. Without a declaration
+    /// of this service nothing follows from that, but a person has to know: both copies may run.
+    pub async fn claimed(&self, cn: Uuid, open: &Open) -> Result<(), Error> {
+        let Open { migration, vm, end, instead: Some(other), .. } = *open else { return Ok(()) };
+        if self.has_declared(migration, end.other(), other).await? {
+            return Ok(());
+        }
+        tracing::error!(
+            %cn,
+            %vm,
+            %other,
+            "an agent says that its copy is used instead of the other node's, which was never declared dead here: both \
+             may run"
+        );
+        let (vm_uuid, cn_uuid, heard) = (vm, cn, self.clock.now());
+        let instead = Some(other);
+        let stranger = Stranger { migration, end, vm_uuid, cn_uuid, heard, instead };
+        self.records.strangers.keep(&stranger).await
+    }
+
+    /// Drops what rests on the word of a node: its claims, and that the store is older than what it has received.
+    pub async fn disbelieve(&self, cn: Uuid) -> Result<(), Error> {
+        self.records.strangers.forget_of(cn).await?;
+        let rests = |kept: &Stored| kept.record.intent.older_by == Some(cn);
+        // One that was changed meanwhile is read again.
+        for _ in 0..TRIES {
+            let mut is_done = true;
+            for mut kept in self.records.open_ones().await?.into_iter().filter(rests) {
+                (kept.record.intent.older, kept.record.intent.older_by) = (None, None);
+                match self.records.write(&mut kept, None).await {
+                    Err(Error::EtagConflict { .. }) => is_done = false,
+                    done => done?,
+                }
+            }
+            if is_done {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a command on a VM of which an agent whose claim counts has a migration that the store does not know.

@@ -209,7 +209,7 @@ impl Service {
         match ends.iter().map(|kept| kept.row.cn_uuid).find(|cn| nodes.contains(&Some(*cn))) {
             None => Ok(()),
             Some(cn) => {
-                let what = "was replaced there and is not seen gone yet: delete it there";
+                let what = "was replaced there and is not seen gone yet";
                 Err(Refused::precondition(&format!("The copy of the instance on {cn} {what}"))
                     .into())
             }

@@ -27,6 +27,18 @@ pub struct Contacts {
     written: Arc<Mutex<BTreeMap<Uuid, (Time, Instant)>>>,
     /// The nodes whose open migrations this process has compared with the store.
     compared: Arc<Mutex<BTreeSet<Uuid>>>,
+    /// The nodes whose question is being answered.
+    asking: Arc<Mutex<BTreeSet<Uuid>>>,
+}
+
+/// A question of a node that is being answered: until this is dropped there is no second one.
+#[derive(Debug)]
+pub struct Asking(Arc<Mutex<BTreeSet<Uuid>>>, Uuid);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
 }
 
 impl Contacts {
@@ -36,7 +48,14 @@ impl Contacts {
             bucket: Bucket::open(store, CONTACTS).await?,
             written: Arc::default(),
             compared: Arc::default(),
+            asking: Arc::default(),
         })
+    }
+
+    /// Takes the place of a node's question; none while another one is answered.
+    pub fn asks(&self, cn: Uuid) -> Option<Asking> {
+        let is_first = self.asking.lock().unwrap_or_else(PoisonError::into_inner).insert(cn);
+        is_first.then(|| Asking(Arc::clone(&self.asking), cn))
     }
 
     /// Returns the last contact with a node's agent. A clock that was put forward since makes no contact older than

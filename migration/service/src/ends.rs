@@ -179,11 +179,12 @@ impl Ends {
         Ok(())
     }
 
-    /// Stores a row that comes from the other copy's agent and no record; it may be there.
-    pub async fn keep(&self, row: &Replaced) -> Result<(), Error> {
-        match self.1.put(&row.key(), Expect::Absent, row).await {
-            Err(Error::EtagConflict { .. }) => Ok(()),
-            done => done.map(drop),
+    /// Returns true if this end was replaced, and its node is this one.
+    pub async fn has(&self, migration: Uuid, end: End, cn: Uuid) -> Result<bool, Error> {
+        match self.1.get(&format!("{migration}-{end}")).await {
+            Ok(found) => Ok(found.value.cn_uuid == cn),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

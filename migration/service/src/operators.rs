@@ -20,6 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::agents::Agents;
 use super::enrol::{
     self, Enrolment, JsonBody, OF_OPERATORS, OF_PROGRAMS, Whom, answer, identity, invalid,
 };
@@ -31,6 +32,8 @@ use super::state::Service;
 const LONGEST: usize = 64 << 10;
 /// Agents whose identity is checked at once.
 const AT_ONCE: usize = 16;
+/// Agents that are told of a revocation at once.
+const TOLD_AT_ONCE: usize = 64;
 /// So many nodes are named in a refusal.
 const NAMED: usize = 20;
 
@@ -83,7 +86,16 @@ async fn check(request: Request, next: Next) -> Response<Body> {
     refuse(StatusCode::FORBIDDEN, "NotAuthorized", &why)
 }
 
-/// Revokes keys. The node's claims of migrations that the store does not know no longer count.
+/// Tells all agents, again and again, that something was revoked: each asks for the list at once. One that is not
+/// reached asks within a minute. Never returns.
+pub async fn tell(enrolment: &Enrolment, agents: &Agents) {
+    loop {
+        let told = stream::iter(enrolment.revoked_now().await).map(|cn| agents.has_news(cn));
+        told.buffer_unordered(TOLD_AT_ONCE).for_each(|()| std::future::ready(())).await;
+    }
+}
+
+/// Revokes keys. What rests on the word of the node is dropped.
 async fn revoke(State((service, enrolment)): Routes, asked: JsonBody<Whom>) -> Response<Body> {
     let Json(Whom { who, key }) = match asked {
         Ok(asked) => asked,
@@ -93,9 +105,9 @@ async fn revoke(State((service, enrolment)): Routes, asked: JsonBody<Whom>) -> R
         let who = identity(&who)?;
         let revoked = enrolment.revoke(who, key.as_deref()).await?;
         if let Some(cn) = who.cn()
-            && enrolment.is_revoked(cn).await?
+            && enrolment.is_revoked(cn)
         {
-            service.records.strangers.forget_of(cn).await?;
+            service.disbelieve(cn).await?;
         }
         Ok(revoked)
     };

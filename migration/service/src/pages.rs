@@ -106,6 +106,16 @@ fn all_alarms(
     });
     let of_strangers = strangers.iter().map(|it| {
         let Stranger { vm_uuid: vm, cn_uuid: cn, migration, .. } = it;
+        if let Some(other) = it.instead {
+            let what = "is said to be used instead of that on";
+            let since = "which was not declared dead here: both may run";
+            let ends = format!(
+                "sdc-migrate adopt --other NODE {vm}, with the node whose copy is not to be used"
+            );
+            let lies = format!("sdc-migrate trust revoke {cn} if it lies");
+            let text = format!("{vm}: the copy on {cn} {what} {other}, {since}. {ends}; {lies}");
+            return (Why::Stranger, text);
+        }
         let what = "is open, which the store does not know";
         (
             Why::Stranger,
@@ -129,7 +139,7 @@ fn of_end(row: &Replaced, is_open: bool) -> Option<(Why, String)> {
             Some((Why::RunsReplaced, format!("it RUNS on {cn_uuid}, {what}: stop it there")))
         }
         (_, Some(back)) => {
-            let what = "and must not be used: finalize, or delete it there";
+            let what = "and must not be used; `sdc-migrate get` tells what ends it";
             Some((Why::Returned, format!("{back} {what}")))
         }
         (_, None) if is_open => {
@@ -163,7 +173,9 @@ fn sentence(record: &Record, why: Why, now: Time) -> String {
             format!(" (for {} s)", since / 1000)
         }
         Why::Older => {
-            intent.older.map(|at| format!(" (as is known since {at})")).unwrap_or_default()
+            let by = intent.older_by.map(|cn| format!("{cn} received a later revision; "));
+            let since = intent.older.map(|at| format!("as is known since {at}"));
+            format!(" ({}{})", by.unwrap_or_default(), since.unwrap_or_default())
         }
         _ => record.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default(),
     };

@@ -145,6 +145,8 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     tasks.spawn_vital("http", server.serve(listener, routes));
     tasks.spawn_vital("agents", of_agents_server.serve(doors, of_agents));
     tasks.spawn("operators", of_operators.serve(socket, at_socket));
+    let (told, agents) = (enrolment.clone(), service.agents.clone());
+    tasks.spawn_dropped("revocations", async move { operators::tell(&told, &agents).await });
     tasks.spawn_dropped("enrolment", async move { enrolment.run().await });
     tasks.spawn("status", pages.serve(status, pages::router(service.clone())));
     metrics::serve(config.metrics_listen, pages::router(service.clone()), &tasks, &stop);

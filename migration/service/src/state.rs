@@ -20,7 +20,6 @@ use super::evacuations::Evacuations;
 use super::history;
 use super::peers::Peers;
 use super::records::Records;
-use super::refused::Refused;
 use super::settings;
 
 /// A service; cheap to clone.
@@ -79,10 +78,7 @@ impl Service {
     }
 
     /// Returns true if the key of a node's agent was revoked, and no other was let in since.
-    pub async fn is_revoked(&self, cn: Uuid) -> Result<bool, Refused> {
-        match &self.enrolment {
-            Some(enrolment) => enrolment.is_revoked(cn).await,
-            None => Ok(false),
-        }
+    pub fn is_revoked(&self, cn: Uuid) -> bool {
+        self.enrolment.as_ref().is_some_and(|enrolment| enrolment.is_revoked(cn))
     }
 }

@@ -26,6 +26,10 @@ pub struct Stranger {
     pub cn_uuid: Uuid,
     /// When the agent first claimed it.
     pub heard: Time,
+    /// The node of the other copy, where the agent says that its own is used instead and this service has not declared
+    /// that node dead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<Uuid>,
 }
 
 impl Stranger {
@@ -61,9 +65,13 @@ impl Strangers {
         Ok(rows.into_iter().map(|row| row.value).collect())
     }
 
-    /// Keeps one; it may be there.
+    /// Keeps one. One that is there stays, unless this one says more.
     pub async fn keep(&self, stranger: &Stranger) -> Result<(), Error> {
-        match self.0.put(&stranger.key(), Expect::Absent, stranger).await {
+        let expect = match stranger.instead {
+            Some(_) => Expect::Anything,
+            None => Expect::Absent,
+        };
+        match self.0.put(&stranger.key(), expect, stranger).await {
             Err(Error::EtagConflict { .. }) => Ok(()),
             done => done.map(drop),
         }

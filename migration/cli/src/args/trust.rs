@@ -6,6 +6,8 @@
 
 use clap::Subcommand;
 
+use super::parts::Consent;
+
 /// What is done about who is let in.
 #[derive(Subcommand, Debug, Clone)]
 pub enum TrustVerb {
@@ -52,6 +54,8 @@ No VM migrates to or from a node whose agent is revoked, until the agent has joi
         /// Of this key alone: one of many operators.
         #[arg(long)]
         key: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
     },
     /// End the transition: every agent has to authenticate, and only a token of one node enrols another.
     #[command(after_help = "\
@@ -83,6 +87,8 @@ a program has to join again, and no VM migrates to or from its node before.")]
         /// End it though some have not renewed: they have to join again.
         #[arg(long)]
         without_them: bool,
+        #[command(flatten)]
+        consent: Consent,
     },
     /// Print the authorities' certificates, which are no secret.
     Export,

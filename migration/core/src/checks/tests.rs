@@ -15,6 +15,7 @@ fn node() -> Node {
     Node {
         agent_version: Some(1),
         is_unproved: false,
+        is_revoked: false,
         cpu: Some("GenuineIntel 6-85".into()),
         platform: Some("20260101T000000Z".into()),
         clock_ms: Some(-300),
@@ -69,11 +70,11 @@ fn found(change: impl Fn(&mut Situation, &mut Node)) -> Vec<String> {
     obstacles.iter().map(Obstacle::to_string).chain(warnings).collect()
 }
 
-#[test] // R24
+#[test] // R24 M193
 fn each_obstacle_is_found_alone() {
     type Change = fn(&mut Situation, &mut Node);
     let none: &[&str] = &[];
-    let rows: [(Change, &[&str]); 29] = [
+    let rows: [(Change, &[&str]); 31] = [
         (|_, _| {}, none),
         (|vm, _| vm.state = "stopped".into(), none),
         (|vm, _| vm.state = "destroyed".into(), &["Cannot migrate an instance in state destroyed"]),
@@ -117,6 +118,14 @@ fn each_obstacle_is_found_alone() {
             |_, to| (to.agent_version, to.is_unproved) = (None, true),
             &["The program on the target's node cannot prove that it is migration-agent: \
                its version differs, or its certificate is not valid"],
+        ),
+        (
+            |_, to| to.is_revoked = true,
+            &["The key of migration-agent on the target's node was revoked"],
+        ),
+        (
+            |vm, _| vm.source.as_mut().unwrap().is_revoked = true,
+            &["The key of migration-agent on the source's node was revoked"],
         ),
         (
             |_, to| to.agent_version = Some(2),
@@ -270,7 +279,7 @@ fn what_does_not_move_is_told_by_its_name() {
     }
 }
 
-#[test] // R24
+#[test] // R24 M193
 fn all_obstacles_are_told_at_once() {
     let all = found(|vm, to| {
         (vm.state, vm.is_core) = ("failed".into(), true);
@@ -281,7 +290,7 @@ fn all_obstacles_are_told_at_once() {
     assert_eq!(all.len(), 8, "{all:?}");
 }
 
-#[test] // R24
+#[test] // R24 M193
 fn sentences_and_statuses_are_those_of_the_deployed_service_where_it_has_any() {
     let text = recordings::text("vmapi-transcripts.jsonl").unwrap();
     let reply = |id: &str| {

@@ -18,6 +18,7 @@
 //! | `GET /migrations` | | [`Open`]s: the migrations that are open on the node |
 //! | `GET /copies` | | [`Rest`]s: what migrations left on the node |
 //! | `PUT /rate` | [`Rate`] | |
+//! | `POST /trust/news` | | |
 //!
 //! What volapi asks is in [`sdc_clients::snapshots`].
 //!

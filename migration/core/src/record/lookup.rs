@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::fields::Record;
 use super::states::{Phase, State};
+use crate::intent::End;
 
 /// Returns the newest of the records of a VM that are not over.
 ///
@@ -26,6 +27,14 @@ pub fn is_of_vm(record: &Record, vm: Uuid) -> bool {
 /// Returns true if a copy is on this node, or is to be.
 pub fn is_on(record: &Record, cn: Uuid) -> bool {
     record.source_server_uuid == cn || record.target_server_uuid == Some(cn)
+}
+
+/// Returns the node of a copy; none before the target is chosen.
+pub fn node_of(record: &Record, end: End) -> Option<Uuid> {
+    match end {
+        End::Source => Some(record.source_server_uuid),
+        End::Target => record.target_server_uuid,
+    }
 }
 
 /// Returns true if the migration ended, by abort or while a node was declared dead.

@@ -13,6 +13,7 @@ fn where_a_migration_is_follows_from_what_the_nodes_show() {
     let word = Confirmation { by: Uuid::nil(), at: Time::from_millis(0) };
     let node = |text: &str| match text {
         "silent" => CopyState::Silent,
+        "revoked" => CopyState::Revoked,
         "waits" => CopyState::Waits,
         "none" => CopyState::Node(Node::default()),
         _ => {
@@ -52,29 +53,35 @@ fn where_a_migration_is_follows_from_what_the_nodes_show() {
         ("waits", "waits", target, Ok("switch successful, target in use, source replaced")),
         ("waits", "waits", source, Err(Unclear::Waits(End::Target))),
         ("up", "up", target, Err(Unclear::BothShown)),
+        // What a revoked node has is not known: it is not dead.
+        ("up", "revoked", source, Ok("sync paused")),
+        ("waits", "revoked", source, Ok("sync paused")),
+        ("revoked", "up", target, Ok("switch successful, target in use")),
+        ("hidden", "revoked", target, Ok("switch successful, target in use")),
         ("up", "hidden", target, Err(Unclear::Elsewhere(End::Target))),
         ("up", "hidden up", source, Err(Unclear::Runs(End::Target))),
         ("hidden up", "up", target, Err(Unclear::Runs(End::Source))),
         ("hidden", "hidden", None, Err(Unclear::Vmapi)),
     ] {
-        let judged = judge(&node(from), &node(to), (vmapi, false), [None; 2], &word).map(|it| {
-            let intent = &it.intent;
-            let mut text = format!("{} {}", it.phase.name(), it.state.name());
-            match (intent.target_shown, intent.target_booted) {
-                (true, true) => text += ", target in use",
-                (true, false) => text += ", target shown",
-                _ => {}
-            }
-            if intent.power.is_some_and(|power| power.running) {
-                text += ", to be started";
-            }
-            for end in [End::Source, End::Target] {
-                if intent.is_replaced(end) {
-                    text += &format!(", {end} replaced");
+        let judged =
+            judge(&node(from), &node(to), (vmapi, false), [None; 2], (&word, None)).map(|it| {
+                let intent = &it.intent;
+                let mut text = format!("{} {}", it.phase.name(), it.state.name());
+                match (intent.target_shown, intent.target_booted) {
+                    (true, true) => text += ", target in use",
+                    (true, false) => text += ", target shown",
+                    _ => {}
                 }
-            }
-            text
-        });
+                if intent.power.is_some_and(|power| power.running) {
+                    text += ", to be started";
+                }
+                for end in [End::Source, End::Target] {
+                    if intent.is_replaced(end) {
+                        text += &format!(", {end} replaced");
+                    }
+                }
+                text
+            });
         assert_eq!(judged, want.map(str::to_owned), "{from}, {to}, {vmapi:?}");
     }
 }
@@ -87,7 +94,7 @@ fn a_target_that_is_shown_and_stopped_was_switched_to_only_where_no_address_is_r
     };
     for (is_reserved, want) in [(false, State::Successful), (true, State::Failed)] {
         let facts = (Some(End::Target), is_reserved);
-        let adopted = judge(&node(true), &node(false), facts, [None; 2], &word).unwrap();
+        let adopted = judge(&node(true), &node(false), facts, [None; 2], (&word, None)).unwrap();
         assert_eq!((adopted.phase, adopted.state), (Phase::Switch, want));
         assert_eq!(adopted.intent.power.is_some(), is_reserved, "{:?}", adopted.intent);
     }
@@ -109,13 +116,18 @@ fn what_an_agent_took_from_a_copy_comes_back() {
         (node(true, false), node(false, true), target, [had, had], true),
         (node(true, false), node(false, false), target, [had, had], true),
     ] {
-        let adopted = judge(&from, &to, (vmapi, false), power, &word).unwrap();
+        let adopted = judge(&from, &to, (vmapi, false), power, (&word, None)).unwrap();
         assert_eq!((adopted.phase, adopted.state), (Phase::Switch, State::Failed), "{from:?}");
         let intent = &adopted.intent;
         assert_eq!((intent.power, intent.target_booted), (had, booted), "{from:?} {to:?}");
     }
     let stopped = Some(Power { running: false, autoboot: false });
-    let judged =
-        judge(&node(false, false), &node(true, false), (source, false), [stopped, None], &word);
+    let judged = judge(
+        &node(false, false),
+        &node(true, false),
+        (source, false),
+        [stopped, None],
+        (&word, None),
+    );
     assert_eq!(judged.unwrap().phase, Phase::Sync, "it was stopped before");
 }

@@ -4,6 +4,7 @@
 
 //! What is asked by programs: to be let in, and what is new.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,24 +12,31 @@ use std::time::Duration;
 use daemon::http::Shown;
 use sdc_clients::cnapi::Cnapi;
 use serde::{Deserialize, Serialize};
-use store::{Bucket, Error, Expect, Query, Schema, Store, Versioned};
-use trust::exchange::{Asks, Join, Joined, Known, State};
-use trust::{About, Authority, Holder, Identity, digest, key_of};
+use store::{Batch, Bucket, Error, Etag, Expect, Query, Schema, Store, Versioned};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use trust::exchange::{Asks, Known, State};
+use trust::{About, Authority, Holder, Identity, key_of};
 use uuid::Uuid;
 
 use super::authorities::Place;
-use super::members::{Member, Required, Standing, revoked, signer};
+use super::members::{Member, Required, Seat, Standing, revoked, shut_out, signer};
 use crate::refused::Refused;
 
 const MEMBERS: Schema = Schema { bucket: "trust_members", version: 1, fields: &[], lists: &[] };
 const REQUIRED: Schema = Schema { bucket: "trust_required", version: 1, fields: &[], lists: &[] };
+const SEATS: Schema = Schema { bucket: "trust_seats", version: 1, fields: &[], lists: &[] };
 const TOKENS: Schema = Schema { bucket: "trust_tokens", version: 1, fields: &[], lists: &[] };
-/// Between two readings of what other instances, or people, have changed.
+/// Between two readings of all that other instances, or people, have changed, and two looks whether they have revoked
+/// something.
 const PAUSE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(500);
+/// The row that changes with each revocation.
+const REVOCATIONS: &str = "revocations";
 /// A member's row is written at most so often only for its last contact.
 const SEEN: i64 = 600;
-/// Keys of one program that wait at once.
-const WAITING: usize = 4;
+/// How often a write is tried that meets a concurrent one.
+pub(super) const TRIES: usize = 8;
 
 /// Whom a token lets in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,23 +84,34 @@ struct Membership {
     known: Known,
     /// What `known` was made of: of each authority the numbers that were revoked.
     lists: Vec<Vec<String>>,
+    /// The nodes of which no key is let in any more.
+    shut_out: BTreeSet<Uuid>,
 }
 
 /// Lets programs in; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Enrolment {
+    pub(super) store: Store,
     pub(super) place: Place,
     pub(super) members: Bucket<Member>,
     pub(super) tokens: Bucket<TokenRow>,
+    pub(super) seats: Bucket<Seat>,
     pub(super) required: Bucket<Required>,
-    cnapi: Cnapi,
+    pub(super) cnapi: Cnapi,
     /// The service's own identity.
     pub(super) holder: Arc<Holder>,
     seen: Arc<Mutex<Membership>>,
+    /// Woken when this instance has revoked something.
+    pub(super) revoked: Arc<Notify>,
 }
 
-fn refused(code: &str, why: &str) -> Refused {
+pub(super) fn refused(code: &str, why: &str) -> Refused {
     Refused::coded(403, code, why)
+}
+
+pub(super) fn busy() -> Refused {
+    let why = "other requests change the same rows all the time: nothing was written, ask again";
+    Refused::coded(503, "ServiceUnavailableError", why)
 }
 
 pub(super) fn broken(why: impl std::fmt::Display) -> Refused {
@@ -109,9 +128,21 @@ impl Enrolment {
     ) -> Result<Enrolment, Error> {
         let (members, tokens) =
             (Bucket::open(store, MEMBERS).await?, Bucket::open(store, TOKENS).await?);
-        let required = Bucket::open(store, REQUIRED).await?;
-        let seen = Arc::default();
-        Ok(Enrolment { place, members, tokens, required, cnapi, holder, seen })
+        let (required, seats) =
+            (Bucket::open(store, REQUIRED).await?, Bucket::open(store, SEATS).await?);
+        let (store, seen, revoked) = (store.clone(), Arc::default(), Arc::default());
+        Ok(Enrolment {
+            store,
+            place,
+            members,
+            tokens,
+            seats,
+            required,
+            cnapi,
+            holder,
+            seen,
+            revoked,
+        })
     }
 
     /// Refreshes again and again, for ever. Dropping it at any await is safe.
@@ -128,8 +159,30 @@ impl Enrolment {
                 );
             }
             last = wrong;
-            tokio::time::sleep(PAUSE).await;
+            let (before, until) = (self.revocations().await, Instant::now() + PAUSE);
+            while Instant::now() < until && self.revocations().await == before {
+                tokio::time::sleep(LOOK).await;
+            }
         }
+    }
+
+    /// Returns the version of the row that changes with each revocation, as far as it can be read.
+    async fn revocations(&self) -> Option<Etag> {
+        self.seats.get(REVOCATIONS).await.ok().map(|found| found.etag)
+    }
+
+    /// Adds to a batch that something was revoked: other instances find out by it.
+    pub(super) fn revokes_in(&self, batch: &mut Batch, key: &str) -> Result<(), Refused> {
+        let row = Seat { key: key.to_owned() };
+        Ok(self.seats.put_in(batch, REVOCATIONS, Expect::Anything, &row)?)
+    }
+
+    /// Waits until this instance has revoked something. Returns the nodes whose agents have to hear of it.
+    pub async fn revoked_now(&self) -> Vec<Uuid> {
+        self.revoked.notified().await;
+        let members = self.all().await.unwrap_or_default().into_iter();
+        let is_in = members.filter(|it| it.standing == Standing::Enrolled);
+        is_in.filter_map(|it| it.cn_uuid).collect()
     }
 
     /// Returns all rows of members.
@@ -160,8 +213,10 @@ impl Enrolment {
         let all: Vec<_> = names.iter().map(|name| revoked(&members, name)).collect();
         let lists: Vec<Vec<String>> =
             all.iter().map(|of| of.iter().map(|it| it.serial.clone()).collect()).collect();
+        let shut_out = shut_out(&members);
         let is_same = {
-            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.shut_out.clone_from(&shut_out);
             (&seen.names, &seen.lists, seen.signer) == (&names, &lists, signer)
         };
         let is_due = self.holder.live().is_none_or(|live| live.about.is_due(now));
@@ -178,8 +233,13 @@ impl Enrolment {
             self.holder.hold(held).map_err(broken)?;
         }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Membership { authorities, names, signer, known, lists };
+        *seen = Membership { authorities, names, signer, known, lists, shut_out };
         Ok(())
+    }
+
+    /// Returns true if the key of a node's agent was revoked, and no other was let in since.
+    pub fn is_revoked(&self, cn: Uuid) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).shut_out.contains(&cn)
     }
 
     /// Returns the names of the authorities that there are.
@@ -197,128 +257,28 @@ impl Enrolment {
         Ok((seen.authorities[at].clone(), seen.names[at].clone(), seen.known.clone()))
     }
 
-    /// Enrols a client with a token, or records it as a candidate that waits for a person.
-    pub async fn join(&self, join: &Join) -> Result<Joined, Refused> {
-        let (now, key) = (self.holder.now(), key_of(&join.request));
-        let key = key.map_err(|why| Refused::parameter("request", &why.to_string()))?;
-        let digest = digest(join.secret.as_bytes());
-        let none =
-            || refused("InvalidToken", "the join token is not known, has expired or was used");
-        let token = match self.tokens.get(&digest).await {
-            Ok(token) if token.value.until > now => token,
-            Ok(_) | Err(Error::NotFound { .. }) => return Err(none()),
-            Err(error) => return Err(error.into()),
-        };
-        let identity = match (token.value.is_for, join.cn) {
-            (For::Cn(cn), Some(asks)) if cn == asks => Identity::Agent(cn),
-            (For::AnyCn, Some(cn)) => Identity::Agent(cn),
-            (For::Volapi, None) => Identity::Volapi,
-            (For::Operator, None) => Identity::Operator,
-            _ => return Err(refused("InvalidToken", "the join token is for another program")),
-        };
-        let rows = self.rows().await?;
-        let of = |it: &&Versioned<Member>| it.value.name == identity.name();
-        let row = rows.iter().filter(of).find(|it| it.value.key == key);
-        match row.map(|row| row.value.standing) {
-            Some(Standing::Revoked) => {
-                let why = "this key was revoked; remove identity.json, and join with a new token";
-                return Err(refused("Revoked", why));
-            }
-            // The answer before was lost, or a person has approved it.
-            Some(Standing::Enrolled) => return self.issue(row, identity, join, now).await,
-            Some(Standing::Waits) | None => {}
-        }
-        if let Some(cn) = identity.cn() {
-            self.exists(cn).await?;
-        }
-        let is_taken = token.value.used.as_ref().is_some_and(|used| *used != key);
-        if is_taken && token.value.is_for != For::AnyCn {
-            return Err(none());
-        }
-        self.has_room(&rows, identity, &key)?;
-        let has_other = rows.iter().filter(of).any(|it| it.value.standing == Standing::Enrolled);
-        let needs_nobody = match token.value.is_for {
-            For::Cn(_) => !has_other,
-            For::AnyCn | For::Operator => false,
-            For::Volapi => true,
-        };
-        let mut member = Member::new(identity, &key, &digest, now);
-        if needs_nobody {
-            member.standing = Standing::Enrolled;
-        }
-        let expect = row.map_or(Expect::Absent, |row| Expect::Etag(row.etag.clone()));
-        if row.is_none_or(|row| row.value.standing != member.standing) {
-            self.members.put(&Member::row(identity, &key), expect, &member).await?;
-        }
-        if token.value.is_for != For::AnyCn && token.value.used.is_none() {
-            let used = TokenRow { used: Some(key.clone()), ..token.value };
-            self.tokens.put(&digest, Expect::Etag(token.etag), &used).await?;
-        }
-        if !needs_nobody {
-            tracing::warn!(%identity, key, "a program asks for its first certificate; approve it with `sdc-migrate trust approve`");
-            return Ok(Joined::Waits { key });
-        }
-        let row = self.members.get(&Member::row(identity, &key)).await?;
-        self.issue(Some(&row), identity, join, now).await
-    }
-
-    /// Checks that not too many keys of a program wait already.
-    fn has_room(
-        &self,
-        rows: &[Versioned<Member>],
-        identity: Identity,
-        key: &str,
-    ) -> Result<(), Refused> {
-        let of = rows.iter().filter(|it| it.value.name == identity.name() && it.value.key != key);
-        match of.filter(|it| it.value.standing == Standing::Waits).count() < WAITING {
-            true => Ok(()),
-            false => Err(refused("TooManyKeys", "other keys of this program wait: trust revoke")),
-        }
-    }
-
-    /// Checks that CNAPI knows the node.
-    async fn exists(&self, cn: Uuid) -> Result<(), Refused> {
-        match self.cnapi.get_server(&cn.to_string()).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.status() == Some(404) => {
-                Err(refused("NoSuchNode", "CNAPI knows no such node"))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    async fn issue(
-        &self,
-        row: Option<&Versioned<Member>>,
-        identity: Identity,
-        join: &Join,
-        now: i64,
-    ) -> Result<Joined, Refused> {
-        let row = row.ok_or_else(|| broken("the row of a member is gone"))?;
-        let (certificate, known) = self.certify(row, identity, &join.request, now).await?;
-        tracing::info!(%identity, key = row.value.key, "approved a program");
-        Ok(Joined::Issued { certificate, known })
-    }
-
-    /// Makes a certificate, and notes it first: what was issued can be revoked. One that is new is given again.
-    async fn certify(
+    /// Makes a certificate, and notes it first: what was issued can be revoked. One that is new is given again. Returns
+    /// none where another request has changed the row meanwhile.
+    pub(super) async fn certify(
         &self,
         row: &Versioned<Member>,
         identity: Identity,
         request: &str,
         now: i64,
-    ) -> Result<(String, Known), Refused> {
+    ) -> Result<Option<(String, Known)>, Refused> {
         let (authority, name, known) = self.signing()?;
         if let Some(pem) = row.value.has(&name, now) {
-            return Ok((pem.to_owned(), known));
+            return Ok(Some((pem.to_owned(), known)));
         }
         let made = authority.issue(identity, request, now).map_err(broken)?;
         let about = About::of(&made).map_err(broken)?;
         let mut member = row.value.clone();
         member.issued(&about, &made, &self.names());
         member.seen = now;
-        self.members.put(&row.key, Expect::Etag(row.etag.clone()), &member).await?;
-        Ok((made, known))
+        match self.members.put(&row.key, Expect::Etag(row.etag.clone()), &member).await {
+            Err(Error::EtagConflict { .. }) => Ok(None),
+            done => done.map(|_| Some((made, known))).map_err(Refused::from),
+        }
     }
 
     /// Returns what is new to a member, and renews its certificate.
@@ -364,7 +324,8 @@ impl Enrolment {
         if key_of(request).ok().as_deref() != Some(&asks.key) {
             return Err(refused("InvalidRequest", "the request is of another key"));
         }
-        let (certificate, known) = self.certify(&row, identity, request, now).await?;
+        let certified = self.certify(&row, identity, request, now).await?;
+        let (certificate, known) = certified.ok_or_else(busy)?;
         Ok(State { known, certificate: Some(certificate), renew: false })
     }
 

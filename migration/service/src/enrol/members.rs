@@ -4,6 +4,8 @@
 
 //! Members, candidates, and which authority signs for them. Pure.
 
+use std::collections::BTreeSet;
+
 use daemon::http::Shown;
 use serde::{Deserialize, Serialize};
 use trust::{About, Identity, Revoked};
@@ -130,6 +132,12 @@ impl Member {
     }
 }
 
+/// The key of a program that was let in last: one row for each program, so that of two that come at once one is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Seat {
+    pub key: String,
+}
+
 /// Since when every agent has to be authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Required {
@@ -146,6 +154,15 @@ pub fn revoked(members: &[Member], issuer: &str) -> Vec<Revoked> {
         of.map(move |it| Revoked { serial: it.serial.clone(), at })
     });
     all.collect()
+}
+
+/// Returns the nodes whose agent's key was revoked, and for which no other was let in since.
+pub fn shut_out(members: &[Member]) -> BTreeSet<Uuid> {
+    let of = |standing| {
+        members.iter().filter(move |it| it.standing == standing).filter_map(|it| it.cn_uuid)
+    };
+    let is_in: BTreeSet<Uuid> = of(Standing::Enrolled).collect();
+    of(Standing::Revoked).filter(|cn| !is_in.contains(cn)).collect()
 }
 
 /// Returns which of these authorities signs, the oldest first: the newest that every member knows. Another one

@@ -18,6 +18,8 @@ mod warnings;
 
 mod require;
 
+mod join;
+
 mod enrolment;
 
 mod authorities;

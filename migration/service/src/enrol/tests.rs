@@ -23,6 +23,7 @@ use super::members::Standing;
 use super::{Enrolment, For, Place};
 use crate::refused::Refused;
 
+mod crowds; // many at once
 mod lists; // what is revoked stays revoked
 mod persons; // operators, and clocks that are moved
 

@@ -5,17 +5,14 @@
 //! What operators do with authorities, tokens and members.
 
 use serde_json::{Value, json};
-use store::{Error, Expect, Query};
+use store::{Batch, Error, Expect, Query};
 use trust::{Authority, Identity, Token, digest};
 use uuid::Uuid;
 
 use super::authorities::Authorities;
-use super::enrolment::{Enrolment, For, TokenRow, broken};
+use super::enrolment::{Enrolment, For, TRIES, TokenRow, broken, busy};
 use super::members::{Standing, behind};
 use crate::refused::Refused;
-
-/// How often a write is tried that meets a concurrent one.
-const TRIES: usize = 8;
 
 impl Enrolment {
     /// Makes the first authority.
@@ -87,6 +84,7 @@ impl Enrolment {
     /// Lets in the key that waits, in place of the one that is enrolled.
     /// Refuses with 409 with both fingerprints where `key` is not the whole fingerprint of the one that waits.
     pub async fn approve(&self, identity: Identity, key: Option<&str>) -> Result<Value, Refused> {
+        let seat = self.seat(identity).await?;
         let rows = self.rows().await?;
         let of = |standing| {
             let of = rows.iter().filter(|it| it.value.name == identity.name());
@@ -105,12 +103,30 @@ impl Enrolment {
         };
         // There may be many operators.
         let replaced = if identity == Identity::Operator { Vec::new() } else { enrolled };
-        for other in &replaced {
-            self.stands(identity, other, Standing::Revoked).await?;
+        let mut batch = Batch::new();
+        for row in rows.iter().filter(|it| it.value.name == identity.name()) {
+            let mut member = row.value.clone();
+            if member.key == key {
+                (member.standing, member.revoked) = (Standing::Enrolled, None);
+            } else if replaced.contains(&member.key) {
+                (member.standing, member.revoked) = (Standing::Revoked, Some(self.holder.now()));
+            } else {
+                continue;
+            }
+            self.members.put_in(&mut batch, &row.key, Expect::Etag(row.etag.clone()), &member)?;
         }
-        self.stands(identity, key, Standing::Enrolled).await?;
+        self.sit_in(&mut batch, identity, key, seat)?;
+        self.revokes_in(&mut batch, key)?;
+        match self.store.commit(batch).await {
+            Err(Error::EtagConflict { .. } | Error::NotFound { .. }) => {
+                let why = "the keys of this program changed meanwhile: nothing was written; sdc-migrate trust list";
+                return Err(Refused::argument(why));
+            }
+            done => drop(done?),
+        }
         tracing::warn!(target: daemon::log::AUDIT, audit = true, %identity, key, "an operator approved a key");
         self.refresh().await?;
+        self.revoked.notify_one();
         Ok(json!({"approved": key, "revoked": replaced}))
     }
 
@@ -125,26 +141,29 @@ impl Enrolment {
             return Err(Refused::not_found(&format!("{identity} was not let in")));
         }
         for key in &keys {
-            self.stands(identity, key, Standing::Revoked).await?;
+            self.shut(identity, key).await?;
         }
         tracing::warn!(target: daemon::log::AUDIT, audit = true, %identity, keys = keys.join(", "), "an operator revoked keys");
         self.refresh().await?;
+        self.revoked.notify_one();
         Ok(json!({"revoked": keys}))
     }
 
-    async fn stands(&self, of: Identity, key: &str, standing: Standing) -> Result<(), Refused> {
+    async fn shut(&self, of: Identity, key: &str) -> Result<(), Refused> {
         let row = super::members::Member::row(of, key);
         for _ in 0..TRIES {
             let found = self.members.get(&row).await?;
             let mut member = found.value;
-            member.standing = standing;
-            member.revoked = (standing == Standing::Revoked).then(|| self.holder.now());
-            match self.members.put(&row, Expect::Etag(found.etag), &member).await {
+            (member.standing, member.revoked) = (Standing::Revoked, Some(self.holder.now()));
+            let mut batch = Batch::new();
+            self.members.put_in(&mut batch, &row, Expect::Etag(found.etag), &member)?;
+            self.revokes_in(&mut batch, key)?;
+            match self.store.commit(batch).await {
                 Err(Error::EtagConflict { .. }) => {}
                 done => return done.map(drop).map_err(Refused::from),
             }
         }
-        Err(Refused::coded(503, "ServiceUnavailableError", "the row changes all the time"))
+        Err(busy())
     }
 
     /// Begins a rotation, or ends the one that is under way. Both authorities are valid meanwhile.

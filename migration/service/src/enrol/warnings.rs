@@ -6,8 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use uuid::Uuid;
-
 use super::enrolment::Enrolment;
 use super::members::Standing;
 use crate::refused::Refused;
@@ -16,14 +14,6 @@ use crate::refused::Refused;
 const WARNS: i64 = 14 * 86_400;
 
 impl Enrolment {
-    /// Returns true if the key of a node's agent was revoked, and no other was let in since.
-    pub async fn is_revoked(&self, cn: Uuid) -> Result<bool, Refused> {
-        let members = self.all().await?;
-        let has =
-            |standing| members.iter().any(|it| (it.cn_uuid, it.standing) == (Some(cn), standing));
-        Ok(has(Standing::Revoked) && !has(Standing::Enrolled))
-    }
-
     /// Returns the programs that were revoked, and of which no other key was let in since: an operator wanted that.
     pub async fn revoked(&self) -> Result<Vec<String>, Refused> {
         let members = self.all().await?;

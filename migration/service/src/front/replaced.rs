@@ -3,14 +3,18 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! `GET /agents/CN/replaced?open=ID.REVISION.OTHER.NONCE,…`: what the agent of a node that comes back asks before
-//! anything else, and what one asks that receives no request. The store may be lost, or older than what the other
-//! copy's agent has received: there is no answer about a copy before that agent has answered, too.
+//! anything else, and what one asks that receives no request. Only this service's own declaration makes a copy
+//! replaced. The store may be lost, or older than what the other copy's agent has received: there is no answer about a
+//! copy of a record before that agent has answered, too.
+
+use std::collections::BTreeMap;
 
 use axum::extract::{Path, Query, State};
 use axum::routing::get;
 use axum::{Extension, Router};
 use daemon::http::{Body, Table, endpoint, table};
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
+use futures_util::stream;
 use http::Response;
 use sdc_clients::identity::Identity;
 use sdc_clients::restify::Shape;
@@ -19,15 +23,14 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::answer::{ok, respond, uuid};
-use crate::ends::{Replaced as Row, Sight};
 use crate::records::Stored;
 use crate::refused::Refused;
-use crate::runner::{found_older, found_returned, node_of};
+use crate::runner::{found_older, found_returned};
 use crate::state::Service;
 use migration_core::dead::Contact;
 use migration_core::intent::End;
 use migration_core::protocol::Replaced;
-use migration_core::record::{is_on, is_over};
+use migration_core::record::{is_on, is_over, node_of};
 
 /// What agents ask, which have proved which node they are on.
 pub const OF_AGENTS: Table<Service> =
@@ -39,6 +42,13 @@ pub const OF_AGENTS: Table<Service> =
 pub fn routes(service: Service) -> Router {
     daemon::http::routes(&OF_AGENTS).with_state(service)
 }
+
+/// The most migrations that one question names: more than the VMs that a node has.
+const MOST_OPEN: usize = 1000;
+/// So many other nodes are asked at once.
+const AT_ONCE: usize = 16;
+/// So many of them are named in a line of the log.
+const NAMED: usize = 8;
 
 /// The migrations that the agent has open.
 #[derive(Debug, Default, Deserialize)]
@@ -59,17 +69,19 @@ async fn replaced(
             let why = "an agent asks this for its own node alone";
             return Err(Refused::coded(403, "NotAuthorized", why));
         }
+        let Some(_asking) = service.contacts.asks(cn) else {
+            let why = "another question of this node is being answered";
+            return Err(Refused::coded(503, "ServiceUnavailableError", why));
+        };
         service.contacts.note(cn, Contact::Question, service.clock.now()).await;
-        let open = open.open.split(',').filter(|it| !it.is_empty());
-        let open = open.map(open_migration).collect::<Result<Vec<_>, _>>()?;
-        let mut known = known(&service, cn, &open).await?;
-        let mut silent = Vec::new();
-        let asked = join_all(open.iter().map(|it| compared(&service, cn, it))).await;
-        for (it, compared) in open.iter().zip(asked) {
-            if !compared? {
-                silent.push(it.migration);
-            }
+        let open: Vec<&str> = open.open.split(',').filter(|it| !it.is_empty()).collect();
+        if open.len() > MOST_OPEN {
+            let why = format!("{} migrations are named, of at most {MOST_OPEN}", open.len());
+            return Err(Refused::coded(413, "RequestTooLarge", &why));
         }
+        let open = open.into_iter().map(open_migration).collect::<Result<Vec<_>, _>>()?;
+        let mut known = known(&service, cn, &open).await?;
+        let silent = compared(&service, cn, &known).await?;
         known.retain(|id| !silent.contains(id));
         let mut replaced = Vec::new();
         for mut kept in service.records.ends.of_cn(cn).await? {
@@ -93,12 +105,14 @@ async fn replaced(
         }
         let over = over(&service, &known, &replaced).await?;
         known.extend(replaced.iter().filter(|id| !known.contains(id)).copied().collect::<Vec<_>>());
-        let unknown = open.iter().map(|it| &it.migration).filter(|id| !known.contains(id));
-        let unknown = unknown.map(Uuid::to_string).collect::<Vec<_>>().join(", ");
+        let unknown = open.iter().map(|it| it.migration).filter(|id| !known.contains(id));
+        let unknown: Vec<Uuid> = unknown.collect();
         if !unknown.is_empty() {
+            let named = unknown.iter().take(NAMED).map(Uuid::to_string).collect::<Vec<_>>();
             tracing::error!(
                 %cn,
-                unknown,
+                count = unknown.len(),
+                unknown = named.join(", "),
                 "the store does not know migrations that a node has open, or the other node's agent does not answer \
                  about them; `sdc-migrate adopt VM` for each VM that `migration-service status` names as unknown"
             );
@@ -114,8 +128,6 @@ struct OpenMigration {
     /// The highest revision.
     revision: u64,
     nonce: Option<u32>,
-    /// The node of the other copy.
-    other: Option<Uuid>,
 }
 
 fn open_migration(text: &str) -> Result<OpenMigration, Refused> {
@@ -123,63 +135,63 @@ fn open_migration(text: &str) -> Result<OpenMigration, Refused> {
     let migration = uuid(words.next().unwrap_or_default())?;
     let revision = words.next().and_then(|it| it.parse().ok());
     let revision = revision.ok_or_else(|| Refused::parameter("open", "Invalid revision"))?;
-    let mut next = || words.next().filter(|it| !it.is_empty());
-    let other = next().map(uuid).transpose()?;
-    let nonce = next().map(str::parse).transpose();
+    // The node of the other copy comes third: the record knows it.
+    let nonce = words.nth(1).filter(|it| !it.is_empty()).map(str::parse).transpose();
     let nonce = nonce.map_err(|_| Refused::parameter("open", "Invalid nonce"))?;
-    Ok(OpenMigration { migration, revision, nonce, other })
+    Ok(OpenMigration { migration, revision, nonce })
 }
 
-/// Compares the store with what the agent of the other copy received. One that was ordered to be used instead of the
-/// copy of the asking node has replaced it, whatever the store has lost; both nodes have to name each other.
-/// Returns false where it is unknown what it received.
-async fn compared(service: &Service, cn: Uuid, theirs: &OpenMigration) -> Result<bool, Refused> {
-    let id = theirs.migration;
-    let record = service.records.get(id).await?.map(|kept| kept.record);
-    if record.as_ref().is_some_and(|it| is_over(it) || !is_on(it, cn)) {
-        return Ok(true);
+/// Compares the records of these migrations with what the agents of the other copies received; each agent is asked
+/// once. What an agent says of the node that asks is kept as a claim, and says nothing about its copy.
+/// Returns those of which it is unknown what was received, and those of which the store is older.
+async fn compared(service: &Service, cn: Uuid, ids: &[Uuid]) -> Result<Vec<Uuid>, Refused> {
+    let mut by_other: BTreeMap<Uuid, Vec<Uuid>> = BTreeMap::new();
+    for id in ids {
+        let Some(Stored { record, .. }) = service.records.get(*id).await? else { continue };
+        if is_over(&record) || !is_on(&record, cn) {
+            continue;
+        }
+        let end = if record.source_server_uuid == cn { End::Target } else { End::Source };
+        if let Some(other) = node_of(&record, end).filter(|_| !record.intent.is_dead(end)) {
+            by_other.entry(other).or_default().push(*id);
+        }
     }
-    let end = record.as_ref().map(|it| match it.source_server_uuid == cn {
-        true => End::Target,
-        false => End::Source,
+    let asked = stream::iter(by_other).map(|(other, ids)| async move {
+        let open = match service.is_revoked(other) {
+            true => Some(Vec::new()),
+            false => service.agents.open(other).await.ok(),
+        };
+        (other, ids, open)
     });
-    let is_dead = record.as_ref().zip(end).is_some_and(|(it, end)| it.intent.is_dead(end));
-    let by_record = record.as_ref().zip(end).and_then(|(it, end)| node_of(it, end));
-    let Some(other) = by_record.or(theirs.other).filter(|_| !is_dead) else { return Ok(true) };
-    let Ok(open) = service.agents.open(other).await else {
-        return Ok(record.is_none() || service.contacts.is_compared(other));
-    };
-    let Some(it) = open.into_iter().find(|it| it.migration == id) else { return Ok(true) };
-    let mut record = service.records.get(id).await?; // as it is after the answer
-    let is_behind = |kept: &Stored| kept.record.intent.is_behind(it.revision, it.nonce);
-    if record.as_ref().is_some_and(|kept| !is_behind(kept)) {
-        return Ok(true);
+    let mut silent = Vec::new();
+    for (other, ids, open) in asked.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await {
+        let Some(open) = open else {
+            silent.extend(ids.iter().filter(|_| !service.contacts.is_compared(other)));
+            continue;
+        };
+        for it in open.into_iter().filter(|it| ids.contains(&it.migration)) {
+            service.claimed(other, &it).await?;
+            // As it is after the answer.
+            let Some(mut kept) = service.records.get(it.migration).await? else { continue };
+            if kept.record.intent.is_behind(it.revision, it.nonce) {
+                silent.push(it.migration);
+                is_older(service, &mut kept, other).await;
+            }
+        }
     }
-    if let Some(kept) = record.as_mut().filter(|kept| kept.record.intent.older.is_none())
-        && let Err(why) = found_older(service, kept, None).await
+    Ok(silent)
+}
+
+/// Records that an agent received more than the store has, once.
+async fn is_older(service: &Service, kept: &mut Stored, by: Uuid) {
+    if kept.record.intent.older.is_none()
+        && let Err(why) = found_older(service, kept, by, None).await
     {
         tracing::warn!(
             reason = %why,
             "cannot record that the store is older than the agents: the alarm is missing"
         );
     }
-    if it.instead == Some(cn) && it.revision > theirs.revision {
-        let (vm, now) = (it.vm, service.clock.now());
-        tracing::error!(%cn, %vm, %other, "the store has lost that this node was declared dead; the other node's agent remembers it; this copy stays down");
-        let row = Row {
-            migration: id,
-            end: it.end.other(),
-            vm_uuid: vm,
-            cn_uuid: cn,
-            revision: it.revision,
-            nonce: it.nonce,
-            declared: now,
-            returned: Some(now),
-            sight: Sight::Unwell,
-        };
-        service.records.ends.keep(&row).await?;
-    }
-    Ok(record.is_none())
 }
 
 /// Returns those that are over, but for copies that were replaced, which are watched. The others' agents did not
@@ -205,14 +217,7 @@ async fn known(service: &Service, cn: Uuid, open: &[OpenMigration]) -> Result<Ve
             known.retain(|it| it != id);
         } else if kept.record.intent.is_behind(*revision, *nonce) {
             known.retain(|it| it != id);
-            if kept.record.intent.older.is_none()
-                && let Err(why) = found_older(service, &mut kept, None).await
-            {
-                tracing::warn!(
-                    reason = %why,
-                    "cannot record that the store is older than the agents: the alarm is missing"
-                );
-            }
+            is_older(service, &mut kept, cn).await;
         }
     }
     Ok(known)

@@ -120,6 +120,12 @@ impl Upstream {
             let why = "The path has characters that must be percent-encoded";
             return Err(Refused::coded(400, "InvalidPath", why));
         }
+        if parts.headers.contains_key(CONTENT_LENGTH)
+            && parts.headers.contains_key(TRANSFER_ENCODING)
+        {
+            let why = "The body has both a length and chunks";
+            return Err(Refused::coded(400, "BadRequest", why));
+        }
         url.set_query(parts.uri.query());
         let mut headers = carried(&parts.headers);
         headers.remove(CONTENT_LENGTH);
@@ -154,11 +160,62 @@ fn to_web_socket() -> [(HeaderName, HeaderValue); 2] {
     ]
 }
 
-/// Returns the headers that are not the connection's.
+/// Returns the headers that are not the connection's: those of HTTP, and those that `Connection` names.
 fn carried(headers: &HeaderMap) -> HeaderMap {
     let mut carried = headers.clone();
+    let named = headers.get_all(CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    for name in named.flat_map(|value| value.split(',')) {
+        carried.remove(name.trim());
+    }
     for name in &OF_CONNECTION {
         carried.remove(name);
     }
     carried
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn headers(all: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        all.iter().map(pair).collect()
+    }
+
+    #[test] // M30
+    fn headers_that_the_connection_names_are_its_own() {
+        let came = headers(&[
+            ("connection", "close, X-Internal"),
+            ("x-internal", "1"),
+            ("keep-alive", "9"),
+            ("x-request-id", "r"),
+        ]);
+        assert_eq!(carried(&came), headers(&[("x-request-id", "r")]));
+    }
+
+    #[test] // M127
+    fn a_body_with_a_length_and_chunks_is_refused() {
+        #[derive(Debug)]
+        struct Nowhere;
+        impl Transport for Nowhere {
+            fn send(
+                &self,
+                request: Request,
+            ) -> futures_util::future::BoxFuture<'_, Result<sdc_clients::http::Response, Error>>
+            {
+                let error = Error::connect(&request.method, request.target(), "nowhere");
+                Box::pin(std::future::ready(Err(error)))
+            }
+        }
+        let upstream = Upstream::new("http://vmapi.sim", Arc::new(Nowhere)).unwrap();
+        let mut request = http::Request::post("/vms").body(()).unwrap();
+        *request.headers_mut() =
+            headers(&[("content-length", "3"), ("transfer-encoding", "chunked")]);
+        let refused = upstream.request(request.into_parts().0, Bytes::new()).unwrap_err();
+        assert_eq!(refused.status(), 400);
+    }
 }

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use migration_core::intent::End;
 use migration_core::protocol::Observe;
+use migration_core::record::node_of;
 use sdc_clients::http::Precondition;
 use sdc_clients::napi::{BelongsToType, IpUpdate, Nic};
 use sdc_clients::{Error, MacAddr};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::observe::{about, is_old, node_of};
+use super::observe::{about, is_old};
 use super::order::Failed;
 use crate::peers::addresses;
 use crate::records::Stored;

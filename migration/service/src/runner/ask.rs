@@ -108,14 +108,15 @@ async fn of_node(service: &Service, fence: &Fence, cn: Uuid) -> Result<(), Faile
                  `sdc-migrate adopt VM`"
             );
             let (vm_uuid, cn_uuid, heard) = (vm, cn, service.clock.now());
-            let stranger = Stranger { migration, end, vm_uuid, cn_uuid, heard };
+            let stranger = Stranger { migration, end, vm_uuid, cn_uuid, heard, instead: None };
             service.records.strangers.keep(&stranger).await?;
         } else if let Some(mut kept) = service.records.get(migration).await?
             && kept.record.intent.is_behind(revision, nonce)
             && is_on(&kept.record, cn)
         {
-            found_older(service, &mut kept, Some(fence)).await?;
+            found_older(service, &mut kept, cn, Some(fence)).await?;
         }
+        service.claimed(cn, &it).await?;
     }
     of_records(service, fence, cn, &ids).await?;
     service.contacts.compared(cn);
@@ -136,7 +137,7 @@ async fn of_records(
         let end = if kept.record.source_server_uuid == cn { End::Source } else { End::Target };
         let asked = Observe { about: about(&kept.record, end) };
         if service.agents.observe(cn, &asked).await?.over {
-            found_older(service, &mut kept, Some(fence)).await?;
+            found_older(service, &mut kept, cn, Some(fence)).await?;
         }
     }
     Ok(())
@@ -147,8 +148,8 @@ async fn again(service: &Service) -> Result<(), Failed> {
     let strangers = service.records.strangers.all().await?;
     let nodes: BTreeSet<Uuid> = strangers.iter().map(|it| it.cn_uuid).collect();
     for cn in nodes {
-        if service.is_revoked(cn).await? {
-            service.records.strangers.forget_of(cn).await?;
+        if service.is_revoked(cn) {
+            service.disbelieve(cn).await?;
             continue;
         }
         let of_cn: Vec<_> = strangers.iter().filter(|it| it.cn_uuid == cn).collect();
@@ -159,7 +160,11 @@ async fn again(service: &Service) -> Result<(), Failed> {
             let id = stranger.migration;
             let has_gone =
                 open.as_ref().is_some_and(|all| !all.iter().any(|it| it.migration == id));
-            if has_gone || known.contains(&id) {
+            let is_settled = match stranger.instead {
+                Some(other) => service.has_declared(id, stranger.end.other(), other).await?,
+                None => known.contains(&id),
+            };
+            if has_gone || is_settled {
                 service.records.strangers.forget(stranger).await?;
             }
         }
@@ -167,20 +172,22 @@ async fn again(service: &Service) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Writes into a record that an agent received a later revision, or knows that it is over: from now on it is not acted
-/// on.
+/// Writes into a record that a node's agent received a later revision, or knows that it is over: from now on it is not
+/// acted on.
 pub async fn found_older(
     service: &Service,
     kept: &mut Stored,
+    cn: Uuid,
     fence: Option<&Fence>,
 ) -> Result<(), Failed> {
     let (vm, id) = (kept.record.vm_uuid, kept.record.id);
     tracing::error!(
         %vm,
         %id,
-        "the store is older than the orders that the agents have accepted: no step of the migration is executed \
-         until `sdc-migrate adopt VM`"
+        %cn,
+        "the node's agent has accepted a later order than the store has: no step of the migration is executed until \
+         `sdc-migrate adopt VM`, or `sdc-migrate trust revoke CN` if it lies"
     );
-    kept.record.intent.older = Some(service.clock.now());
+    (kept.record.intent.older, kept.record.intent.older_by) = (Some(service.clock.now()), Some(cn));
     Ok(service.records.write(kept, fence).await?)
 }

@@ -28,7 +28,7 @@ use migration_core::limits::Attempts;
 use migration_core::machine::{Next, Step, may_be_over, next, note};
 use migration_core::progress::{Latest, Meter, advance, mark};
 use migration_core::protocol::Progress;
-use migration_core::record::{Phase, Record, State};
+use migration_core::record::{Phase, Record, State, node_of};
 use migration_core::time::Time;
 
 /// A step that waits checks this often whether a command changed the record.
@@ -120,15 +120,14 @@ impl Drive<'_> {
             return self.failed_once(&mut kept, failed, false).await;
         }
         let seen = observe(service, &kept.record).await;
-        if seen.is_old {
-            // Another service has raised the revision, or the store was restored.
-            return match service.records.is_changed(&kept).await? {
-                true => Err(Failed::Lost),
-                false => found_older(service, &mut kept, Some(fence)).await.map(|()| false),
-            };
+        // Another service has raised the revision, or the store was restored.
+        if seen.ahead.is_some() && service.records.is_changed(&kept).await? {
+            return Err(Failed::Lost);
         }
-        if !may_be_over(&kept.record, &seen.facts, &seen.over) {
-            return found_older(service, &mut kept, Some(fence)).await.map(|()| false);
+        let is_wrong = !may_be_over(&kept.record, &seen.facts, &seen.over);
+        let ahead = seen.ahead.or(seen.over.first().copied().filter(|_| is_wrong));
+        if let Some(cn) = ahead.and_then(|end| node_of(&kept.record, end)) {
+            return found_older(service, &mut kept, cn, Some(fence)).await.map(|()| false);
         }
         let is_nowhere = seen.facts.is_nowhere(kept.record.intent.target_shown);
         let runs_again = downtime::seen(&mut kept.record, &seen.facts, service.clock.now());

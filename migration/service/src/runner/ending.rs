@@ -16,7 +16,7 @@ use crate::state::Service;
 use migration_core::intent::{End, Remedy};
 use migration_core::machine::{After, Ending, Reason, follow, settle, stall, start};
 use migration_core::protocol::What;
-use migration_core::record::{Phase, Record, State};
+use migration_core::record::{Phase, Record, State, node_of};
 use migration_core::resync::{Rule, Verdict};
 
 /// Returns true if the rounds of a record go on.
@@ -134,7 +134,7 @@ async fn over(service: &Service, record: &Record, ending: &Ending) {
     );
     for end in [End::Source, End::Target] {
         let is_replaced = is_left && record.intent.is_replaced(end);
-        if super::observe::node_of(record, end).is_none() || is_replaced {
+        if node_of(record, end).is_none() || is_replaced {
             continue;
         }
         if let Err(why) = order(service, record, end, What::Over).await {

@@ -42,6 +42,5 @@ pub use ask::found_older;
 pub use ending::is_busy;
 pub use evacuate::release;
 pub use lead::{TERM, lead};
-pub use observe::node_of;
 pub use returned::found_returned;
 pub use tickets::let_go;

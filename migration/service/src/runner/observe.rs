@@ -19,7 +19,7 @@ use migration_core::dead::Contact;
 use migration_core::intent::{End, Intent};
 use migration_core::machine::{Facts, Node, Report, SettingsMatch, Wait};
 use migration_core::protocol::{About, Observe, Observed};
-use migration_core::record::{Phase, Record};
+use migration_core::record::{Phase, Record, node_of};
 
 /// What was seen in a round.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ pub struct Round {
     pub source: Option<Observed>,
     /// The answer of the target's agent.
     pub target: Option<Observed>,
-    /// An agent received a later round.
-    pub is_old: bool,
+    /// The end whose agent received a later round.
+    pub ahead: Option<End>,
     /// The ends whose agents know that the migration is over.
     pub over: Vec<End>,
     /// The errors of the agents that live and did not report the state of their copies.
@@ -63,14 +63,6 @@ pub fn about(record: &Record, end: End) -> About {
     About { migration: record.id, revision, nonce, vm: record.vm_uuid, end }
 }
 
-/// Returns the node of a copy; none before the target is chosen.
-pub fn node_of(record: &Record, end: End) -> Option<Uuid> {
-    match end {
-        End::Source => Some(record.source_server_uuid),
-        End::Target => record.target_server_uuid,
-    }
-}
-
 /// Returns true if the agent received a later round than the one that asks.
 pub fn is_old(error: &Error) -> bool {
     error.status() == Some(409) && error.code() == Some("OldOrder")
@@ -95,13 +87,13 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     let server = vmapi.ok().and_then(|vm| vm.get("server_uuid")?.as_str()?.parse::<Uuid>().ok());
     let at = |end: End| node_of(record, end).is_some() && node_of(record, end) == server;
     let vmapi = [End::Source, End::Target].into_iter().find(|end| at(*end));
-    let (mut is_older, mut errors) = (false, Vec::new());
+    let (mut ahead, mut errors) = (None, Vec::new());
     let mut seen = |end: End, answer: Answer| match answer {
         Answer::NoNode => (Report::Node(Node::default()), None),
         Answer::Observed(observed) => (Report::Node(observed.node.clone()), Some(*observed)),
         Answer::Silence => (Report::Silent, None),
         Answer::Failed { error, is_alive } => {
-            is_older |= is_old(&error);
+            ahead = ahead.or(is_old(&error).then_some(end));
             tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent did not report its node's state; the round goes on without it");
             if !is_alive {
                 return (Report::Silent, None);
@@ -125,7 +117,7 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     let reports = [(End::Source, &source_report), (End::Target, &target_report)].into_iter();
     let over = reports.filter(|(_, it)| it.as_ref().is_some_and(|it| it.over));
     let over = over.map(|(end, _)| end).collect();
-    Round { facts, source: source_report, target: target_report, is_old: is_older, over, errors }
+    Round { facts, source: source_report, target: target_report, ahead, over, errors }
 }
 
 /// Returns true if the target was created when the source was, or that time is unknown.

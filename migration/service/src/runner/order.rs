@@ -9,13 +9,13 @@ use std::time::Duration;
 use sdc_clients::Error;
 use store::Fence;
 
-use super::observe::{about, is_old, node_of, sentence};
+use super::observe::{about, is_old, sentence};
 use crate::records::Stored;
 use crate::refused::Refused;
 use crate::state::Service;
 use migration_core::intent::End;
 use migration_core::protocol::{Doing, Order, Progress, State, What};
-use migration_core::record::Record;
+use migration_core::record::{Record, node_of};
 
 /// How long an order is waited for. A stream is polled once a second, for those who watch it.
 const WAIT: Duration = Duration::from_secs(30);

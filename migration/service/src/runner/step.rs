@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use store::Fence;
 use tokio::time::Instant;
 
-use super::observe::{Round, node_of};
+use super::observe::Round;
 use super::order::{Failed, Reported, order, order_and_note};
 use super::{addresses, create};
 use crate::records::Stored;
@@ -19,7 +19,7 @@ use migration_core::bring_over::bring_over;
 use migration_core::intent::End;
 use migration_core::machine::Step;
 use migration_core::protocol::What;
-use migration_core::record::Record;
+use migration_core::record::{Record, node_of};
 
 /// After this a PUT to VMAPI has happened, or will not.
 const PUT: Duration = Duration::from_secs(30);

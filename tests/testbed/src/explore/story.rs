@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use migration_core::intent::End;
 use migration_service::ends::Ends;
+use migration_service::strangers::Strangers;
 use sdc_clients::migrations::Migration;
 use tokio::time::sleep;
 
@@ -100,6 +101,7 @@ impl World {
                 self.net.points.mend(End::Source);
                 self.judge.note("-- the network has the source again".to_owned());
                 sleep(WATCHED).await;
+                self.decided(&operator).await?;
                 self.judge.dark(End::Source, false);
                 self.judge.check("the source was to be stopped");
             }
@@ -117,6 +119,22 @@ impl World {
         self.judge.rest();
         self.judge.check("delete: the end");
         self.check(story.end()).await
+    }
+
+    /// A store that has lost that the source was declared dead stops nothing that runs: both copies do, an alarm says
+    /// so, and the operator decides. The one exception of P13.
+    async fn decided(&self, operator: &Operator<'_>) -> Result<()> {
+        let runs = |end: End| self.judge.copy(&self.cn(end).node).is_some_and(|it| it.running);
+        if !self.vault.was_lost() || !runs(End::Source) || !runs(End::Target) {
+            return Ok(());
+        }
+        let claims = Strangers::open(&self.vault.store()).await?.all().await?;
+        if !claims.iter().any(|it| it.instead.is_some()) {
+            self.judge.fault("P13", "two copies run, and no alarm says so");
+        }
+        operator.decides(operator.source).await?;
+        sleep(WATCHED).await;
+        Ok(())
     }
 
     /// Checks that the VM is on this node, whole, and that nothing of the migration is left.

@@ -325,6 +325,20 @@ impl Operator<'_> {
         self.rested().await
     }
 
+    /// Of two copies that both run, says that the one on this node is not to be used any more.
+    pub async fn decides(&self, not: Uuid) -> Result<()> {
+        match self.client.adopt(VM, Some(&not.to_string()), true).await {
+            Ok(adopted) => {
+                self.judge.note(format!(">> decided: {} {}", adopted.phase, adopted.state));
+                Ok(())
+            }
+            Err(error) => {
+                let why = error.peer_text().unwrap_or_default().to_owned();
+                bail!("P14: of two copies that run none can be chosen: {error}: {why}")
+            }
+        }
+    }
+
     /// Brings an operation to its end. What a fault has made fail is done again by one command.
     pub async fn op(&self, op: Op, weather: impl Weather) -> Result<()> {
         let mut calm = 0;

@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::node::{Host, IMAGE, ONE, TWO, VM};
+use super::tongue::Tongue;
 use crate::clock::Clock;
 use migration_core::protocol::{Observe, Order, What};
 use migration_core::time::Time;
@@ -46,6 +47,8 @@ pub struct Centre {
     pub clock: Clock,
     /// A node without an agent that CNAPI likes best.
     pub preferred: Option<Uuid>,
+    /// The nodes whose answers are noted, and lied about.
+    pub tongues: BTreeMap<Uuid, Tongue>,
 }
 
 impl Centre {
@@ -60,6 +63,7 @@ impl Centre {
             kill: None,
             broken: None,
             preferred: None,
+            tongues: BTreeMap::new(),
             clock: Clock::simulated(start()),
         }
     }
@@ -80,7 +84,10 @@ impl Centre {
         let body = serde_json::from_slice(request.body.as_deref().unwrap_or_default());
         let path: Vec<&str> = request.url.path().split('/').skip(1).collect();
         let cn = cn_of(request).unwrap();
-        let (status, body) = self.agent(cn, &path, &body.unwrap_or_default());
+        let (status, mut body) = self.agent(cn, &path, &body.unwrap_or_default());
+        if let Some(tongue) = self.tongues.get_mut(&cn) {
+            tongue.speaks(path.last().filter(|it| it.len() < 36).unwrap_or(&path[0]), &mut body);
+        }
         self.check();
         let (status, headers) = (StatusCode::from_u16(status).unwrap(), HeaderMap::new());
         Response { status, headers, body: body.to_string().into() }

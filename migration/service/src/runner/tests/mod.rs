@@ -12,6 +12,8 @@ mod many; // thousands of records that are over
 
 mod older; // a store that is empty, or older than what the agents received
 
+mod liar; // a node that lies in any field
+
 mod replaced; // nodes that were declared dead, and were not
 
 mod cnapi; // what a migration asks of CNAPI
@@ -39,5 +41,7 @@ mod fleet;
 mod world;
 
 mod centre;
+
+mod tongue; // what an agent answers, and lies
 
 mod node;

@@ -295,8 +295,8 @@ async fn what_the_agents_have_open_and_an_empty_store_lacks_is_an_alarm_and_can_
 }
 
 #[tokio::test(start_paused = true)] // M174
-async fn a_store_that_lost_that_a_node_was_declared_dead_hears_it_from_the_other_one() {
-    for is_older in [false, true] {
+async fn a_store_that_lost_that_a_node_was_declared_dead_stops_nothing_and_an_operator_decides() {
+    for (is_older, kept) in [(false, TWO), (true, TWO), (false, ONE)] {
         let world = World::new(true);
         let mut old = None;
         beside(&world, async {
@@ -311,35 +311,39 @@ async fn a_store_that_lost_that_a_node_was_declared_dead_hears_it_from_the_other
             (old.as_ref().unwrap().id, world.centre().hosts[&ONE].received.clone());
         let open = format!("{id}.{}.{TWO}", received[&id].0);
         let lost = restored(&world, old.filter(|_| is_older)).await;
+        let other = if kept == ONE { TWO } else { ONE };
         beside(&lost, async {
-            lost.centre().hosts.get_mut(&TWO).unwrap().is_silent = true;
             lost.centre().hosts.get_mut(&ONE).unwrap().is_silent = false;
-            let got = answered(&lost, ONE, &open).await;
-            assert_eq!((&got["known"], &got["replaced"]), (&json!([]), &json!([])), "{got}");
-            lost.centre().hosts.get_mut(&TWO).unwrap().is_silent = false;
-            let got = answered(&lost, ONE, &open).await;
-            assert_eq!(got["replaced"], json!([id]), "{got}");
-            // Of the other node's copy the service says nothing: it is the one in use, and its agent has received more.
-            let got = answered(&lost, TWO, &format!("{id}.99.{ONE}")).await;
-            assert_eq!((&got["known"], &got["replaced"]), (&json!([]), &json!([])), "{got}");
-            sleep(2 * SWEPT).await;
-            let is_known_to_service = copy(&lost, ONE).is_off();
-            assert!(is_older || is_known_to_service, "it is watched: {:?}", copy(&lost, ONE));
-            // The agent does what the answer says.
-            {
-                let mut centre = lost.centre();
-                let its = centre.hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap();
-                (its.running, its.hidden, its.autoboot) = (false, true, false);
-            }
             sleep(SWEPT).await;
-            let (status, body) = adopt(&lost, "").await;
-            assert_eq!(status, 200, "{body}");
-            lost.centre().hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap().running = true;
+            // What the other node's agent says of this one is no declaration: what boots waits, what runs is left.
+            let got = answered(&lost, ONE, &open).await;
+            assert_eq!((&got["known"], &got["replaced"]), (&json!([]), &json!([])), "{got}");
             sleep(2 * SWEPT).await;
-            assert!(copy(&lost, ONE).is_off(), "it is watched: {:?}", copy(&lost, ONE));
+            assert!(
+                copy(&lost, ONE).running && !copy(&lost, ONE).hidden,
+                "an agent's word stopped it"
+            );
+            assert!(copy(&lost, TWO).running && !copy(&lost, TWO).hidden);
+            let status = page(&lost, "/status").await;
+            assert!(status.contains(&format!("on {TWO}")), "{status}");
+            assert!(status.contains(&format!("instead of that on {ONE}")), "{status}");
+            assert!(!status.contains("delete"), "{status}");
+            let metrics = page(&lost, "/metrics").await;
+            assert!(!metrics.contains("migration_service_migrations_unknown 0"), "{metrics}");
+            let (status, body) = adopt(&lost, "").await;
+            assert!(status == 412 && body["message"].as_str().unwrap().contains("other"), "{body}");
+            if kept == ONE {
+                lost.services.vmapi.set(&VM.to_string(), "running", Some(&ONE.to_string()));
+            }
+            let (status, body) = adopt(&lost, &format!("?other={other}")).await;
+            assert_eq!(status, 200, "{body}");
+            sleep(2 * SWEPT).await;
+            assert!(copy(&lost, other).is_off(), "it is watched: {:?}", copy(&lost, other));
+            let status = page(&lost, "/status").await;
+            assert!(!status.contains("instead of that"), "{status}");
         })
         .await;
-        assert!(copy(&lost, TWO).running && !copy(&lost, TWO).hidden);
+        assert!(copy(&lost, kept).running && !copy(&lost, kept).hidden);
     }
 }
 

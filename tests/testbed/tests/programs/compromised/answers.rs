@@ -14,6 +14,7 @@ use http::StatusCode;
 use migration_core::intent::End;
 use migration_core::protocol::{About, Accepted, Datasets, State, What};
 use migration_core::sync_plan::{Row, Side, Token};
+use sdc_clients::vminfod::VmFields as _;
 use serde_json::{Value, json};
 use simnode::stream::Begin;
 use simnode::streams::token;
@@ -160,16 +161,17 @@ fn datasets(side: &Side) -> Datasets {
 
 /// The service asks the node which migrations it has open.
 pub async fn to_the_service(centre: &mut Centre, node: &Compromised, rows: &mut Rows) {
-    let (foreign, vm, honest) = (node.foreign, VM.to_owned(), centre.lab.node().cn_uuid());
+    let (foreign, vm) = (node.foreign, VM.to_owned());
+    let honest = centre.lab.node().cn_uuid().to_owned();
     let store = centre.lab.vmapi.store();
     let another =
-        store.all().into_iter().find(|it| it["server_uuid"] == honest && it["uuid"] != VM);
+        store.all().into_iter().find(|it| it["server_uuid"] == *honest && it["uuid"] != VM);
     let another = another.unwrap()["uuid"].as_str().unwrap().to_owned();
     let claimed = another.clone();
     let answers = move |path: &str| match path {
         "/migrations" => json!([
             {"migration": foreign, "vm": vm, "end": "target", "revision": u64::MAX / 2},
-            {"migration": Uuid::from_u128(0xbad), "vm": claimed, "end": "target", "revision": 1},
+            {"migration": Uuid::from_u128(0xbad), "vm": claimed, "end": "target", "revision": 1, "instead": honest},
         ]),
         _ => json!({}),
     };
@@ -183,6 +185,10 @@ pub async fn to_the_service(centre: &mut Centre, node: &Compromised, rows: &mut 
     let estimate = centre.typed(&format!("sdc-migrate estimate {another}")).await;
     let got = if estimate.code == Some(0) { "followed" } else { "stopped" };
     rows.row("a migration of another node's VM", "followed", got);
+    let vm = centre.lab.client().vm(&another, true).await.unwrap();
+    let is_well = vm.state() == Some("running") && !vm.is_hidden();
+    let got = if is_well { "as it was" } else { "stopped or hidden" };
+    rows.row("that another node's copy was replaced", "as it was", got);
     listening.end().await;
 }
 

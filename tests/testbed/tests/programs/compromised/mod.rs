@@ -15,7 +15,7 @@ mod streams; // what it sends
 
 use super::common::centre::Centre;
 
-#[tokio::test] // M150, M40, M41, M46
+#[tokio::test] // M150, M40, M41, M46, M190
 #[ignore = "minutes: `.ci/run` has it in its lane of programs"]
 async fn a_node_with_a_valid_key_lies_about_itself_and_about_nothing_else() {
     let mut centre = Centre::start().await;
@@ -29,6 +29,6 @@ async fn a_node_with_a_valid_key_lies_about_itself_and_about_nothing_else() {
     answers::to_the_service(&mut centre, &node, &mut rows).await;
     answers::for_another_node(&mut centre, &node, &mut rows).await;
     service::revoked(&centre, &node, &mut rows).await;
-    rows.are_all_refused(60);
+    rows.are_all_refused(64);
     centre.stop().await;
 }

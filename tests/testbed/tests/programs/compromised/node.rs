@@ -12,12 +12,13 @@ use migration_core::intent::End;
 use migration_core::protocol::{About, Doing, Order, What};
 use migration_service::enrol::Authorities;
 use sdc_clients::Http;
-use sdc_clients::http::{Call, Reply};
+use sdc_clients::http::{Call, Duplex, Reply};
 use sdc_clients::identity::Identity;
 use serde::Serialize;
 use serde_json::{Value, json};
 use testbed::lab::{World, seed};
 use testbed::moving::subject::VM;
+use tokio::net::TcpStream;
 use trust::exchange::Known;
 use trust::{Admits, Held, Holder};
 use uuid::Uuid;
@@ -46,7 +47,7 @@ pub struct Compromised {
     pub foreign: Uuid,
     /// The honest node to which that one goes.
     pub third: Uuid,
-    _third: World,
+    third_world: World,
 }
 
 fn address(url: &str) -> SocketAddr {
@@ -83,7 +84,7 @@ impl Compromised {
             authorities: trust::read_private(&file).unwrap().unwrap(),
             foreign,
             third: third.node().cn_uuid().parse().unwrap(),
-            _third: third,
+            third_world: third,
         };
         let image = testbed::moving::subject::payload().unwrap()["image_uuid"].clone();
         let copy = json!({
@@ -92,6 +93,25 @@ impl Compromised {
         });
         centre.lab.waiting_verbs().create(copy.as_object().unwrap()).await.unwrap();
         node
+    }
+
+    /// Connections of this key that it keeps open: to the service, and to both ports of an honest node's agent.
+    pub async fn kept(&self) -> Vec<(&'static str, Box<dyn Duplex>)> {
+        let (agent, service) = (Identity::Agent(self.third), Identity::Service);
+        let mut kept = Vec::new();
+        for (name, at, to) in [
+            ("a kept connection to the service", address(&self.service_url), service),
+            (
+                "a kept connection to an agent",
+                address(&self.third_world.migration_agent_url()),
+                agent,
+            ),
+            ("a kept stream to an agent", self.third_world.migration_data_address(), agent),
+        ] {
+            let stream = TcpStream::connect(at).await.unwrap();
+            kept.push((name, trust::connect(&self.holder, stream, to).await.unwrap()));
+        }
+        kept
     }
 
     /// Asks with this key, or with no certificate of the data centre's.

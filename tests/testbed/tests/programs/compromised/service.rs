@@ -4,10 +4,14 @@
 
 //! What the node asks of migration-service, at its port for agents.
 
+use std::time::Duration;
+
 use http::Method;
 use sdc_clients::http::Call;
 use serde_json::json;
 use testbed::moving::subject::VM;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
 use trust::exchange::{Asks, Join, State};
 
 use super::super::common::centre::Centre;
@@ -86,7 +90,13 @@ pub async fn revoked(centre: &Centre, node: &Compromised, rows: &mut Rows) {
     let claims = format!("on {} migration", node.cn);
     let shown = async || centre.typed("migration-service status").await.stdout.contains(&claims);
     assert!(shown().await);
+    let kept = node.kept().await;
     centre.good(&format!("sdc-migrate trust revoke {}", node.cn)).await;
+    for (name, mut stream) in kept {
+        // Within a second; a loaded machine has more.
+        let ended = timeout(Duration::from_secs(5), stream.read_to_end(&mut Vec::new())).await;
+        rows.row(name, "cut", if ended.is_ok() { "cut" } else { "open" });
+    }
     rows.row("what a revoked node claims", "gone", if shown().await { "shown" } else { "gone" });
 }
 
