@@ -15,14 +15,12 @@ use super::table::{layout, packages};
 const PLATFORM: &str = include_str!("platform-paths.tsv");
 
 /// What neither list has and who makes it; with a slash at its end, a folder and all that is below it.
-const ELSEWHERE: [(&str, &str); 37] = [
+const ELSEWHERE: [(&str, &str); 35] = [
     ("/bin", "the platform's link to /usr/bin, where its sh(1) is"),
     ("/dev/", "made by the kernel"),
     ("/etc/hostname", "inside a docker zone"),
     ("/etc/hosts", "inside a docker zone"),
     ("/etc/resolv.conf", "inside a docker zone"),
-    ("/etc/bash/bash_completion.d", "of the platform's root; NAME-boot puts completions there"),
-    ("/etc/logadm.conf", "of logadm(8); NAME-boot adds entries"),
     ("/etc/zones/", "zonecfg(8) keeps the zones and their index there"),
     ("/lib/svc/share/smf_include.sh", "of SMF, named by smf_method(7)"),
     ("/opt/smartdc/agents", "the agents' installer makes bin, etc and lib/node_modules in it"),
