@@ -199,6 +199,15 @@ impl Departures {
         }
     }
 
+    /// NAPI refused the delete of a departure: it waits this long.
+    pub fn refused(&self, mac: MacAddr, vm: &str, pause: Duration, why: Reason) {
+        let due = self.clock.now() + pause;
+        if let Some(departure) = self.queue().get(mac, vm) {
+            (departure.due, departure.waits, departure.why) = (due, Waits::Try, why);
+        }
+        self.save.notify_one();
+    }
+
     /// A departure has to wait longer.
     pub fn put_off(&self, mac: MacAddr, vm: &str, waits: Waits, why: Reason) {
         let now = self.clock.now();

@@ -65,6 +65,8 @@ mod departures; // the NICs that left the node
 
 pub mod status; // the states, counters and last plan that the operator sees
 
+mod refused; // the records that NAPI refused to write
+
 mod outcome; // what came of one record
 
 mod plan; // the rules, pure

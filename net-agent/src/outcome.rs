@@ -17,6 +17,8 @@ pub enum Outcome {
     /// Left alone: nothing is to be done about it.
     Left(Reason),
     Missing,
+    /// NAPI refused the request: it is looked at again after a while, and then left alone.
+    Refused(Reason),
     /// Not now: something has to change first.
     Deferred(Reason),
     /// Not now: VMAPI knows the VM and does not say yet that it is destroyed.
@@ -30,7 +32,7 @@ pub enum Outcome {
 impl Outcome {
     /// Returns true if it has to be tried again.
     pub fn is_open(&self) -> bool {
-        !matches!(self, Self::Done | Self::Left(_) | Self::Missing)
+        !matches!(self, Self::Done | Self::Left(_) | Self::Missing | Self::Refused(_))
     }
 }
 
@@ -39,6 +41,7 @@ impl fmt::Display for Outcome {
         match self {
             Self::Done => f.write_str("done"),
             Self::Left(why) => write!(f, "left alone: {why}"),
+            Self::Refused(why) => write!(f, "refused: {why}"),
             Self::Missing => write!(f, "left alone: {}", Reason::NoRecord),
             Self::Deferred(why) | Self::Undecided(why) => write!(f, "deferred: {why}"),
             Self::Braked(why) => write!(f, "deferred: {}: {why}", Guard::Brake),

@@ -25,6 +25,7 @@ use crate::history::History;
 use crate::holds::HoldsFile;
 use crate::permit::{Gate, Writer};
 use crate::plan::Reason;
+use crate::refused::Refused;
 use crate::status::{Count, Status};
 use crate::view::{LocalView, Node};
 
@@ -78,6 +79,8 @@ pub struct Parts {
     pub history: History,
     /// The NICs that left the node.
     pub departures: Departures,
+    /// The records that NAPI refused to write.
+    pub refused: Refused,
     /// The mass-delete brake.
     pub brake: Brake,
     /// The VMs that are to be worked on.
@@ -108,6 +111,7 @@ impl Parts {
             claims: Claims::new(state_dir),
             history: History::new(state_dir),
             departures: Departures::new(&config, clock, random.fork(), Arc::clone(&save)),
+            refused: Refused::new(config.policy.second_look),
             brake: Brake::new(clock, save),
             schedule: Arc::new(Schedule::new(
                 config.times.retry,

@@ -89,7 +89,13 @@ async fn keep_up(parts: &Parts, vm: &str) {
 async fn settle(parts: &Parts, vm: &str, mac: MacAddr) {
     let departures = &parts.departures;
     moved::forget(parts).await;
-    match apply::delete(parts, mac, vm, basis(parts, mac, vm), None).await {
+    let outcome = apply::delete(parts, mac, vm, basis(parts, mac, vm), None).await;
+    let again = parts.refused.again(mac, &outcome);
+    match outcome {
+        Outcome::Refused(why) => match again {
+            Some(pause) => departures.refused(mac, vm, pause, why),
+            None => departures.settled(mac, vm),
+        },
         Outcome::Done | Outcome::Left(_) | Outcome::Missing => departures.settled(mac, vm),
         Outcome::Undecided(why) => departures.put_off(mac, vm, Waits::Verdict, why),
         Outcome::Braked(why) => departures.put_off(mac, vm, Waits::Brake, Reason::Brake(why)),

@@ -295,6 +295,19 @@ impl Error {
         self.0.class == Class::Precondition
     }
 
+    /// Returns true if the server refuses only values of fields that were not sent because they exist already: the
+    /// record was written by another at the same time. So NAPI answers a PUT of a NIC that overlaps one of its address.
+    pub fn is_duplicate_of_unsent(&self, sent: &[&str]) -> bool {
+        let is_unsent = |error: &Value| {
+            let field = error.get("field").and_then(Value::as_str);
+            error.get("code").and_then(Value::as_str) == Some("Duplicate")
+                && field.is_some_and(|field| !sent.contains(&field))
+        };
+        self.status() == Some(422)
+            && !self.0.errors.is_empty()
+            && self.0.errors.iter().all(is_unsent)
+    }
+
     /// The time ran out, in whatever phase.
     pub fn is_timeout(&self) -> bool {
         matches!(self.0.class, Class::Timeout(_))

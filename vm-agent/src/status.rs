@@ -163,7 +163,19 @@ impl Status {
 
     /// Returns what the agent waits for, for people.
     pub fn waiting_for(&self) -> Vec<String> {
-        self.agent.waiting_for().into_iter().chain(self.brake()).collect()
+        self.agent
+            .waiting_for()
+            .into_iter()
+            .chain(self.brake())
+            .chain(self.held_by_datasets())
+            .collect()
+    }
+
+    /// Returns the first VMs that are held by a dataset that is left of them.
+    fn held_by_datasets(&self) -> Vec<String> {
+        let is_held = |(_, line): &(&String, &Line)| matches!(line.why, Reason::Left(_));
+        let says = |(vm, line): (&String, &Line)| format!("VM {vm}: {}", line.why);
+        self.with(|b| b.lines.iter().filter(is_held).take(PUTS).map(says).collect())
     }
 
     /// Returns this part of `/status`.

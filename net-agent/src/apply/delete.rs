@@ -130,7 +130,7 @@ async fn answered(
         }
         Err(err) => {
             audit.write(parts, "failed", &err.to_string()).await;
-            conflict(parts, err)
+            conflict(parts, err, &[])
         }
     }
 }
@@ -257,11 +257,8 @@ async fn present(parts: &Parts, vm: &str, mac: MacAddr, basis: Basis) -> Option<
             let stays = parts.node.with(|inventory| inventory.view.has_vm(vm));
             stays.then(|| deferred(parts, Reason::VmGoneToo))
         }
-        Err(err) if err.is_not_found_resource() => None,
-        Err(err) => {
-            let why = format!("vminfod: {}", daemon::log::chain(&err));
-            Some(deferred(parts, Reason::Request(why)))
-        }
+        Err(err) if err.is_not_found_resource() => dataset_left(parts, vm).await,
+        Err(err) => Some(unanswered(parts, &err)),
         Ok(object) => {
             let here = LocalVm::read(&object);
             parts.node.shown(here.iter().map(|(here, _)| here));
@@ -272,6 +269,22 @@ async fn present(parts: &Parts, vm: &str, mac: MacAddr, basis: Basis) -> Option<
             }
         }
     }
+}
+
+/// Returns what follows if nobody has seen the VM's zone go and its dataset is there.
+async fn dataset_left(parts: &Parts, vm: &str) -> Option<Outcome> {
+    match parts.clients.vminfod.left(vm).await {
+        Ok(found) if found.has_zone => Some(left(parts, Reason::VmHere(vm.to_owned()))),
+        Ok(found) => {
+            let why = Reason::DatasetLeft(found.holds()?.to_owned());
+            Some(deferred(parts, why))
+        }
+        Err(err) => Some(unanswered(parts, &err)),
+    }
+}
+
+fn unanswered(parts: &Parts, err: &Error) -> Outcome {
+    deferred(parts, Reason::Request(format!("vminfod: {}", daemon::log::chain(err))))
 }
 
 fn sentences(judgement: &Judgement) -> String {

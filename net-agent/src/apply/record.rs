@@ -79,8 +79,9 @@ impl Attempts {
 }
 
 /// Returns what came of a failed write, or none if the record is to be read again.
-pub(super) fn conflict(parts: &Parts, err: &Error) -> Option<Outcome> {
-    if err.is_precondition_failed() || err.may_have_applied() {
+pub(super) fn conflict(parts: &Parts, err: &Error, sent: &[&str]) -> Option<Outcome> {
+    let is_overlapped = err.is_precondition_failed() || err.is_duplicate_of_unsent(sent);
+    if is_overlapped || err.may_have_applied() {
         parts.status.count(Count::Conflicts);
         return None;
     }
@@ -89,9 +90,9 @@ pub(super) fn conflict(parts: &Parts, err: &Error) -> Option<Outcome> {
     if matches!(err.class(), Class::Connect | Class::Unavailable | Class::Timeout(_)) {
         return None;
     }
-    // NAPI refuses the request: sent again, it would be refused again.
+    // NAPI refuses the request: sent again at once, it would be refused again.
     let refused = matches!(err.status(), Some(400..=407 | 410..=411 | 413..=424));
-    Some(if refused { Outcome::Left(why) } else { Outcome::Failed(why) })
+    Some(if refused { Outcome::Refused(why) } else { Outcome::Failed(why) })
 }
 
 /// Counts and logs that a record is left alone.

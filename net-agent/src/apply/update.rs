@@ -73,7 +73,7 @@ pub(super) async fn put(
         }
         Err(err) => {
             audit.write(parts, "failed", &err.to_string()).await;
-            conflict(parts, &err)
+            conflict(parts, &err, &wish.fields())
         }
     }
 }

@@ -10,7 +10,7 @@ use sdc_clients::MacAddr;
 use super::record::{Attempts, Found, ask_vmapi, deferred, left, read};
 use super::update::{Target, put};
 use crate::outcome::Outcome;
-use crate::parts::Parts;
+use crate::parts::{self, Parts};
 use crate::plan::{Reason, Refusal, Upkeep, Verdict, own_nic, upkeep};
 use crate::status::Count;
 
@@ -18,6 +18,14 @@ use crate::status::Count;
 /// too.
 #[tracing::instrument(name = "upkeep", skip_all, fields(nic = %mac, vm))]
 pub(crate) async fn keep_up(parts: &Parts, mac: MacAddr, vm: &str, mirror: bool) -> Outcome {
+    let outcome = attempts(parts, mac, vm, mirror).await;
+    if let Some(pause) = parts.refused.again(mac, &outcome) {
+        parts.schedule.wake(vm, parts.clock.now() + pause, parts::Upkeep(true));
+    }
+    outcome
+}
+
+async fn attempts(parts: &Parts, mac: MacAddr, vm: &str, mirror: bool) -> Outcome {
     let policy = &parts.config.policy;
     let mut verdict = None;
     let mut attempts = Attempts::new(parts);

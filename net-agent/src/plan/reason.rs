@@ -162,6 +162,10 @@ pub enum Reason {
     CameBack,
     #[error("the VM it left is gone too: it is judged again")]
     VmGoneToo,
+    #[error(
+        "its VM's zone is not there, and nobody saw it go, but the dataset is: zfs destroy -r {0} if it is to go"
+    )]
+    DatasetLeft(String),
     #[error("VMAPI does not say that the VM was destroyed on this node")]
     NotDestroyedHere,
     #[error("{0} changed under five attempts in a row")]

@@ -34,6 +34,19 @@ impl Wish {
         !self.foreign && self.owner_uuid.is_none() && !self.primary && self.claim.is_none()
     }
 
+    /// Returns the names of the fields that it sets.
+    pub fn fields(&self) -> Vec<&'static str> {
+        let fields = [
+            ("cn_uuid", self.cn_uuid.is_some()),
+            ("state", self.state.is_some()),
+            ("owner_uuid", self.owner_uuid.is_some()),
+            ("primary", self.primary),
+            ("belongs_to_type", self.claim.is_some()),
+            ("belongs_to_uuid", self.claim.is_some()),
+        ];
+        fields.into_iter().filter_map(|(name, is_set)| is_set.then_some(name)).collect()
+    }
+
     /// Returns the body of the request.
     pub fn update(&self) -> NicUpdate {
         NicUpdate {

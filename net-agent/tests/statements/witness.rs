@@ -5,6 +5,7 @@
 //! What counts as a witness that a NIC is nobody's: the words of other nodes, of something in
 //! between, and other spellings.
 
+use mocks::faults::{Action, Rule};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -242,4 +243,66 @@ async fn what_left_in_the_last_day_counts_together() {
     sleep(HOUR).await;
     assert!(!world.has(11), "{}", agent.status_json().await);
     lawful(&world);
+}
+
+/// NAPI refuses a write: this field, for this reason.
+fn refuses(world: &World, method: &str, field: &str, code: &str, times: u64) {
+    let error = json!({"field": field, "code": code, "message": "IP 10.0.0.1 exists on network n"});
+    let body =
+        json!({"code": "InvalidParameters", "message": "Invalid parameters", "errors": [error]});
+    let action = Action::Status { status: 422, body: Some(body), retry_after: None };
+    world.napi.faults().add(Rule::new(method, "/nics/*", action).times(times));
+}
+
+#[tokio::test(start_paused = true)] // C42, F152
+async fn a_write_that_meets_another_is_a_conflict_and_a_refusal_is_looked_at_again() {
+    // What is refused, how often, and when the record is right.
+    for (field, code, times, by) in [
+        ("ip", "Duplicate", 3, MIN),
+        ("state", "Duplicate", 1, 2 * MIN),
+        ("owner_uuid", "InvalidParameter", 1, 2 * MIN),
+        ("owner_uuid", "InvalidParameter", 3, 37 * MIN),
+    ] {
+        let world = World::new();
+        world.vm("v", "stopped", &[1], false);
+        world.nic(1, "v", json!({"state": "stopped"}));
+        world.vmapi("v", "stopped", CN);
+        world.start(json!({"startup_delay": {"min": "20h", "max": "20h"}}));
+        sleep(MIN).await;
+        refuses(&world, "PUT", field, code, times);
+        world.vm("v", "running", &[1], false);
+        sleep(by).await;
+        let (puts, nic) = (world.asked("PUT").len() as u64, world.napi.nic(&mac(1)).unwrap());
+        assert_eq!((puts, &nic["state"]), (times + 1, &json!("running")), "{field} {code} {times}");
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)] // C43, F151
+async fn a_dataset_that_is_left_holds_a_vm_that_nobody_saw_go() {
+    for is_seen in [false, true] {
+        let world = World::new();
+        world.vm("v", "stopped", &[1], false);
+        world.vm("w", "running", &[2], false);
+        world.nic(1, "v", json!({"state": "stopped"}));
+        world.nic(2, "w", json!({}));
+        world.vmapi("v", "stopped", CN);
+        world.vmapi("w", "running", CN);
+        world.start(json!({}));
+        sleep(HOUR).await;
+        world.vmapi("v", "destroyed", CN);
+        let hub = world.hub(HOME);
+        hub.dataset(&id("v"), true);
+        if is_seen {
+            hub.remove(&id("v"))
+        } else {
+            hub.lose(&id("v"))
+        }
+        sleep(50 * HOUR).await;
+        assert_eq!(world.has(1), !is_seen);
+        hub.dataset(&id("v"), false);
+        sleep(50 * HOUR).await;
+        assert!(!world.has(1));
+        lawful(&world);
+    }
 }

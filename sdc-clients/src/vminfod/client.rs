@@ -9,6 +9,7 @@ use std::time::Duration;
 use ::http::StatusCode;
 use serde_json::Value;
 
+use super::left::Left;
 use super::types::VmObject;
 use super::view::{Incomplete, SYNCED, View};
 use crate::error::Error;
@@ -88,10 +89,7 @@ impl Vminfod {
         let name = uuid_value(name);
         let answer = self.http.execute(synced(Call::get(&["vms", &name]), sync)).await;
         match answer {
-            Err(err)
-                if err.is_not_found_resource()
-                    && err.message() != format!("VM Not Found: {name}") =>
-            {
+            Err(err) if err.is_not_found_resource() && err.message() != not_found(&name) => {
                 let (method, path, text) = (err.method(), err.path(), err.message().as_bytes());
                 let status = Some(StatusCode::NOT_FOUND);
                 Err(Error::protocol(method, path, status, "vminfod's own 404", text))
@@ -101,6 +99,24 @@ impl Vminfod {
                 Err(err)
             }
             answer => proved(answer?, sync.then_some(TRUE))?.object(),
+        }
+    }
+
+    /// What is left on the node of a VM that [`Vminfod::vm`] does not find: asked before it is told that the VM is gone.
+    pub async fn left(&self, vm: &str) -> Result<Left, Error> {
+        let vm = uuid_value(vm);
+        let reply = match self.http.execute(Call::get(&["why", &vm])).await {
+            Err(err) if err.is_not_found_resource() && err.message() == not_found(&vm) => {
+                return Ok(Left::default());
+            }
+            reply => reply?,
+        };
+        let answer = reply.object()?;
+        match answer.get("witnesses").and_then(Left::of) {
+            Some(left) => Ok(left),
+            None => {
+                Err(reply.unexpected("what each witness says of the VM: this vminfod is too old"))
+            }
         }
     }
 
@@ -124,6 +140,11 @@ impl Vminfod {
     pub(crate) fn http(&self) -> &Http {
         &self.http
     }
+}
+
+/// vminfod's own 404.
+fn not_found(name: &str) -> String {
+    format!("VM Not Found: {name}")
 }
 
 /// Returns the answer if it was read for its request, where that was asked.

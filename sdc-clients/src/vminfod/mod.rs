@@ -53,6 +53,8 @@ mod lines; // lines of a bounded length
 
 mod client; // the other routes
 
+mod left; // what is left of a VM that is not shown
+
 mod view; // all VMs in one answer, and what it lacks
 
 mod types; // objects and events on the wire
@@ -61,6 +63,7 @@ pub use client::Vminfod;
 pub use event::{Vm, WatchEvent};
 pub use fields::{VmFields, VmNic};
 pub use filter::Filter;
+pub use left::Left;
 pub use lines::{LineTooLong, Lines};
 pub use mirror::Mirror;
 pub use types::{Action, BadLine, Change, Record, VmObject, key_of, parse_line, parse_ready};

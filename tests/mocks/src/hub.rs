@@ -38,6 +38,10 @@ struct Ring {
     lines: VecDeque<(u64, Bytes)>,
     most: usize,
     incomplete: BTreeSet<String>,
+    /// The zones that were seen to go since the start.
+    seen_to_go: BTreeSet<String>,
+    /// The zones whose dataset is there without them.
+    datasets: BTreeSet<String>,
     is_up: bool,
 }
 
@@ -89,6 +93,8 @@ impl Hub {
             lines: VecDeque::new(),
             most,
             incomplete: BTreeSet::new(),
+            seen_to_go: BTreeSet::new(),
+            datasets: BTreeSet::new(),
             is_up: true,
         };
         let asked = Arc::default();
@@ -120,6 +126,7 @@ impl Hub {
         let name = vm["zonename"].as_str().unwrap_or_default().to_owned();
         self.change(|ring| {
             let old = ring.vms.insert(name.clone(), vm.clone());
+            ring.seen_to_go.remove(&name);
             let changes: Vec<Value> = old.iter().flatten().filter_map(|(key, old)| {
                 let new = vm.get(key)?;
                 (new != old).then(|| json!({"prettyPath": key, "path": [key], "action": "changed",
@@ -134,8 +141,14 @@ impl Hub {
         });
     }
 
-    /// A VM goes: an event.
+    /// A VM goes, row and XML: an event.
     pub fn remove(&self, name: &str) {
+        self.ring().seen_to_go.insert(name.to_owned());
+        self.lose(name);
+    }
+
+    /// A VM is there no more, and nothing has announced that its XML went: an event.
+    pub fn lose(&self, name: &str) {
         self.change(|ring| {
             if let Some(vm) = ring.vms.remove(name) {
                 ring.emit(
@@ -143,6 +156,16 @@ impl Hub {
                 );
             }
         });
+    }
+
+    /// The dataset of this VM stays, with its zone or without, or goes.
+    pub fn dataset(&self, name: &str, stays: bool) {
+        let datasets = &mut self.ring().datasets;
+        if stays {
+            datasets.insert(name.to_owned())
+        } else {
+            datasets.remove(name)
+        };
     }
 
     /// Changes the VMs without an event, as while vminfod is down.
@@ -156,6 +179,7 @@ impl Hub {
             ring.starts += 1;
             (ring.seq, ring.is_up) = (0, true);
             ring.lines.clear();
+            ring.seen_to_go.clear();
         });
     }
 
@@ -230,6 +254,7 @@ impl Hub {
             }
             "/sysinfo" => (200, json!({"sysinfo": ring.sysinfo, "age_ms": 1})),
             "/status" => (200, json!({"state": "running", "incomplete": zones})),
+            path if path.starts_with("/why/") => ring.why(path.trim_start_matches("/why/")),
             path => match path.strip_prefix("/vms/") {
                 None => (404, "Unsupported URL Path".into()),
                 Some(name) => match ring.shown().get(name) {
@@ -272,6 +297,19 @@ impl Hub {
 }
 
 impl Ring {
+    /// What the witnesses of a VM say.
+    fn why(&self, name: &str) -> (u16, Value) {
+        let (is_here, seen_to_go) =
+            (self.shown().contains_key(name), self.seen_to_go.contains(name));
+        let dataset = self.datasets.get(name).map(|name| format!("zones/{name}"));
+        if !is_here && !seen_to_go && dataset.is_none() {
+            return (404, format!("VM Not Found: {name}").into());
+        }
+        let witnesses = json!({"row": is_here, "index": is_here, "xml": is_here, "dataset": dataset,
+            "seen_to_go": seen_to_go});
+        (200, json!({"uuid": name, "witnesses": witnesses, "sources": {}, "fields": {}}))
+    }
+
     fn emit(&mut self, mut line: Value) {
         self.seq += 1;
         line["seq"] = self.seq.into();

@@ -218,7 +218,10 @@ fn list(node: &Node, name: Option<&str>, uuid: Option<&str>, options: &[String])
     let wanted = name.or(uuid);
     let mut lines = rows(node, wanted.is_some() || parsed.has('c') || parsed.has('i'))?;
     if let Some(wanted) = wanted {
-        lines.retain(|row| is_of(row, wanted) && uuid.is_none_or(|uuid| is_of(row, uuid)));
+        // zoneadm(8): the zone of the uuid is selected instead of the one of the name, if there is one.
+        let has_uuid = |row: &&String| row.split(':').nth(4) == uuid;
+        let of_uuid = lines.iter().find(has_uuid).filter(|_| uuid.is_some()).cloned();
+        lines.retain(|row| of_uuid.as_ref().map_or_else(|| is_of(row, wanted), |it| it == row));
         if lines.is_empty() {
             return Err(no_such_zone(wanted));
         }

@@ -59,9 +59,15 @@ impl Listings {
                 (listed, None)
             }
             (Program::Zoneadm, [flag, name, ..]) if flag == "-z" => {
-                let is_it =
-                    |line: &&[u8]| line.split(|b| *b == b':').nth(1) == Some(name.as_bytes());
-                let line = output.stdout.split_inclusive(|b| *b == b'\n').find(is_it);
+                let row = |at: usize, text: &str| {
+                    let is_it =
+                        |line: &&[u8]| line.split(|b| *b == b':').nth(at) == Some(text.as_bytes());
+                    output.stdout.split_inclusive(|b| *b == b'\n').find(is_it)
+                };
+                // zoneadm(8): the zone of the uuid instead of the one of the name, if there is one.
+                let uuid = args.iter().skip_while(|arg| *arg != "-u").nth(1);
+                let of_uuid = uuid.and_then(|uuid| row(4, uuid));
+                let line = of_uuid.or_else(|| row(1, name));
                 let missing = format!("zoneadm: zone '{name}': No such zone configured");
                 (line.unwrap_or_default().to_vec(), Some(missing))
             }

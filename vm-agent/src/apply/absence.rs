@@ -70,9 +70,17 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
             return Err(Blocked::Strangers { gone }.into());
         }
     }
-    let left = second_look.saturating_sub(since);
-    if gone.last.is_none() && !left.is_zero() {
-        return Err(Reason::Missed(left));
+    // Last: what the node had of it may go while the rest is asked.
+    let found = parts.clients.vminfod.left(vm).await.map_err(|error| parts.failed(&error))?;
+    if found.has_zone {
+        return Err(Reason::Contradicted);
     }
-    Ok(())
+    if let Some(dataset) = found.holds().filter(|_| !parts.is_approved(vm)) {
+        return Err(Reason::Left(dataset.to_owned()));
+    }
+    let left = second_look.saturating_sub(since);
+    match gone.last.is_none() || !found.seen_to_go {
+        true if !left.is_zero() => Err(Reason::Missed(left)),
+        _ => Ok(()),
+    }
 }

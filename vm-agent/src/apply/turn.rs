@@ -122,7 +122,7 @@ fn wait(parts: &Parts, why: &Reason) -> After {
         | Reason::Twice(left)
         | Reason::Passing(left)
         | Reason::Blocked(Blocked::SecondLook { left, .. }) => After::In(*left),
-        Reason::Blocked(Blocked::Brake(_) | Blocked::Strangers { .. }) => {
+        Reason::Left(_) | Reason::Blocked(Blocked::Brake(_) | Blocked::Strangers { .. }) => {
             After::In(parts.config.times.second_look)
         }
         Reason::HiddenUnknown => After::In(parts.config.times.hidden_memory),

@@ -56,8 +56,12 @@ pub enum Reason {
     Twice(Duration),
     #[error("its state seldom lasts: looked at again in {} ms", .0.as_millis())]
     Passing(Duration),
-    #[error("it went while this agent was away: looked at again in {} s", .0.as_secs())]
+    #[error("nobody saw its configuration go: looked at again in {} s", .0.as_secs())]
     Missed(Duration),
+    #[error(
+        "its zone is not there, and nobody saw it go, but its dataset is: zfs destroy -r {0} if it is to go"
+    )]
+    Left(String),
     #[error("it changed meanwhile")]
     Overtaken,
     #[error(transparent)]

@@ -198,6 +198,8 @@ async fn what_happened_while_the_stream_was_away_is_told() {
         (world.stored(1)["alias"].clone(), world.stored(20)["alias"].clone()),
         (json!("changed"), json!("came"))
     );
+    // Nobody saw it go: it has a second look.
+    sleep(2 * MIN).await;
     assert_eq!(world.stored(3)["state"], "destroyed");
     assert_eq!(world.writes().len(), 3);
     lawful(&world);

@@ -4,6 +4,8 @@
 
 //! What is reported destroyed, and what never.
 
+use std::time::Duration;
+
 use mocks::faults::{Action, Rule};
 use serde_json::json;
 use tokio::time::sleep;
@@ -460,4 +462,54 @@ async fn the_operator_approves_vms_that_this_agent_never_saw() {
     assert_eq!(agent.parts.approve(plan["approval"]["id"].as_str().unwrap(), "root"), Ok(5));
     sleep(MIN).await;
     assert!((20..25).all(|n| world.stored(n)["state"] == "destroyed"));
+}
+
+#[tokio::test(start_paused = true)] // W35
+async fn one_that_nobody_saw_go_is_looked_at_again_and_its_dataset_holds_it() {
+    let is_told = |world: &World| world.stored(2)["state"] == "destroyed";
+    // Whether row and XML were seen to go, whether the dataset is left, and when VMAPI is told.
+    for (is_seen, is_left, told) in [
+        (true, false, 5 * SEC),
+        (true, true, 5 * SEC),
+        (false, false, 2 * MIN),
+        (false, true, Duration::MAX),
+    ] {
+        let world = World::of(0..5);
+        let (agent, _) = world.started(&json!({})).await;
+        sleep(MIN).await;
+        world.hub.dataset(&uuid(2), is_left);
+        if is_seen {
+            world.hub.remove(&uuid(2))
+        } else {
+            world.hub.lose(&uuid(2))
+        }
+        sleep(5 * SEC).await;
+        assert_eq!(is_told(&world), told == 5 * SEC, "{is_seen} {is_left}");
+        sleep(2 * MIN).await;
+        assert_eq!(is_told(&world), told <= 2 * MIN, "{is_seen} {is_left}");
+        sleep(HOUR).await;
+        if told == Duration::MAX {
+            assert!(!is_told(&world));
+            let waits = agent.status_json()["waiting_for"].to_string();
+            assert!(waits.contains(&format!("zfs destroy -r zones/{}", uuid(2))), "{waits}");
+            world.hub.dataset(&uuid(2), false);
+            sleep(5 * MIN).await;
+            assert!(is_told(&world));
+        }
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)] // W35
+async fn one_that_is_back_within_the_second_look_is_not_reported() {
+    let world = World::of(0..5);
+    world.started(&json!({})).await;
+    sleep(MIN).await;
+    for _ in 0..3 {
+        world.hub.lose(&uuid(2));
+        sleep(10 * SEC).await;
+        world.vm(2, &json!({}));
+        sleep(2 * MIN).await;
+    }
+    assert!(world.puts(2).iter().all(|put| put.body["state"] != "destroyed"));
 }

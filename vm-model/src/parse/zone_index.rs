@@ -32,6 +32,13 @@ fn is_uuid(text: &str) -> bool {
     text.len() == 36 && !text.contains('/')
 }
 
+/// Returns true if an index has the line of any zone, `global` included. One that has none is being written, or is no
+/// index: no zone is gone because it is not there.
+pub fn is_written(index: &[u8]) -> bool {
+    index.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"global:"))
+        || lines(index).next().is_some()
+}
+
 /// Returns true if an index has a line for this zone.
 pub fn lists(index: &[u8], name: &str) -> bool {
     name == "global" || lines(index).any(|line| line.name == name)
@@ -53,6 +60,8 @@ mod tests {
         let u = Some(U);
         assert_eq!(found, [("z1", u), ("none", None), ("c", u), ("s", u), ("bare", None)]);
         assert!(lists(text.as_bytes(), "z1") && lists(text.as_bytes(), "global"));
+        assert!(is_written(text.as_bytes()) && is_written(b"global:installed:/\n"));
+        assert!(!is_written(b"") && !is_written(b"# comment\n\n") && is_written(b"z1:installed"));
         assert!(!lists(text.as_bytes(), "z") && !lists(text.as_bytes(), U) && !lists(b"", "z1"));
     }
 }

@@ -41,12 +41,31 @@ pub async fn run(args: &WhyArgs, screen: Screen) -> anyhow::Result<String> {
             _ => return Err(error),
         },
     };
+    if let Some(says) = answer.as_ref().and_then(disagreement) {
+        eprintln!("{NAME}: {says}");
+    }
     let fields = fields(answer.as_ref(), args.field.as_deref())?;
     let mut table = Table::new(&COLUMNS);
     for (field, source) in fields {
         table.row(row(&field, source.as_deref(), answer.as_ref()));
     }
     Ok(table.print(&args.list.layout(), screen)?)
+}
+
+/// Returns what the witnesses of the zone say, where one of them lacks it.
+fn disagreement(answer: &Value) -> Option<String> {
+    let witnesses = answer.get("witnesses")?;
+    let says = |name: &str| match witnesses[name].as_bool() {
+        Some(true) => "there",
+        Some(false) => "missing",
+        None => "not read",
+    };
+    let [row, index, xml] = ["row", "index", "xml"].map(says);
+    let dataset = witnesses["dataset"].as_str().unwrap_or("none");
+    let is_whole = [row, index, xml].iter().all(|says| *says == "there");
+    (!is_whole).then(|| {
+        format!("zoneadm's row: {row}; line in /etc/zones/index: {index}; XML: {xml}; dataset: {dataset}")
+    })
 }
 
 /// Fields and their sources: all that the VM has, or `asked` only.
@@ -109,6 +128,14 @@ mod tests {
         let one = |answer, field| fields(answer, Some(field)).unwrap()[0].1.clone();
         assert_eq!(one(Some(&answer), "disks.0.size").as_deref(), Some("zfs"));
         assert_eq!(one(None, "disks.0.path").as_deref(), Some("zone_xml"));
+        let of = |xml: Value| {
+            let witnesses = json!({"row": true, "index": true, "xml": xml, "dataset": "zones/u"});
+            disagreement(&json!({"witnesses": witnesses}))
+        };
+        assert_eq!((of(json!(true)), disagreement(&answer)), (None, None));
+        let says =
+            "zoneadm's row: there; line in /etc/zones/index: there; XML: missing; dataset: zones/u";
+        assert_eq!(of(json!(false)).as_deref(), Some(says));
         assert!(fields(None, Some("bogus")).is_err());
         assert!(fields(None, None).unwrap().len() > 80);
         let mut table = Table::new(&COLUMNS);

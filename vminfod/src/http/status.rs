@@ -4,13 +4,15 @@
 
 //! `/status`: every key of the shipped service, then our own keys.
 
+use std::collections::BTreeMap;
+
 use daemon::http::{Listeners, now_iso};
 use sdc_clients::vminfod::Incomplete;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::compat::{hrtime, pretty};
-use crate::reconcile::status::{RefreshEntry, Status, UNANNOUNCED, View};
+use crate::reconcile::status::{RefreshEntry, SLOW, Status, UNANNOUNCED, View};
 use crate::sources::fswatcher;
 use crate::sources::sysevent::Channel;
 use crate::store::Published;
@@ -192,7 +194,14 @@ fn zfs(view: &View, clock: &Clock) -> Value {
             "{why}: filesystems and volumes are listed every {often} s, snapshots every {seldom} s"
         ),
     };
-    json!({"listedAgo": view.datasets_listed.map(|at| clock.ago(at)), "announced": why.is_none(), "changes": seen})
+    let mut slow: BTreeMap<&str, String> =
+        view.slow.iter().map(|(name, took)| (name.as_str(), pretty(*took))).collect();
+    let under_way = view.listings.iter().filter(|(_, began)| began.elapsed() >= SLOW);
+    slow.extend(under_way.map(|(name, began)| (name.as_str(), clock.ago(*began))));
+    json!({
+        "listedAgo": view.datasets_listed.map(|at| clock.ago(at)), "announced": why.is_none(),
+        "changes": seen, "slow": slow,
+    })
 }
 
 /// The names of the zones, or `*`.

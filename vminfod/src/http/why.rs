@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! `/why/UUID`: the source of each field of a VM; for each source the time of its last reading, whether it
-//! is stale, and its error.
+//! is stale, and its error; and which witnesses have the zone.
 
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use crate::reconcile::asks::{SourceWhy, Why};
 use crate::store::Snapshot;
 use vm_model::compose::origin::source_of;
 
-/// `{"uuid","sources":{NAME:{"read_ms_ago","stale","error"}},"fields":{FIELD:SOURCE}}`
+/// `{"uuid","witnesses":{"row","index","xml","dataset","seen_to_go"},"sources":{NAME:{"read_ms_ago","stale","error"}},"fields":{FIELD:SOURCE}}`
 pub(super) fn body(why: &Why, snapshot: &Snapshot) -> Value {
     let now = Instant::now();
     let sources: Map<String, Value> =
@@ -26,7 +26,14 @@ pub(super) fn body(why: &Why, snapshot: &Snapshot) -> Value {
             (field, source)
         })
         .collect();
-    json!({"uuid": why.uuid, "sources": sources, "fields": fields})
+    let witnesses = json!({
+        "row": why.witnesses.map(|it| it.row),
+        "index": why.witnesses.map(|it| it.index),
+        "xml": why.witnesses.map(|it| it.xml),
+        "dataset": why.dataset,
+        "seen_to_go": why.seen_to_go,
+    });
+    json!({"uuid": why.uuid, "witnesses": witnesses, "sources": sources, "fields": fields})
 }
 
 fn one(source: &SourceWhy, now: Instant) -> Value {

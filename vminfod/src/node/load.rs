@@ -15,14 +15,14 @@ use vm_model::outline::Outline;
 use vm_model::parse::kstat::ZoneKstat;
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parse::zfs_list::Row;
-use vm_model::parse::zone_index::lines as parse_index;
+use vm_model::parse::zone_index::{is_written, lines as parse_index};
 use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
 use vm_model::stale::Stale;
 
 use super::blocking::{caught, in_shares, threads};
 use super::read::zone_files::{self, ZoneFiles};
-use super::read::{datasets, kstat, sysinfo, zone_index, zoneadm};
+use super::read::{datasets, kstat, sysinfo, zone_index, zone_xmls, zoneadm};
 use super::root::{ReadError, Root};
 use crate::node::ctx::Ctx;
 use crate::node::error::{Fault, LoadError};
@@ -34,19 +34,22 @@ pub struct Zones {
     pub rows: Vec<Arc<ZoneRow>>,
     /// The zones of the zone index that have no readable row: the listing is not complete.
     pub unlisted: Vec<String>,
+    /// The zones of a uuid that have an XML, and neither a row nor a line of the index.
+    pub strays: Vec<String>,
     /// How many zones the index has.
     pub indexed: usize,
-    /// There is no index, and no row.
+    /// There is no index with a line in it, and no row.
     pub is_blind: bool,
     /// The uuids of the zones of the index.
     uuids: HashSet<String>,
 }
 
 impl Zones {
-    /// Returns true if either source has a zone of this name or uuid.
+    /// Returns true if a source has a zone of this name or uuid.
     pub fn has(&self, name: &str) -> bool {
         let is_listed = self.rows.iter().any(|row| *row.zonename == *name || *row.uuid == *name);
-        is_listed || self.uuids.contains(name) || self.unlisted.iter().any(|other| other == name)
+        let mut others = self.unlisted.iter().chain(&self.strays);
+        is_listed || self.uuids.contains(name) || others.any(|other| other == name)
     }
 }
 
@@ -116,12 +119,18 @@ pub async fn zones(ctx: &Ctx) -> Result<Zones, LoadError> {
     // Afterwards: a zone that is created meanwhile is in the index first.
     let index = zone_index::load(ctx).await;
     let index = index.map_err(|e| LoadError::new(Origin::Zoneadm, Fault::Read(e)))?;
+    // Last: a zone that is deleted meanwhile loses its XML with its line.
+    let mut strays =
+        zone_xmls::uuids(ctx).await.map_err(|e| LoadError::new(Origin::ZoneXml, Fault::Read(e)))?;
     let lines: Vec<_> = parse_index(&index).collect();
+    let indexed: HashSet<&str> = lines.iter().map(|line| line.name).collect();
+    strays.retain(|name| !listing.names.contains(name) && !indexed.contains(&**name));
     let unlisted = lines.iter().filter(|line| !listing.names.contains(line.name));
     Ok(Zones {
         unlisted: unlisted.map(|line| line.name.to_owned()).collect(),
+        strays,
         indexed: lines.len(),
-        is_blind: index.is_empty() && listing.rows.is_empty(),
+        is_blind: !is_written(&index) && listing.rows.is_empty(),
         uuids: lines.iter().filter_map(|line| line.uuid.map(str::to_owned)).collect(),
         rows: listing.rows,
     })

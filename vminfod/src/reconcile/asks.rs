@@ -14,6 +14,8 @@ use vm_model::datasets::Datasets;
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parts::Parts;
 
+use super::witness::Witnesses;
+
 /// The sender of the answer to a request that waits for a reading.
 pub type Waiter = oneshot::Sender<Result<(), String>>;
 
@@ -67,8 +69,15 @@ pub struct Why {
     pub zonename: String,
     /// The VM's uuid.
     pub uuid: String,
-    /// Its sources, always in the same order; a failing part of no source of its own comes last.
+    /// Its sources, always in the same order; a failing part of no source of its own comes last. Of a zone that was
+    /// never read only what fails.
     pub sources: Vec<SourceWhy>,
+    /// What zoneadm, the index and the XML said last; `None`: one of them could not be read.
+    pub witnesses: Option<Witnesses>,
+    /// Its dataset.
+    pub dataset: Option<String>,
+    /// Row and XML were seen to go: the dataset is only left.
+    pub seen_to_go: bool,
 }
 
 /// Sends requests.

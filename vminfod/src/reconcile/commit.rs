@@ -23,6 +23,7 @@ use super::reading::{Loaded, ReadFault, Reading, Sources};
 use super::status::Concerns;
 use super::tasks::{Done, Like};
 use super::vms::{Reasons, Under};
+use super::witness::Witnesses;
 use crate::node::LoadError;
 use crate::node::load::{assemble, composed, outranked_by, own_datasets};
 use crate::store::Outcome;
@@ -39,7 +40,7 @@ impl Reconciler {
             repeats: vm.repeats.take(),
             waiters: std::mem::take(&mut vm.waiters),
         };
-        let (stale, known) = (under.stale, vm.parts.clone());
+        let (stale, known, xml_changed) = (under.stale, vm.parts.clone(), vm.xml_changed);
         vm.reading = Some(Box::new(under));
         self.status.edit(|view| view.begins(name, signalled, now));
         let span = tracing::info_span!("reading", vm = &**name, reason = %reasons.text());
@@ -54,7 +55,8 @@ impl Reconciler {
             return;
         }
         let (ctx, name) = (self.seams.ctx.clone(), Arc::clone(name));
-        let reading = Reading { ctx, name: Arc::clone(&name), known, stale, signalled };
+        let reading =
+            Reading { ctx, name: Arc::clone(&name), known, stale, signalled, xml_changed };
         let work = async move {
             let read = caught("reading", reading.run()).await;
             Done::Vm(name, read.unwrap_or(Err(ReadFault::Panic)))
@@ -151,6 +153,11 @@ impl Reconciler {
         let object = self.composed(&parts)?;
         let is_moved =
             |old: &Arc<Parts>| old.zone.zone_state != parts.zone.zone_state || old.xml != parts.xml;
+        if before.is_none()
+            && let Some(dataset) = self.departed.forget(&parts.zone.uuid)
+        {
+            self.status.clear_trouble(&left_key(&dataset));
+        }
         let has_moved = away.is_some() || before.as_ref().is_none_or(is_moved);
         let uuid = Arc::clone(&parts.zone.uuid);
         let earlier = before.as_ref().map(|old| Arc::clone(&old.zone.uuid));
@@ -247,6 +254,8 @@ impl Reconciler {
         let began = self.vms.queue.began(name);
         if let Some(vm) = self.vms.get_mut(name) {
             vm.backoff = None;
+            vm.witnesses = Some(Witnesses::ALL);
+            vm.xml_changed = false;
             let read = if is_known { under.stale } else { Stale::ALL };
             began.into_iter().for_each(|began| vm.reads.note(read, began));
         }
@@ -295,10 +304,16 @@ impl Reconciler {
         shown.map_err(|fault| format!("{}: {fault}", fault.source_name()))
     }
 
-    /// Removes a VM: zoneadm and the index agree that there is no such zone.
+    /// Removes a VM: zoneadm, the index and the XML agree that there is no such zone.
     fn gone(&mut self, name: &Arc<str>, under: Under) {
         let known = self.vms.forget(name);
+        let was_seen = self.vms.get(name).is_some_and(|vm| vm.xml_changed);
         if let Some(parts) = &known {
+            // Before it is told: who hears of it may ask at once.
+            if was_seen && self.vms.of_uuid(&parts.zone.uuid).is_empty() {
+                self.departed.note(Arc::clone(&parts.zone.uuid));
+                self.note_left();
+            }
             self.show_first(&parts.zone.uuid, Some(name));
         }
         self.status.clear_trouble(name);
@@ -314,12 +329,35 @@ impl Reconciler {
         }
         if let Some(vm) = self.vms.get_mut(name) {
             vm.backoff = None;
+            vm.witnesses = Some(Witnesses::default());
+            vm.xml_changed = false;
         }
         answer(under.waiters, &Ok(()));
     }
 
+    /// Names in the status which datasets are left of VMs that were seen to go. They hold nothing.
+    pub(super) fn note_left(&mut self) {
+        let (left, ended) = self.departed.compare(&self.datasets.tables);
+        for dataset in ended {
+            self.status.clear_trouble(&left_key(&dataset));
+        }
+        for dataset in left {
+            let what = format!("left of a VM whose zone is gone: zfs destroy -r {dataset} ends it");
+            self.status.trouble(&left_key(&dataset), Concerns::Nothing, "zfs", what);
+        }
+    }
+
     /// Keeps the last good object of the VM; its stale parts are read again.
     fn failed(&mut self, name: &Arc<str>, under: Under, fault: &ReadFault) {
+        if let Some(vm) = self.vms.get_mut(name) {
+            vm.witnesses = match fault {
+                ReadFault::Disputed(witnesses) => Some(*witnesses),
+                ReadFault::Load(error) if error.origin == Origin::ZoneXml && error.is_absent() => {
+                    Some(Witnesses { xml: false, ..Witnesses::ALL })
+                }
+                _ => None,
+            };
+        }
         self.note_failed(name, fault);
         self.status.edit(|view| view.counters.load_failures += 1);
         answer(under.waiters, &Err(format!("{}: {fault}", fault.source_name())));
@@ -394,4 +432,9 @@ impl Reconciler {
         names.retain(|name| tables.get(name).is_some() || !name.ends_with("/data"));
         names
     }
+}
+
+/// The name of a dataset that is left among the failures.
+fn left_key(dataset: &str) -> String {
+    format!("{dataset} left")
 }

@@ -12,15 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::asks::Waiter;
-use super::status::UNANNOUNCED;
+use super::slots::{Running, Slots, Taken};
+use super::status::{SLOW, UNANNOUNCED};
 use indexmap::IndexMap;
 use tokio::time::Instant;
 use vm_model::datasets::{Datasets, SnapshotTable};
 use vm_model::parse::zfs_event::{Action, DatasetEvent};
 use vm_model::parse::zfs_list::Row;
 
-/// The most listings of single datasets at once.
-const AT_ONCE: usize = 4;
 /// A burst of events puts off a listing by at most this many gaps.
 const BURST_GAPS: u32 = 20;
 /// Refreshes in a row with unannounced changes after which the event source counts as silent.
@@ -34,6 +33,7 @@ pub struct NodeDatasets {
     gap: Duration,
     wanted: IndexMap<String, Wanted>,
     running: BTreeMap<String, Running>,
+    pub slots: Slots,
     /// Requests that wait for listings.
     pub asked: Vec<Asked>,
     /// Names touched while the node's filesystems are being listed.
@@ -72,14 +72,6 @@ pub struct Asked {
     pub waiters: Vec<Waiter>,
 }
 
-/// A listing under way.
-#[derive(Clone, Copy, Debug)]
-struct Running {
-    began: Instant,
-    /// How often it has failed in a row.
-    failures: u32,
-}
-
 #[derive(Debug)]
 struct Wanted {
     at: Instant,
@@ -94,6 +86,7 @@ impl NodeDatasets {
             gap,
             wanted: IndexMap::new(),
             running: BTreeMap::new(),
+            slots: Slots::default(),
             asked: Vec::new(),
             since_refresh: None,
             since_snapshots: None,
@@ -148,6 +141,7 @@ impl NodeDatasets {
         let has_expired = event.action == Action::Expire;
         if has_expired {
             self.tables.remove(name);
+            self.slots.forget(name);
             // A request that waits for it hears from the listing that it is gone.
             if !self.asked.iter().any(|asked| asked.names.contains(name)) {
                 self.wanted.shift_remove(name);
@@ -204,33 +198,53 @@ impl NodeDatasets {
         }
     }
 
-    /// Takes the next name that is due, unless [`AT_ONCE`] are being listed.
+    /// Takes the next name that is due and has a place; those that requests wait for come first.
     pub fn next(&mut self, now: Instant) -> Option<String> {
-        if self.running.len() >= AT_ONCE {
-            return None;
-        }
-        let is_due = |(name, wanted): &(&String, &Wanted)| {
-            wanted.at <= now && !self.running.contains_key(*name)
+        let (taken, asked) = (Taken::new(&self.running, now), self.asked_for());
+        let may_begin = |name: &str, is_asked: bool| {
+            self.wanted.get(name).is_some_and(|wanted| wanted.at <= now)
+                && !self.running.contains_key(name)
+                && taken.has_place(name, self.slots.lane(name, is_asked))
         };
-        let name = self.wanted.iter().find(is_due).map(|(name, _)| name.clone())?;
+        let first = asked.iter().copied().find(|name| may_begin(name, true));
+        let others = || self.wanted.keys().map(String::as_str);
+        let mut others = others().filter(|name| !asked.contains(name));
+        let name = first.or_else(|| others.find(|name| may_begin(name, false)))?.to_owned();
+        let lane = self.slots.lane(&name, first.is_some());
         let failures = self.wanted.shift_remove(&name).map_or(0, |wanted| wanted.failures);
         self.bursts.remove(&name);
-        self.running.insert(name.clone(), Running { began: now, failures });
+        self.running.insert(name.clone(), Running { began: now, failures, lane });
         Some(name)
     }
 
+    /// The names that requests wait for.
+    fn asked_for(&self) -> BTreeSet<&str> {
+        self.asked.iter().flat_map(|asked| &asked.names).map(String::as_str).collect()
+    }
+
     /// When [`NodeDatasets::next`] or [`NodeDatasets::begin_snapshots`] has to be called.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        let (taken, asked) = (Taken::new(&self.running, now), self.asked_for());
+        // A name without a place has one when a listing ends, or counts as slow.
+        let is_slow_at = self.running.values().map(|running| running.began + SLOW);
+        let freed = is_slow_at.filter(|at| *at > now).min();
         let waiting = self.wanted.iter().filter(|(name, _)| !self.running.contains_key(*name));
-        let next = waiting.map(|(_, wanted)| wanted.at).min();
-        let next = next.filter(|_| self.running.len() < AT_ONCE);
+        let next = waiting.filter_map(|(name, wanted)| {
+            let lane = self.slots.lane(name, asked.contains(&**name));
+            if taken.has_place(name, lane) {
+                Some(wanted.at)
+            } else {
+                freed.map(|at| at.max(wanted.at))
+            }
+        });
         let snapshots = self.snapshots_due.filter(|_| self.since_snapshots.is_none());
-        next.into_iter().chain(snapshots).min()
+        next.min().into_iter().chain(snapshots).min()
     }
 
     /// Stores a finished listing of one name.
     pub fn listed(&mut self, name: &str, rows: Vec<Row>, now: Instant) {
-        self.running.remove(name);
+        let began = self.running.remove(name).map(|running| running.began);
+        self.slots.took(name, began.map_or(Duration::ZERO, |began| now - began));
         self.listed.insert(name.to_owned(), now);
         self.tables.replace(name, rows);
     }
@@ -257,7 +271,11 @@ impl NodeDatasets {
 
     /// A listing of one name has failed: it is tried again after the pause.
     pub fn failed(&mut self, name: &str, now: Instant, pause: Duration) {
-        let failures = self.running.remove(name).map_or(0, |running| running.failures) + 1;
+        let running = self.running.remove(name);
+        if let Some(running) = running {
+            self.slots.took(name, now - running.began);
+        }
+        let failures = running.map_or(0, |running| running.failures) + 1;
         self.wanted.insert(name.to_owned(), Wanted { at: now + pause, failures });
     }
 

@@ -22,6 +22,7 @@ use super::sweep::Sweep;
 use super::sysinfo::NodeSysinfo;
 use super::tasks::Tasks;
 use super::vms::Vms;
+use super::witness::Departed;
 use crate::config::Config;
 use crate::node::Ctx;
 use crate::sources::inbox::Inbox;
@@ -55,6 +56,7 @@ pub struct Reconciler {
     pub(super) store: Store,
     pub(super) status: Status,
     pub(super) vms: Vms,
+    pub(super) departed: Departed,
     pub(super) datasets: NodeDatasets,
     pub(super) sysinfo: NodeSysinfo,
     pub(super) sweep: Sweep,
@@ -71,6 +73,7 @@ impl Reconciler {
         Self {
             store: Store::new(config.ring_bytes),
             vms: Vms::new(config.fold, config.concurrency, status.clone()),
+            departed: Departed::default(),
             datasets: NodeDatasets::new(config.fold, now),
             sysinfo: NodeSysinfo::default(),
             sweep: Sweep::new(now),

@@ -12,9 +12,11 @@ use vm_model::origin::{Origin, ParseError};
 use vm_model::stale::Stale;
 
 use super::engine::Reconciler;
+use super::reading::ReadFault;
 use super::status::Concerns;
 use super::tasks::Done;
 use super::vms::Reasons;
+use super::witness::Witnesses;
 use crate::node::LoadError;
 use crate::node::blocking::{in_shares, threads};
 use crate::node::load::{self, Known, Node};
@@ -138,6 +140,12 @@ impl Reconciler {
         }
         for (name, error) in broken {
             self.note_broken(&name, error, Reasons::RETRY);
+        }
+        for name in node.zones.strays {
+            // A reading of its own says whether its row was only late.
+            self.vms.mark(&name, Stale::ALL, Reasons::REFRESH, Instant::now());
+            let witnesses = Witnesses { xml: true, ..Witnesses::default() };
+            self.note_broken(&name.into(), ReadFault::Disputed(witnesses), Reasons::RETRY);
         }
         for name in node.zones.unlisted {
             let what = "the zone index lists it, zoneadm has no readable row for it";

@@ -114,7 +114,8 @@ impl Listed {
         }
         let rows: HashSet<&str> = self.zones.rows.iter().map(|row| &*row.zonename).collect();
         let gone = vms.known().map(|(name, _)| name).filter(|name| !rows.contains(&***name));
-        let unlisted = self.zones.unlisted.iter().filter(|name| vms.parts(name).is_none());
+        let unlisted = self.zones.unlisted.iter().chain(&self.zones.strays);
+        let unlisted = unlisted.filter(|name| vms.parts(name).is_none());
         let others = gone.cloned().chain(unlisted.map(|name| Arc::from(&**name)));
         differing.extend(others.map(|name| (name, Stale::ON_ZONE_EVENT)));
         differing

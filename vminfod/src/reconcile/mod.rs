@@ -55,6 +55,8 @@ mod sysinfo;
 
 mod datasets;
 
+mod slots;
+
 mod vms;
 
 mod reads;
@@ -62,6 +64,8 @@ mod reads;
 mod reading;
 
 pub mod asks;
+
+mod witness;
 
 pub mod status;
 

@@ -13,6 +13,7 @@ use tracing::{Instrument, Span};
 use vm_model::datasets::SnapshotTable;
 use vm_model::origin::Origin;
 use vm_model::parse::sysinfo::Sysinfo;
+use vm_model::parse::zfs_event::vm_uuid;
 use vm_model::parse::zfs_list::Row;
 use vm_model::stale::Stale;
 
@@ -34,6 +35,7 @@ impl Reconciler {
     pub(super) fn begin_node_wide(&mut self, now: Instant) {
         while let Some(name) = self.datasets.next(now) {
             let span = tracing::info_span!("dataset", name);
+            self.status.edit(|view| view.listings.insert(name.clone(), now));
             self.begin(Like::Dataset, span, |ctx| async move {
                 let listed = read(Origin::Datasets, datasets::one(&ctx, &name)).await;
                 Done::Dataset(name, listed)
@@ -97,12 +99,16 @@ impl Reconciler {
     pub(super) fn dataset_read(&mut self, name: &str, result: Result<Vec<Row>, LoadError>) {
         let now = Instant::now();
         let began = self.datasets.began(name);
+        self.status.edit(|view| view.listings.remove(name));
         let ended = result.as_ref().map(drop).map_err(|error| format!("zfs: {error}"));
         let mut zones: Vec<Arc<str>> = self.zone_of(name).into_iter().collect();
         match result {
             Ok(rows) => {
                 zones.extend(rows.iter().filter_map(|row| self.zone_of(row.name())));
                 self.datasets.listed(name, rows, now);
+                if vm_uuid(name).is_some_and(|uuid| self.departed.has(uuid)) {
+                    self.note_left();
+                }
                 let owners = zones.iter().filter(|zone| self.is_root_of(name, zone));
                 for zone in owners.cloned().collect::<Vec<_>>() {
                     self.has_datasets(&zone);
@@ -119,6 +125,7 @@ impl Reconciler {
                 }
             }
         }
+        self.show_slow();
         zones.sort();
         zones.dedup();
         for zone in zones {
@@ -129,9 +136,20 @@ impl Reconciler {
         }
     }
 
+    /// Shows which datasets are slow, if that changed.
+    fn show_slow(&self) {
+        let slow = self.datasets.slots.slow();
+        self.status.edit(|view| {
+            if view.slow != *slow {
+                view.slow.clone_from(slow);
+            }
+        });
+    }
+
     /// Takes over a listing of the filesystems and volumes of the node.
     fn take_datasets(&mut self, listed: Vec<Row>, began: Instant) {
         self.datasets.refreshed(listed, began, Instant::now());
+        self.note_left();
         self.status.edit(|view| view.datasets_listed = Some(began));
     }
 

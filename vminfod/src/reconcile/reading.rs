@@ -11,13 +11,14 @@ use tokio::time::{Instant, sleep};
 use vm_model::origin::Origin;
 use vm_model::parse::kstat::ZoneKstat;
 use vm_model::parse::text::is_lower_uuid;
-use vm_model::parse::zone_index::lines;
+use vm_model::parse::zone_index::{is_written, lines};
 use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
 use vm_model::stale::Stale;
 
+use super::witness::Witnesses;
 use crate::node::read::zone_files::{self, ZoneFiles};
-use crate::node::read::{kstat, zone_index, zoneadm};
+use crate::node::read::{kstat, zone_index, zone_xmls, zoneadm};
 use crate::node::root::ReadError;
 use crate::node::{Ctx, Fault, LoadError};
 
@@ -29,7 +30,7 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// The result of a reading.
 #[derive(Debug)]
 pub enum Loaded {
-    /// zoneadm knows no such zone and the index lacks it.
+    /// No witness has the zone: neither zoneadm nor the index, and it has no XML.
     Gone,
     /// No zone has this name; the VM of this uuid has a zone of another name.
     Elsewhere(Arc<str>),
@@ -50,12 +51,18 @@ pub struct Sources {
 pub enum ReadFault {
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// zoneadm does not know a zone that the index lists.
-    #[error("zoneadm knows no such zone, but the zone index lists it")]
-    Disputed,
+    /// A witness has the zone, another one lacks it.
+    #[error("{0}")]
+    Disputed(Witnesses),
     /// The index cannot be read: zoneadm alone is not enough to delete a VM.
     #[error("zone index: {0}")]
     Index(ReadError),
+    /// The index has no line, not even that of `global`: what it lacks is not gone.
+    #[error("zone index: there is none, or it has no line")]
+    NoIndex,
+    /// Whether the XML is there cannot be read.
+    #[error("zone configuration: {0}")]
+    Xml(ReadError),
     /// The reading or the composition panicked.
     #[error("the reading panicked")]
     Panic,
@@ -65,11 +72,19 @@ impl ReadFault {
     pub fn source_name(&self) -> &'static str {
         match self {
             Self::Load(error) => error.source_name(),
-            Self::Disputed => "zoneadm",
-            Self::Index(_) => "zone index",
+            Self::Disputed(witnesses) => witnesses.lacking(),
+            Self::Index(_) | Self::NoIndex => "zone index",
+            Self::Xml(_) => "zone_xml",
             Self::Panic => "reading",
         }
     }
+}
+
+/// What is found of a zone.
+enum Found {
+    Row(Arc<ZoneRow>),
+    /// No row: it is gone, or has another name.
+    Nowhere(Loaded),
 }
 
 pub struct Reading {
@@ -81,6 +96,8 @@ pub struct Reading {
     pub stale: Stale,
     /// When the first signal came that this reading answers.
     pub signalled: Instant,
+    /// The file watcher has reported a change of its XML.
+    pub xml_changed: bool,
 }
 
 impl Reading {
@@ -92,9 +109,9 @@ impl Reading {
         }
         let mut row = match &self.known {
             Some(parts) if !self.stale.contains(Stale::ZONEADM) => Arc::clone(&parts.zone),
-            _ => match self.row().await? {
-                Some(row) => row,
-                None => return self.missing().await,
+            _ => match self.found().await? {
+                Found::Row(row) => row,
+                Found::Nowhere(loaded) => return Ok(loaded),
             },
         };
         let mut files = self.files(&row).await;
@@ -103,9 +120,9 @@ impl Reading {
         {
             // The configuration is gone; the zone may be gone too.
             self.stale |= Stale::ON_ZONE_EVENT;
-            row = match self.row().await? {
-                Some(row) => row,
-                None => return self.missing().await,
+            row = match self.found().await? {
+                Found::Row(row) => row,
+                Found::Nowhere(loaded) => return Ok(loaded),
             };
             files = self.files(&row).await;
         }
@@ -125,18 +142,46 @@ impl Reading {
         Ok(zoneadm::one(&self.ctx, &self.name, uuid).await?.map(Arc::new))
     }
 
-    /// Returns what the index says of a zone that zoneadm does not know. It is gone only if both agree.
-    async fn missing(&self) -> Result<Loaded, ReadFault> {
-        let index = zone_index::load(&self.ctx).await.map_err(ReadFault::Index)?;
-        let line = lines(&index).find(|line| *line.name == *self.name);
-        // A zone without a uuid is not a VM.
-        if line.is_some_and(|line| self.known.is_some() || line.uuid.is_some()) {
-            return Err(ReadFault::Disputed);
+    /// Returns the row of the zone, or where it is instead. zonecfg removes line and XML one after the other: while
+    /// the signal is young, a disagreement is looked at once more.
+    /// Errors: a source fails, or the witnesses disagree.
+    async fn found(&self) -> Result<Found, ReadFault> {
+        let found = self.witnessed().await;
+        if matches!(found, Err(ReadFault::Disputed(_))) && self.signalled.elapsed() < YOUNG {
+            sleep(SETTLE).await;
+            return self.witnessed().await;
         }
+        let is_unseen = self.known.is_some() && !self.xml_changed;
+        if is_unseen && matches!(found, Ok(Found::Nowhere(Loaded::Gone))) {
+            // The word of the file watcher may be on its way: whether the XML was seen to go matters to agents.
+            sleep(YOUNG).await;
+        }
+        found
+    }
+
+    async fn witnessed(&self) -> Result<Found, ReadFault> {
+        if let Some(row) = self.row().await? {
+            return Ok(Found::Row(row));
+        }
+        let index = zone_index::load(&self.ctx).await.map_err(ReadFault::Index)?;
+        if self.known.is_some() && !is_written(&index) {
+            return Err(ReadFault::NoIndex);
+        }
+        let line = lines(&index).find(|line| *line.name == *self.name);
         let by_uuid = lines(&index).find(|line| line.uuid == Some(&*self.name));
-        match by_uuid.filter(|line| self.known.is_none() && *line.name != *self.name) {
-            Some(line) => Ok(Loaded::Elsewhere(line.name.into())),
-            None => Ok(Loaded::Gone),
+        if let Some(line) = by_uuid.filter(|line| self.known.is_none() && *line.name != *self.name)
+        {
+            return Ok(Found::Nowhere(Loaded::Elsewhere(line.name.into())));
+        }
+        // A zone without a uuid is not a VM, and an XML of another name may be a template.
+        let index = line.is_some_and(|line| self.known.is_some() || line.uuid.is_some());
+        let may_count = self.known.is_some() || is_lower_uuid(&self.name);
+        let xml =
+            may_count && zone_xmls::has(&self.ctx, &self.name).await.map_err(ReadFault::Xml)?;
+        let witnesses = Witnesses { row: false, index, xml };
+        match witnesses.are_silent() {
+            true => Ok(Found::Nowhere(Loaded::Gone)),
+            false => Err(ReadFault::Disputed(witnesses)),
         }
     }
 

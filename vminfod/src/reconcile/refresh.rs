@@ -63,9 +63,9 @@ impl Taking {
         next
     }
 
-    /// The zones of the index that have no readable row.
-    pub fn unlisted(&self) -> &[String] {
-        &self.node.zones.unlisted
+    /// The zones that have no readable row, but a line of the index or an XML.
+    pub fn unlisted(&self) -> impl Iterator<Item = &String> {
+        self.node.zones.unlisted.iter().chain(&self.node.zones.strays)
     }
 
     /// The names of all zones that were listed.

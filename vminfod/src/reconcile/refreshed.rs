@@ -171,7 +171,7 @@ impl Reconciler {
         let (listed, unlisted) = (taking.listed(), taking.unlisted());
         let known = self.vms.known().map(|(name, _)| name);
         let missing: Vec<_> = known.filter(|name| !listed.contains(*name)).cloned().collect();
-        let unlisted = unlisted.iter().map(|name| Arc::from(&**name));
+        let unlisted = unlisted.map(|name| Arc::from(&**name));
         for name in missing.into_iter().chain(unlisted) {
             self.vms.mark(&name, Stale::ON_ZONE_EVENT, Reasons::REFRESH, now);
         }

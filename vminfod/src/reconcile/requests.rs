@@ -16,6 +16,7 @@ use super::engine::Reconciler;
 use super::listing::Question;
 use super::reads::OWN;
 use super::vms::Reasons;
+use super::witness::{Witnesses, dataset_of};
 
 impl Reconciler {
     /// Answers a request, or makes it wait for a reading.
@@ -53,21 +54,34 @@ impl Reconciler {
         }
     }
 
-    /// Describes the sources of this VM.
+    /// Describes the sources of this VM; `None` if no witness has it, and it was not seen to go.
     fn why(&self, name: &str) -> Option<Why> {
         let name = self.vms.zone_named(name);
-        let vm = self.vms.get(&name)?;
-        let parts = vm.parts.as_ref()?;
-        let own = OWN.into_iter().zip(vm.reads.each());
-        let own = own.map(|((origin, part), at)| source(origin, at, vm.is_stale(part)));
-        let mut sources: Vec<SourceWhy> = own.collect();
-        sources.push(self.zfs_of(parts, vm.is_stale(Stale::DATASETS)));
-        let read_at = self.status.sysinfo().map(|view| view.at);
-        sources.push(source(Origin::Sysinfo, read_at, self.sysinfo.is_stale()));
+        let vm = self.vms.get(&name);
+        let parts = vm.and_then(|vm| vm.parts.as_ref());
+        let uuid = parts.map_or(&*name, |parts| &*parts.zone.uuid);
+        let (dataset, seen_to_go) =
+            (dataset_of(&self.datasets.tables, uuid), self.departed.has(uuid));
+        let witnesses = match vm {
+            Some(vm) if parts.is_some() || vm.is_failing() => vm.witnesses,
+            _ => Some(Witnesses::default()),
+        };
+        if witnesses.is_some_and(Witnesses::are_silent) && dataset.is_none() && !seen_to_go {
+            return None;
+        }
+        let mut sources = Vec::new();
+        if let (Some(vm), Some(parts)) = (vm, parts) {
+            let own = OWN.into_iter().zip(vm.reads.each());
+            sources.extend(own.map(|((origin, part), at)| source(origin, at, vm.is_stale(part))));
+            sources.push(self.zfs_of(parts, vm.is_stale(Stale::DATASETS)));
+            let read_at = self.status.sysinfo().map(|view| view.at);
+            sources.push(source(Origin::Sysinfo, read_at, self.sysinfo.is_stale()));
+        }
         for key in [&*name, Origin::Sysinfo.name()] {
             self.blame(&mut sources, key);
         }
-        Some(Why { uuid: parts.zone.uuid.to_string(), zonename: name.to_string(), sources })
+        let (uuid, zonename) = (uuid.to_owned(), name.to_string());
+        Some(Why { uuid, zonename, sources, witnesses, dataset, seen_to_go })
     }
 
     /// Adds the failure recorded under this key to its source.

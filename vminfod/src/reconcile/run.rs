@@ -79,7 +79,7 @@ impl Reconciler {
     fn deadline(&self, now: Instant) -> Instant {
         let deadlines = [
             self.vms.queue.next_due(),
-            self.datasets.deadline(),
+            self.datasets.deadline(now),
             self.datasets.between_due().filter(|_| self.are_datasets_unannounced()),
             self.sysinfo.deadline(),
             self.sweep.deadline(now),

@@ -37,6 +37,7 @@ impl Reconciler {
             let stale = Stale::on_file(file);
             if let Some(vm) = self.vms.mark(&name, stale, Reasons::FILE, now) {
                 vm.announced |= stale;
+                vm.xml_changed |= file == ZoneFile::Xml;
             }
         }
         for name in pending.unwatched {
@@ -69,6 +70,9 @@ impl Reconciler {
             return;
         }
         self.datasets.event(event, is_burst, now);
+        if vm_uuid(&event.name).is_some_and(|uuid| self.departed.has(uuid)) {
+            self.note_left();
+        }
         let Some(zone) = zone else { return };
         if event.renamed {
             // Its children have other names now, without events of their own.

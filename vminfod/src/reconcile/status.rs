@@ -20,6 +20,8 @@ use crate::sources::fswatcher::Watching;
 
 /// While the zfs event source is down or silent, filesystems and volumes are listed this often.
 pub const UNANNOUNCED: Duration = Duration::from_secs(60);
+/// A listing of one dataset that takes this long is slow: an ordinary one takes a few milliseconds.
+pub const SLOW: Duration = Duration::from_millis(250);
 /// How many refresh errors and log entries are kept.
 const KEEP: usize = 5;
 
@@ -107,6 +109,10 @@ pub struct View {
     pub are_datasets_silent: bool,
     /// When the last good listing of the filesystems and volumes began.
     pub datasets_listed: Option<Instant>,
+    /// The listings of single datasets under way, and since when.
+    pub listings: BTreeMap<String, Instant>,
+    /// The datasets whose last listing was slow, and how long it took.
+    pub slow: BTreeMap<String, Duration>,
     /// The longest time between two refreshes.
     pub refresh_every: Duration,
     /// There is no zone index, and zoneadm lists no zone.

@@ -20,6 +20,7 @@ use vm_model::stale::Stale;
 use super::asks::Waiter;
 use super::reads::Reads;
 use super::status::Status;
+use super::witness::Witnesses;
 
 /// Pauses before a reading is repeated that showed no change after a kernel event: the event may precede
 /// the new state.
@@ -90,6 +91,10 @@ pub struct Vm {
     pub announced: Stale,
     /// When the last readings of its sources began.
     pub reads: Reads,
+    /// What its witnesses said at the last reading; `None`: it was not asked yet, or a source failed.
+    pub witnesses: Option<Witnesses>,
+    /// The file watcher reported a change of its XML that no reading has seen since.
+    pub xml_changed: bool,
 }
 
 /// A reading under way.

@@ -49,9 +49,14 @@ async fn empty_or_failed_listing_deletes_nothing() {
     node.with(|state| state.failing.insert("zoneadm", "zoneadm: out of memory".to_owned()));
     assert_eq!(served.get("/vms?sync=true").await.0, 503);
     assert_eq!(served.get(&format!("/vms/{A}")).await.0, 200);
-    // Both agree at last.
+    // An index without a line says nothing, and one without this line is one witness.
     node.with(|state| state.failing.clear());
-    node.write("/etc/zones/index", "");
+    for index in ["", "global:installed:/:\n"] {
+        node.write("/etc/zones/index", index);
+        assert_eq!(served.get(&format!("/vms/{A}?sync=true")).await.0, 503, "{index}");
+    }
+    // All agree at last.
+    std::fs::remove_file(node.path(&format!("/etc/zones/{A}.xml"))).unwrap();
     assert_eq!(served.get(&format!("/vms/{A}?sync=true")).await.0, 404);
 }
 
@@ -64,7 +69,7 @@ async fn fresh_reading_shows_an_unannounced_change() {
     assert_eq!((&vm["quota"], &vm["state"]), (&json!(1), &json!("stopped")));
     node.add_zone(B, "installed", None, "two");
     assert_eq!(served.json("/vms?sync=true").await.as_array().unwrap().len(), 2);
-    node.drop_zone(B);
+    node.remove(B);
     assert_eq!(served.json("/vms?sync=true").await.as_array().unwrap().len(), 1);
     assert_eq!(served.get("/vms/unknown?sync=true").await.0, 404);
     let sysinfo = served.json("/sysinfo").await;

@@ -75,7 +75,8 @@ async fn both_event_formats_agree() {
     take(1).await;
     node.write(&format!("/zones/{A}/config/tags.json"), r#"{"role": null, "a.b": [1, 2]}"#);
     take(1).await;
-    node.with(|state| state.zoneadm.retain(|line| !line.contains(A)));
+    node.drop_zone(A);
+    std::fs::remove_file(node.path(&format!("/etc/zones/{A}.xml"))).unwrap();
     node.zone_event(A, "", -1).await;
     take(1).await;
     golden("events.jsonl", &one);
@@ -222,7 +223,10 @@ async fn why_names_the_source_of_a_field() {
     let sources = |why: &Value| why["sources"].as_object().unwrap().clone();
     let settled = |why: &Value| sources(why).values().all(|source| source["stale"] == false);
     let why = served.until(&format!("/why/{A}"), settled).await;
-    assert_eq!(why.as_object().unwrap().keys().collect::<Vec<_>>(), ["uuid", "sources", "fields"]);
+    assert_eq!(
+        why.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["uuid", "witnesses", "sources", "fields"]
+    );
     assert_eq!(why["uuid"], A);
     for name in Origin::ALL.map(Origin::name) {
         let source = &why["sources"][name];

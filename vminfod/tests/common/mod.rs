@@ -73,6 +73,7 @@ impl FakeNode {
             "/tmp/.sysinfo.json",
             r#"{"UUID":"564d2f1c-0a70-4a2b-9a7e-7b1c0f3c2a11","Datacenter Name":"sim"}"#,
         );
+        node.index(&[]);
         node.with(|state| state.zoneadm.push("0:global:running:/::ipkg:shared:0".to_owned()));
         node
     }

@@ -72,6 +72,8 @@ pub enum Action {
     ChangeRow,
     /// Another writer deletes the record between the check and the commit.
     DeleteRow,
+    /// Another writer changes the NIC's address between the check and the commit (NAPI).
+    ChangeAddress,
     /// A list answer carries a record that does not belong there.
     ForeignRecord {
         /// The record; a NIC of another node if absent.

@@ -12,7 +12,7 @@ use super::errors::{ApiError, element, missing};
 use super::networks::{only, page, text};
 use super::params;
 use super::render::ip_json;
-use super::rows::IpRow;
+use super::rows::{IpRow, NicRow};
 use super::store::World;
 use crate::restify::Params;
 
@@ -72,6 +72,29 @@ impl World {
             record.belongs_to_uuid = None;
         }
         Ok(ip_json(&uuid, parsed, record))
+    }
+
+    /// Which version of its address a NIC has; 0 if there is none.
+    pub(super) fn address_version(&self, nic: &NicRow) -> u64 {
+        let row = nic.address.as_ref().and_then(|(net, ip)| self.networks.get(net)?.ips.get(ip));
+        row.map_or(0, |row| row.changed)
+    }
+
+    /// Another writer changes the address of this NIC, if it has one.
+    pub(super) fn touch_address(&mut self, mac: u64) {
+        let changed = self.tick();
+        let address = self.nics.get(&mac).and_then(|nic| nic.address.clone());
+        let row = address.and_then(|(net, ip)| self.networks.get_mut(&net)?.ips.get_mut(&ip));
+        if let Some(row) = row {
+            row.changed = changed;
+        }
+    }
+
+    /// What is said of the address of a NIC whose write meets one of its address (recorded).
+    pub(super) fn taken(&self, nic: &NicRow) -> Value {
+        let (net, ip) =
+            nic.address.as_ref().map_or(("", String::new()), |(net, ip)| (net, ip.to_string()));
+        element("ip", "Duplicate", &format!("IP {ip} exists on network {net}"))
     }
 
     pub(super) fn search_ips(&self, given: &Params) -> Result<Value, ApiError> {

@@ -176,6 +176,7 @@ impl Store {
                 return Err(ApiError::Invalid(errors));
             }
         }
+        let address = self.world().address_version(&found);
         self.meanwhile(found.mac, actions).await;
         let now = self.now_ms();
         let mut world = self.world();
@@ -195,6 +196,10 @@ impl Store {
             return Ok(Done::NoContent);
         }
         match current {
+            // NIC and address are one batch: that the address is another version is told as if it were taken.
+            Some(tag) if tag == found.etag && world.address_version(&found) != address => {
+                Err(ApiError::Invalid(vec![world.taken(&found)]))
+            }
             Some(tag) if tag == found.etag => {
                 let row = world.update_nic(found.mac, given, now)?;
                 Ok(Done::Json(world.nic_json(&row), Some(row.etag)))
@@ -222,6 +227,7 @@ impl Store {
                 Action::DeleteRow => {
                     self.world().remove_nic(mac);
                 }
+                Action::ChangeAddress => self.world().touch_address(mac),
                 _ => {}
             }
         }

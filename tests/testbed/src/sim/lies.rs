@@ -6,6 +6,7 @@
 //! when somebody asks it, so that it is no witness of its own.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -60,9 +61,10 @@ pub(super) async fn restart(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
     cn.commands.calm();
     let all = cn.node.zones()?;
     let believes = trouble == Trouble::OnlyGlobal && centre.bug == Some(Bug::BelieveAnyList);
+    let mut aside = Aside::new();
     if believes {
         // A list that nothing contradicts is one that nobody compares with the index.
-        show_only(cn, &[])?;
+        aside = show_only(cn, &[])?;
     } else {
         cn.trouble(Program::Zoneadm, trouble, ALWAYS);
     }
@@ -76,6 +78,7 @@ pub(super) async fn restart(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
     ask(centre, cn, rng);
     tokio::time::sleep(some_time(rng)).await;
     if believes {
+        give_back(aside)?;
         cn.node.step(|guard| guard.save_zones(&all))?;
     }
     Ok(())
@@ -121,7 +124,7 @@ pub(super) async fn unreadable(
     Ok(())
 }
 
-/// More than half of many VMs are gone from zoneadm and from the index, as from the disk of another day,
+/// More than half of many VMs are gone from zoneadm, the index and `/etc/zones`, as from the disk of another day,
 /// and come back; the agents may restart meanwhile.
 pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
     let all = cn.node.zones()?;
@@ -132,7 +135,7 @@ pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
     let kept = &names[..rng.random_range(1..=(names.len() - 1) / 2)];
     centre.truth.note(format!("nothing but {} is shown", kept.join(", ")));
     centre.truth.vanish(names.iter().cloned().collect());
-    show_only(cn, kept)?;
+    let aside = show_only(cn, kept)?;
     cn.watch.poll(&cn.node.root(), &cn.way);
     tokio::time::sleep(some_time(rng)).await;
     ask(centre, cn, rng);
@@ -157,6 +160,7 @@ pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
         cn.lift_brake();
         tokio::time::sleep(some_time(rng)).await;
     }
+    give_back(aside)?;
     cn.node.step(|guard| guard.save_zones(&all))?;
     // vminfod finds them again; until then a delete of them is late, not wrong.
     tokio::time::sleep(CACHE).await;
@@ -181,12 +185,29 @@ async fn is_known(centre: &Centre, cn: &Cn) -> bool {
     cn.load().await.is_ok_and(|vms| known(vms) == known(cn.shown()))
 }
 
-/// zoneadm and the index have only these zones.
-fn show_only(cn: &Cn, names: &[String]) -> anyhow::Result<()> {
-    let mut few = cn.node.zones()?;
+/// Configurations that are set aside, and their texts.
+type Aside = Vec<(PathBuf, Vec<u8>)>;
+
+/// zoneadm and the index have only these zones, and only they have an XML: with one witness left vminfod shows a VM as it
+/// was. Returns what is to be given back.
+fn show_only(cn: &Cn, names: &[String]) -> anyhow::Result<Aside> {
+    let (mut few, mut aside) = (cn.node.zones()?, Vec::new());
     let all: Vec<String> = few.iter().map(|zone| zone.zonename.clone()).collect();
     for name in all.iter().filter(|name| !names.contains(name)) {
         few.remove(name);
+        let file = cn.node.zone_xml(name);
+        if let Ok(text) = std::fs::read(&file) {
+            std::fs::remove_file(&file)?;
+            aside.push((file, text));
+        }
     }
-    cn.node.step(|guard| guard.save_zones(&few)).context("fewer zones")
+    cn.node.step(|guard| guard.save_zones(&few)).context("fewer zones")?;
+    Ok(aside)
+}
+
+fn give_back(aside: Aside) -> anyhow::Result<()> {
+    for (file, text) in aside.into_iter().filter(|(file, _)| !file.exists()) {
+        files::replace(&file, &text)?;
+    }
+    Ok(())
 }

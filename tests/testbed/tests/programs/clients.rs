@@ -174,7 +174,10 @@ fn expected(action: &Action, verb: Verb) -> (Option<Class>, u32, Option<bool>) {
         }
         Action::DeleteRow if verb == Verb::Update => (Some(Class::Server), 1, Some(false)),
         Action::DeleteRow if deletes => (Some(Class::NotFoundResource), 1, Some(true)),
+        // NAPI alone has addresses, and tells an update that meets a write of its address so.
+        Action::ChangeAddress if verb == Verb::Update => (Some(Class::Invalid), 1, Some(false)),
         Action::ChangeRow
+        | Action::ChangeAddress
         | Action::DeleteRow
         | Action::ForeignRecord { .. }
         | Action::MaxPage { .. }

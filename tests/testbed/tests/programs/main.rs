@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
 
+mod absence;
 #[cfg(target_os = "linux")] // reads /proc
 mod abuse;
 mod agent;

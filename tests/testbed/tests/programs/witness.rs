@@ -102,6 +102,17 @@ async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     let index = world.node().path("/etc/zones/index");
     let zones = std::fs::read_to_string(&index).unwrap();
     std::fs::write(&index, "global:installed:/\n").unwrap();
+    // So does the folder: with the XMLs there the VMs would be named, and nothing would be gone.
+    let (folder, aside) = (world.node().path("/etc/zones"), dir.path().join("aside"));
+    std::fs::create_dir(&aside).unwrap();
+    let move_xmls = |from: &Path, to: &Path| {
+        for file in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.extension().is_some_and(|kind| kind == "xml") {
+                std::fs::rename(&file, to.join(file.file_name().unwrap())).unwrap();
+            }
+        }
+    };
+    move_xmls(&folder, &aside);
     world.start_vminfod().await.unwrap();
     assert!(world.hub().unwrap().vms(true).await.unwrap().vms.is_empty());
     // vm-agent does not believe it; VMAPI does, for each VM that somebody asks it about.
@@ -128,6 +139,7 @@ async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     // The right one is back.
     world.end("vminfod", true).await.unwrap();
     blind(&world, false);
+    move_xmls(&aside, &folder);
     std::fs::write(&index, zones).unwrap();
     world.start_vminfod().await.unwrap();
     let alive = || world.vmapi.store().all().iter().all(|vm| vm["state"] != "destroyed");

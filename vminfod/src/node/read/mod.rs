@@ -8,6 +8,8 @@ pub mod zoneadm;
 
 pub mod zone_index;
 
+pub mod zone_xmls;
+
 pub mod zone_files;
 
 pub mod stamps;

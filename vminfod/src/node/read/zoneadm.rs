@@ -44,22 +44,29 @@ pub async fn one(
     zonename: &str,
     uuid: Option<&str>,
 ) -> Result<Option<ZoneRow>, LoadError> {
-    let mut args = vec!["-z".to_owned(), zonename.to_owned()];
-    if let Some(uuid) = uuid {
-        args.extend(["-u".to_owned(), uuid.to_owned()]);
+    // By zoneadm(8), the zone of the uuid is shown instead of the one of the name, if there is one: another zone may
+    // have the same uuid.
+    let mut of_uuid = uuid;
+    loop {
+        let mut args = vec!["-z".to_owned(), zonename.to_owned()];
+        args.extend(of_uuid.into_iter().flat_map(|uuid| ["-u".to_owned(), uuid.to_owned()]));
+        args.extend(["list", "-p"].map(String::from));
+        let call = Call::new(Program::Zoneadm, args, ctx.deadlines.zoneadm);
+        let output = ctx.run(Origin::Zoneadm, call).await?;
+        if output.status == 0 {
+            check_whole(&output.stdout)?;
+            let row = parse(&output.stdout).into_iter().find(|row| *row.zonename == *zonename);
+            if row.is_some() || of_uuid.take().is_none() {
+                return Ok(row);
+            }
+            continue;
+        }
+        // The text of zoneadm(8) for a zone that does not exist; recorded.
+        if output.complaint().ends_with("No such zone configured") {
+            return Ok(None);
+        }
+        return Err(LoadError::exit(Origin::Zoneadm, &output));
     }
-    args.extend(["list", "-p"].map(String::from));
-    let call = Call::new(Program::Zoneadm, args, ctx.deadlines.zoneadm);
-    let output = ctx.run(Origin::Zoneadm, call).await?;
-    if output.status == 0 {
-        check_whole(&output.stdout)?;
-        return Ok(parse(&output.stdout).into_iter().find(|row| *row.zonename == *zonename));
-    }
-    // The text of zoneadm(8) for a zone that does not exist; recorded.
-    if output.complaint().ends_with("No such zone configured") {
-        return Ok(None);
-    }
-    Err(LoadError::exit(Origin::Zoneadm, &output))
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ async fn renaming_over_a_configuration_is_no_delete() {
     assert_eq!(served.vm(A).await["hostname"], "h2");
 }
 
-#[tokio::test(flavor = "multi_thread")] // S77
+#[tokio::test(flavor = "multi_thread")] // S77, S137
 async fn removed_configuration_deletes_the_vm_and_its_watches() {
     let node = FakeNode::one();
     node.add_zone(B, "installed", None, "two");
@@ -74,12 +74,135 @@ async fn removed_configuration_deletes_the_vm_and_its_watches() {
         paths.filter(|path| path.as_str().unwrap().contains(uuid)).count()
     };
     served.status_until(|status| watched(status, B) == 5).await;
+    let why = async || served.json(&format!("/why/{B}")).await["witnesses"].clone();
+    assert_eq!(why().await["seen_to_go"], false);
     node.drop_zone(B);
     std::fs::remove_file(node.path(&format!("/etc/zones/{B}.xml"))).unwrap();
     let gone = events.until(|event| event["type"] == "delete").await;
     assert_eq!(gone["uuid"], B);
     let status = served.status_until(|status| watched(status, B) == 0).await;
     assert_eq!(watched(&status, A), 5);
+    // Its dataset is left: named, and it holds nothing, since the zone was seen to go.
+    let left = json!({"row": false, "index": false, "xml": false, "dataset": format!("zones/{B}"), "seen_to_go": true});
+    assert_eq!(why().await, left);
+    let key = format!("zones/{B} left");
+    let named = |status: &Value| status["errors"][&key]["message"].as_str().map(str::to_owned);
+    let says = named(&served.status_until(|status| named(status).is_some()).await).unwrap();
+    assert!(says.contains(&format!("zfs destroy -r zones/{B}")), "{says}");
+    assert_eq!(served.json("/status").await["incomplete"], json!([]));
+    node.drop_datasets(&format!("zones/{B}"));
+    node.zfs_event_saying(&format!("zones/{B}"), "destroy", "").await;
+    served.status_until(|status| named(status).is_none()).await;
+    assert_eq!(why().await["dataset"], Value::Null);
+}
+
+/// Takes one witness of B away, and returns what gives it back.
+fn take(node: &FakeNode, witness: &str) -> Box<dyn FnOnce(&FakeNode)> {
+    let xml = format!("/etc/zones/{B}.xml");
+    match witness {
+        "row and line" | "row" => {
+            node.drop_zone(B);
+            node.index(if witness == "row" { &[A, B] } else { &[A] });
+            Box::new(|node| {
+                node.set_zone(B, "installed", None);
+                node.index(&[A, B]);
+            })
+        }
+        "row, and the index is empty" | "row, and there is no index" => {
+            node.drop_zone(B);
+            match witness.ends_with("empty") {
+                true => node.write("/etc/zones/index", ""),
+                false => std::fs::remove_file(node.path("/etc/zones/index")).unwrap(),
+            }
+            // The XML too: a folder that is empty for a moment.
+            let text = std::fs::read_to_string(node.path(&xml)).unwrap();
+            std::fs::remove_file(node.path(&xml)).unwrap();
+            Box::new(move |node| {
+                node.set_zone(B, "installed", None);
+                node.write(&xml, &text);
+                node.index(&[A, B]);
+            })
+        }
+        _ => {
+            let text = std::fs::read_to_string(node.path(&xml)).unwrap();
+            std::fs::remove_file(node.path(&xml)).unwrap();
+            Box::new(move |node| node.write(&xml, &text))
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")] // S136
+async fn what_one_witness_lacks_is_kept_and_named() {
+    for (witness, source, says) in [
+        ("row and line", "zone index", "but its XML is there"),
+        ("row", "zoneadm", "the zone index lists it and its XML is there"),
+        ("XML", "zone_xml", "no such file"),
+        ("row, and the index is empty", "zone index", "it has no line"),
+        ("row, and there is no index", "zone index", "it has no line"),
+    ] {
+        let node = FakeNode::one();
+        node.add_zone(B, "installed", None, "two");
+        node.index(&[A, B]);
+        let config = Config { sweep: Duration::from_millis(50), ..node.quiet() };
+        let served = node.serve_as(config).await;
+        let events = served.events().await;
+        let before = served.vm(B).await;
+        let back = take(&node, witness);
+        let named = |status: &Value| status["errors"][B]["source"] == source;
+        let status = served.status_until(named).await;
+        let error = &status["errors"][B]["message"];
+        assert!(error.as_str().unwrap().contains(says), "{witness}: {error}");
+        assert_eq!(status["incomplete"], json!([B]), "{witness}");
+        served.sweeps(4).await;
+        assert_eq!(served.vm(B).await, before, "{witness}");
+        let (code, text) = served.get(&format!("/vms/{B}?sync=true")).await;
+        assert!(code == 503 && text.contains(says), "{witness}: {code} {text}");
+        let why = served.json(&format!("/why/{B}")).await;
+        assert!(
+            why["sources"].as_object().unwrap().values().any(|it| it["error"].is_string()),
+            "{why}"
+        );
+        if witness == "row and line" {
+            assert_eq!(
+                why["witnesses"],
+                json!({"row": false, "index": false, "xml": true, "dataset": format!("zones/{B}"), "seen_to_go": false})
+            );
+        }
+        back(&node);
+        served.status_until(|status| status["incomplete"] == json!([])).await;
+        drop(events);
+        assert_eq!(served.vm(B).await["state"], "stopped", "{witness}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")] // S136
+async fn first_start_names_what_only_one_witness_has() {
+    let node = FakeNode::one();
+    node.add_zone(B, "installed", None, "two");
+    node.index(&[A]);
+    node.drop_zone(B);
+    // Templates are no zones, and of another name a zone must have been seen.
+    for name in ["SUNWdefault", "SUNWblank", "web", &B.to_uppercase()] {
+        node.write(&format!("/etc/zones/{name}.xml"), "<zone/>");
+    }
+    let served = node.serve_as(Config { sweep: Duration::from_millis(50), ..node.quiet() }).await;
+    assert_eq!(served.json("/status").await["incomplete"], json!([B]));
+    assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 1);
+    let (code, text) = served.get(&format!("/vms/{B}?sync=true")).await;
+    assert!(code == 503 && text.contains("its XML is there"), "{code} {text}");
+    for name in ["SUNWdefault", "web"] {
+        assert_eq!(served.get(&format!("/vms/{name}?sync=true")).await.0, 404, "{name}");
+    }
+    assert_eq!(served.json(&format!("/why/{B}")).await["witnesses"]["xml"], true);
+    // Its row is back; then it is gone as a whole.
+    node.set_zone(B, "installed", None);
+    node.index(&[A, B]);
+    served.status_until(|status| status["incomplete"] == json!([])).await;
+    let mut events = served.events().await;
+    node.index(&[A]);
+    node.remove(B);
+    events.until(|event| event["type"] == "delete" && event["uuid"] == B).await;
+    assert_eq!(served.get(&format!("/vms/{B}?sync=true")).await.0, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")] // S78

@@ -57,6 +57,7 @@ async fn zone_that_cannot_be_read_is_named() {
 #[tokio::test(flavor = "multi_thread")] // S113
 async fn incomplete_list_of_zones_is_everything() {
     let node = FakeNode::new();
+    std::fs::remove_file(node.path("/etc/zones/index")).unwrap();
     let served = node.serve_quiet().await;
     // No zone, and no index that says so.
     for path in ["/vms", "/vms?sync=true", "/vms?sync=zones"] {
@@ -95,7 +96,7 @@ async fn view_of_the_zones_needs_no_zfs_and_no_kstat() {
     });
     // Nothing announces any of this.
     node.write(&format!("/etc/zones/{A}.xml"), &xml(A, "renamed"));
-    node.drop_zone(C);
+    node.remove(C);
     assert_eq!(named(&served, "/vms?sync=zones").await, "");
     let vms = served.json("/vms").await;
     let aliases: Vec<&Value> = vms.as_array().unwrap().iter().map(|vm| &vm["alias"]).collect();

@@ -58,7 +58,10 @@ fn set(node: &FakeNode, world: &World, zone: &str, is: Is, is_announced: bool) {
 fn view(world: &World) -> (BTreeMap<String, Value>, Vec<String>) {
     let snapshot = world.published.snapshot();
     let shown = snapshot.vms.keys().map(|name| (name.to_string(), world.vm(name)));
-    let mut errors: Vec<String> = world.status.view().errors.keys().cloned().collect();
+    // What is left of a VM that was seen to go is known to the daemon that saw it.
+    let all = world.status.view().errors;
+    let mut errors: Vec<String> =
+        all.keys().filter(|name| !name.ends_with(" left")).cloned().collect();
     errors.sort();
     (shown.collect(), errors)
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use vminfod::config::{Config, Watch};
 
 use crate::common::FakeNode;
-use crate::common::scene::{A, followed};
+use crate::common::scene::{A, B, LATE, followed};
 
 /// Lists one dataset; the snapshots of the node take as long as the file `slow` says.
 const ZFS: &str = r#"case "$*" in
@@ -90,4 +90,54 @@ async fn a_change_does_not_wait_for_the_datasets_that_a_request_waits_for() {
     node.release();
     let vm: Value = serde_json::from_str(&asked.await.unwrap()).unwrap();
     assert_eq!((&vm["quota"], &vm["state"]), (&json!(77), &json!("stopped")));
+}
+
+#[tokio::test(flavor = "multi_thread")] // S138, F153
+async fn tenants_with_slow_datasets_delay_no_neighbour() {
+    let node = FakeNode::one();
+    let tenants: Vec<String> = (0..8).map(|n| format!("5d8f1a2b-55f3-4a1b-a2ab-{n:012}")).collect();
+    for tenant in &tenants {
+        node.add_zone(tenant, "running", Some(7), "slow");
+        node.set_dataset(&format!("zones/{tenant}/data"), json!({"zoned": "on"}));
+    }
+    node.add_zone(B, "running", Some(8), "neighbour");
+    let mut config = node.quiet();
+    config.deadlines.zfs_one = Duration::from_secs(20);
+    let served = node.serve_as(config).await;
+    served.idle().await;
+    let mut events = served.events().await;
+    node.with(|state| {
+        state.hanging_on = tenants.iter().map(|tenant| ("zfs", tenant.clone())).collect();
+    });
+    for tenant in &tenants {
+        for name in [format!("zones/{tenant}"), format!("zones/{tenant}/data")] {
+            node.zfs_event_saying(&name, "set", "quota=1").await;
+        }
+    }
+    let client = Vminfod::new(&served.url, "test/1").unwrap();
+    for gib in [20, 21, 22] {
+        let began = Instant::now();
+        node.set_quota(B, gib);
+        node.zfs_event_saying(&format!("zones/{B}"), "set", "quota=1").await;
+        events.until(|event| event["uuid"] == B && event["vm"]["quota"] == gib).await;
+        assert!(began.elapsed() < Duration::from_secs(1), "quota after {:?}", began.elapsed());
+        let began = Instant::now();
+        client.vm(B, true).await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(2), "sync after {:?}", began.elapsed());
+    }
+    // A halt, as vm-agent reads it.
+    node.set_zone(B, "installed", None);
+    node.zone_event(B, "installed", 8).await;
+    events.until(|event| event["uuid"] == B && event["vm"]["state"] == "stopped").await;
+    let began = Instant::now();
+    assert_eq!(client.vm(B, true).await.unwrap()["state"], "stopped");
+    assert!(began.elapsed() < Duration::from_secs(2), "halt after {:?}", began.elapsed());
+    let status = served.json("/status").await;
+    let slow = status["zfs"]["slow"].as_object().unwrap();
+    let is_named = |tenant: &String| slow.keys().any(|name| name.contains(&**tenant));
+    assert!(tenants.iter().filter(|tenant| is_named(tenant)).count() >= 4, "{slow:?}");
+    assert!(!slow.keys().any(|name| name.contains(B)), "{slow:?}");
+    node.with(|state| state.hanging_on.clear());
+    let is_fast = |status: &Value| status["zfs"]["slow"].as_object().unwrap().is_empty();
+    tokio::time::timeout(LATE, served.status_until(is_fast)).await.unwrap();
 }

@@ -103,6 +103,23 @@ async fn a_writer_in_between_makes_update_a_500_without_code() {
     assert_eq!(get(&server, PATH).await.body["state"], "running");
 }
 
+#[tokio::test] // F152
+async fn update_that_meets_one_of_its_address_is_told_that_the_address_exists() {
+    let server = with_nic(Era::Master).await;
+    let before = get(&server, PATH).await;
+    server.add_fault(Rule::new("PUT", "/nics/*", Action::ChangeAddress).times(1));
+    let failed = put(&server, PATH, json!({ "state": "stopped" })).await;
+    assert_eq!((failed.status, &failed.body["code"]), (422, &json!("InvalidParameters")));
+    let [ip, network] = ["ip", "network_uuid"].map(|key| before.body[key].as_str().unwrap());
+    let message = format!("IP {ip} exists on network {network}");
+    assert_eq!(
+        failed.body["errors"],
+        json!([{"field": "ip", "code": "Duplicate", "message": message}])
+    );
+    assert_eq!(get(&server, PATH).await.body["state"], "running");
+    assert_eq!(put(&server, PATH, json!({ "state": "stopped" })).await.status, 200);
+}
+
 #[tokio::test] // S10
 async fn delete_is_204_once() {
     let server = with_nic(Era::Master).await;
