@@ -12,7 +12,8 @@ use crate::reconcile::asks::{SourceWhy, Why};
 use crate::store::Snapshot;
 use vm_model::compose::origin::source_of;
 
-/// `{"uuid","witnesses":{"row","index","xml","dataset","seen_to_go"},"sources":{NAME:{"read_ms_ago","stale","error"}},"fields":{FIELD:SOURCE}}`
+/// `{"uuid","witnesses":{"row","index","xml","dataset","seen_to_go"},
+/// "sources":{NAME:{"read_ms_ago","stale","error"}},"fields":{FIELD:SOURCE}}`
 pub(super) fn body(why: &Why, snapshot: &Snapshot) -> Value {
     let now = Instant::now();
     let sources: Map<String, Value> =

@@ -91,7 +91,7 @@ async fn line_that_the_index_lacks_destroys_no_stopped_vm() {
     // Several times all that could take it for gone.
     tokio::time::sleep(Duration::from_secs(8)).await;
     let asked = hub.vm(&vm, true).await.unwrap_err();
-    assert!(asked.to_string().contains("the zone index"), "{asked}");
+    assert!(asked.message().contains("the zone index"), "{}", asked.message());
     assert_eq!((destroyed(&world), deletes(&world)), (before, 0));
     // The line is back: nothing is left of it.
     std::fs::write(&index, &whole).unwrap();

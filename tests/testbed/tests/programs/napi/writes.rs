@@ -105,7 +105,11 @@ async fn a_writer_in_between_makes_update_a_500_without_code() {
 
 #[tokio::test] // F152
 async fn update_that_meets_one_of_its_address_is_told_that_the_address_exists() {
-    let server = with_nic(Era::Master).await;
+    let server = start(Era::Master).await;
+    let nics = json!([{ "mac": MAC, "primary": true, "ip": "10.1.0.5", "netmask": "255.255.255.0",
+        "nic_tag": "blue", "vlan_id": 7, "gateway": "10.1.0.1" }]);
+    let vm = json!({ "uuid": VM, "state": "running", "nics": nics });
+    server.store().seed_from_vms(&[vm.as_object().unwrap().clone()], CN).unwrap();
     let before = get(&server, PATH).await;
     server.add_fault(Rule::new("PUT", "/nics/*", Action::ChangeAddress).times(1));
     let failed = put(&server, PATH, json!({ "state": "stopped" })).await;
