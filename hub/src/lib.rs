@@ -12,6 +12,8 @@
 
 pub mod cli; // the command line
 
+mod node; // the hub's vminfod in the place of the platform's
+
 mod ours; // `hub migrate` and the like: the programs of ours that lie beside this one
 
 mod setup; // `hub setup`: services in zones whose data outlives their updates

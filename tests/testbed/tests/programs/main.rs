@@ -36,6 +36,7 @@ mod hangs;
 mod house;
 mod hub;
 mod keys;
+mod kit;
 mod kvmd_node;
 mod kvmd_qemu;
 mod logs;
