@@ -115,16 +115,16 @@ async fn enabled(site: &Site) -> anyhow::Result<String> {
         bail!("a boot would start the platform's vminfod: {why}");
     }
     site.write_manifest()?;
-    Ok(format!("from the next boot on {platform} starts the hub's vminfod\n"))
+    Ok(format!("from the next boot on, each boot of {platform} starts the hub's vminfod\n"))
 }
 
 async fn disabled(site: &Site) -> anyhow::Result<String> {
     site.remove_manifest().await?;
+    // One that was killed may have taken the mounts off, or stopped vminfod, and not started it again.
     let laid = site.take_off().await?;
-    if laid {
-        site.restart()
-            .await
-            .context("the platform's vminfod does not run; svcs -xv vminfod says why")?;
+    if laid || site.answers().await.is_ok() || !site.is_online().await? {
+        let why = "the platform's vminfod does not run; svcs -xv vminfod says why";
+        site.restart().await.context(why)?;
     }
     Ok("the platform's vminfod runs, now and at each boot\n".to_owned())
 }

@@ -223,6 +223,12 @@ impl Site {
         Ok(())
     }
 
+    /// Returns true if SMF has vminfod running.
+    pub async fn is_online(&self) -> anyhow::Result<bool> {
+        let state = self.run(Program::Svcs, &["-H", "-o", "state", "vminfod"], COMMAND).await?;
+        Ok(state.trim() == "online")
+    }
+
     /// Returns an error unless it is the hub's vminfod that answers.
     pub async fn answers(&self) -> anyhow::Result<()> {
         self.run(Program::Vminfod, &["status"], COMMAND).await.map(drop)
