@@ -22,5 +22,4 @@ mod check; // is what the product believes of this node true?
 
 mod place; // where the programs of a node find things, from their configurations
 
-/// The name of the program.
-const NAME: &str = "hub";
+mod name; // the name of the program

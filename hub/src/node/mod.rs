@@ -20,7 +20,7 @@ use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use daemon::cli::{self, Progress};
 
-use crate::NAME;
+use crate::name::NAME;
 use site::Site;
 
 const EXAMPLES: &str = "\
