@@ -10,8 +10,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use daemon::cli::{self, Generated};
 
+use crate::name::NAME;
 use crate::ours::Ours;
-use crate::{NAME, check, ours, setup};
+use crate::{check, node, ours, setup};
 
 /// Check a node, set up what runs on it, and run the commands that come with it.
 #[derive(Debug, Parser)]
@@ -25,6 +26,7 @@ struct Cli {
 enum Command {
     Check(check::Args),
     Setup(setup::Args),
+    Node(node::Args),
     #[command(flatten)]
     Ours(Ours),
     #[command(flatten)]
@@ -37,6 +39,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         let done = match cli.command {
             Command::Check(args) => check::run(args).await,
             Command::Setup(args) => setup::run(args).await,
+            Command::Node(args) => node::run(args).await,
             Command::Ours(ours) => ours::run(&ours),
             Command::Generated(asked) => {
                 asked.text::<Cli>().map(|text| cli::print(NAME, &text)).map_err(Into::into)

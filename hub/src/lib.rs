@@ -12,6 +12,8 @@
 
 pub mod cli; // the command line
 
+mod node; // the hub's vminfod in the place of the platform's
+
 mod ours; // `hub migrate` and the like: the programs of ours that lie beside this one
 
 mod setup; // `hub setup`: services in zones whose data outlives their updates
@@ -20,5 +22,4 @@ mod check; // is what the product believes of this node true?
 
 mod place; // where the programs of a node find things, from their configurations
 
-/// The name of the program.
-const NAME: &str = "hub";
+mod name; // the name of the program

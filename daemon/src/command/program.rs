@@ -32,6 +32,18 @@ pub enum Program {
     Fswatcher,
     /// svcs(1)
     Svcs,
+    /// svcadm(8)
+    Svcadm,
+    /// svccfg(8)
+    Svccfg,
+    /// mount(8)
+    Mount,
+    /// umount(8)
+    Umount,
+    /// uname(1)
+    Uname,
+    /// vminfod's command line.
+    Vminfod,
 }
 
 impl Program {
@@ -48,6 +60,12 @@ impl Program {
             Program::Sysevent => ("sysevent", "/usr/sbin/sysevent"),
             Program::Fswatcher => ("fswatcher", "/usr/vm/sbin/fswatcher"),
             Program::Svcs => ("svcs", "/usr/bin/svcs"),
+            Program::Svcadm => ("svcadm", "/usr/sbin/svcadm"),
+            Program::Svccfg => ("svccfg", "/usr/sbin/svccfg"),
+            Program::Mount => ("mount", "/usr/sbin/mount"),
+            Program::Umount => ("umount", "/usr/sbin/umount"),
+            Program::Uname => ("uname", "/usr/bin/uname"),
+            Program::Vminfod => ("vminfod", "/usr/vm/sbin/vminfod"),
         }
     }
 

@@ -88,7 +88,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         report::write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text = report::table(&findings, &args.list.layout(), Screen::of_stdout())?;
-    let printed = cli::print(crate::NAME, &text);
+    let printed = cli::print(crate::name::NAME, &text);
     let is_false = findings.iter().any(|finding| finding.verdict == Verdict::Fails);
     Ok(if is_false { ExitCode::FAILURE } else { printed })
 }

@@ -225,7 +225,7 @@ fn manifests_and_methods_name_only_what_the_image_has() {
     .map(|it| format!("/opt/smartdc/{it}.json"));
     let methods = layout.values().filter(|source| source.starts_with("deploy/smf/method/"));
     let methods = methods.map(|source| source.trim_start_matches("deploy/").to_owned());
-    let configs = ["config/vminfod.json"].map(str::to_owned);
+    let configs = ["config/vminfod.json", "config/vminfod.kit.json"].map(str::to_owned);
     let templates = WITH_TEMPLATES.map(|program| format!("sapi/{program}/manifest.json"));
     let mut seen = 0;
     for name in manifests().into_iter().chain(methods).chain(configs).chain(templates) {

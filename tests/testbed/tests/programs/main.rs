@@ -37,6 +37,7 @@ mod hangs;
 mod house;
 mod hub;
 mod keys;
+mod kit;
 mod kvmd_node;
 mod kvmd_qemu;
 mod logs;

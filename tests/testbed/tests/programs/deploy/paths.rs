@@ -15,7 +15,7 @@ use super::table::{layout, packages};
 const PLATFORM: &str = include_str!("platform-paths.tsv");
 
 /// What neither list has and who makes it; with a slash at its end, a folder and all that is below it.
-const ELSEWHERE: [(&str, &str); 35] = [
+const ELSEWHERE: [(&str, &str); 37] = [
     ("/bin", "the platform's link to /usr/bin, where its sh(1) is"),
     ("/dev/", "made by the kernel"),
     ("/etc/hostname", "inside a docker zone"),
@@ -45,6 +45,8 @@ const ELSEWHERE: [(&str, &str); 35] = [
     ("/opt/smartdc/volapi/", "its zone's own folder"),
     ("/proc/", "of the kernel"),
     ("/tmp/.sysinfo.json", "sysinfo(8) writes it"),
+    ("/etc/svc/volatile/", "of SMF, empty after a boot"),
+    ("/usr/bin/uname", "of illumos: uname(1)"),
     ("/usr/sbin/zonecfg", "of illumos; vmadm starts it by its name alone"),
     ("/usr/share/", "of illumos: manual pages, completions, the document type of manifests"),
     ("/var/db/", "each program makes its own folder in it"),

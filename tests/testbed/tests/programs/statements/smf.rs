@@ -29,7 +29,9 @@ async fn the_start_method_succeeds_only_when_vminfod_answers() {
         .unwrap()
         .replace("/lib/svc/share/smf_include.sh", &place("smf_include.sh"))
         .replace("/usr/vm/sbin/vminfod", &place("vminfod"))
-        .replace("/etc/vminfod.json", &place("vminfod.json"));
+        .replace("/etc/vminfod.json", &place("vminfod.json"))
+        .replace("/var/db/hub/booting", &place("booting"));
+    std::fs::write(place("booting"), "").unwrap();
     let port = Port::local().unwrap();
     let url = port.url();
     let config = lab.node().vminfod_config_json(&port.address().to_string());
@@ -53,6 +55,7 @@ async fn the_start_method_succeeds_only_when_vminfod_answers() {
     let started = process::run(sh, &[place("method"), "start".to_owned()], LATE).await.unwrap();
     assert_eq!(started.code, Some(0), "{}{}", started.stdout, started.stderr);
     assert_eq!(fetch(&url, "/ping").await.unwrap(), json!({"ping": "pong"}));
+    assert!(!Path::new(&place("booting")).exists(), "this boot has not failed");
     let pid: i32 = std::fs::read_to_string(place("pid")).unwrap().trim().parse().unwrap();
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
