@@ -6,6 +6,7 @@
 //! contains, the image installs into an empty root, and a configuration change never enables an
 //! agent that an operator disabled.
 
+mod installed;
 #[cfg(target_os = "linux")] // namespaces
 mod jail;
 mod packed;

@@ -1,0 +1,232 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A node and its data centre for packages: real packages with programs that do nothing, the real scripts in them, the
+//! doubles of apm, SMF and config-agent, and a SAPI on a socket.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use mocks::sapi;
+use simnode::agents::config_agent::{ConfigAgent, Pass};
+use simnode::{CreateOptions, Node, NodeKind};
+use testbed::process::{self, Finished};
+use tokio::runtime::Runtime;
+
+use super::super::super::common::program;
+use super::super::packed::{STAMP, file, packed, stand_ins};
+use super::super::table::{AGENTS, packages};
+use super::super::{LATE, run};
+
+/// A later build.
+pub const NEWER: &str = "main-20260203T040506Z-gabcdef1";
+
+/// The agents of ours that SAPI knows.
+pub const ADOPTED: [&str; 4] = ["net-agent", "vm-agent", "migration-agent", "fleet-agent"];
+
+/// The folder with the packages of both builds; those of an earlier run are in its way.
+static PACKED: LazyLock<PathBuf> = LazyLock::new(|| {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    let programs = dir.join("programs");
+    stand_ins(&programs);
+    packed(&dir.join("out"), &programs, STAMP);
+    packed(&dir.join("newer"), &programs, NEWER);
+    dir
+});
+
+pub fn out() -> PathBuf {
+    PACKED.join("out")
+}
+
+/// The file of a package for apm.
+pub fn package(name: &str, stamp: &str) -> String {
+    let package = packages().into_iter().find(|it| it.name == name).unwrap();
+    let out = PACKED.join(if stamp == NEWER { "newer" } else { "out" });
+    file(&out, &package, stamp).to_string_lossy().into_owned()
+}
+
+/// A node of a data centre.
+pub struct Site {
+    pub dir: tempfile::TempDir,
+    pub node: Node,
+    pub sapi: sapi::Server,
+    runtime: Runtime,
+}
+
+impl Site {
+    pub fn new() -> Site {
+        Site::of(NodeKind::Compute)
+    }
+
+    pub fn of(kind: NodeKind) -> Site {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let sapi = runtime.block_on(sapi::Server::start("127.0.0.1:0".parse().unwrap())).unwrap();
+        let metadata = serde_json::json!({
+            "napi_domain": "napi.dc.example.com",
+            "vmapi_domain": "vmapi.dc.example.com",
+            "cnapi_domain": "cnapi.dc.example.com",
+            "ufds_admin_uuid": "00000000-0000-4000-8000-0000000000ad",
+        });
+        let application = sapi.store().application("sdc", metadata);
+        for name in ADOPTED {
+            sapi.store().service(&application, name, "agent");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let options =
+            CreateOptions { program: Some(program()), ..CreateOptions::new(dir.path().join("cn")) };
+        let node = Node::create(&CreateOptions { vms: 0, kind, ..options }).unwrap();
+        let site = Site { dir, node, sapi, runtime };
+        site.node.boot(|_| Ok(true)).unwrap();
+        site.lay();
+        // The set-up of a headnode is over.
+        let setup = site.node.path("/var/lib/setup.json");
+        std::fs::create_dir_all(setup.parent().unwrap()).unwrap();
+        std::fs::write(setup, "{\"complete\": true}").unwrap();
+        site
+    }
+
+    /// What the platform's image and the set-up of a node have.
+    pub fn lay(&self) {
+        self.node.lay_agents(&self.sapi.addr().to_string()).unwrap();
+        // A wait of a script takes no time.
+        let sleep = self.node.platform("sleep");
+        std::fs::write(&sleep, "#!/bin/sh\n").unwrap();
+        make_executable(&sleep);
+    }
+
+    /// Runs a program of the node, with these variables beside what the node has.
+    pub fn runs(&self, program: &Path, args: &[&str], env: &[(&str, &str)]) -> Finished {
+        let path = format!("PATH={}:/usr/bin:/bin", self.node.dir().join("platform").display());
+        let root = format!("HUB_ROOT={}", self.node.root().display());
+        let env = env.iter().map(|(key, value)| format!("{key}={value}"));
+        let mut all: Vec<String> = [path, root].into_iter().chain(env).collect();
+        all.push(program.to_string_lossy().into_owned());
+        all.extend(args.iter().map(|arg| (*arg).to_owned()));
+        self.runtime.block_on(process::run(Path::new("/usr/bin/env"), &all, LATE)).unwrap()
+    }
+
+    pub fn apm(&self, args: &[&str], env: &[(&str, &str)]) -> Finished {
+        self.runs(&self.node.path(&format!("{AGENTS}/bin/apm")), args, env)
+    }
+
+    pub fn installs(&self, file: &str) {
+        let done = self.apm(&["install", file], &[]);
+        assert_eq!(done.code, Some(0), "{file}: {}{}", done.stdout, done.stderr);
+    }
+
+    /// A file of the agents, such as `etc/net-agent`.
+    pub fn agents(&self, place: &str) -> PathBuf {
+        self.node.path(&format!("{AGENTS}/{place}"))
+    }
+
+    pub fn read(&self, place: &str) -> String {
+        let path = self.agents(place);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{place}: {error}"))
+    }
+
+    /// A pass of a config-agent that was just started.
+    pub fn configures(&self) -> Pass {
+        let agent = ConfigAgent::start(&self.node).unwrap();
+        agent.pass(&self.node, |instance| self.sapi.store().config(instance))
+    }
+
+    /// What `svcs` says of a service; nothing where SMF does not know it.
+    pub fn state(&self, fmri: &str) -> Option<String> {
+        let svcs = self.node.platform("svcs");
+        let done = self.runs(&svcs, &["-H", "-o", "state", fmri], &[]);
+        (done.code == Some(0)).then(|| done.stdout.trim().to_owned())
+    }
+
+    /// The files and links of the node by their paths, without what passes by: links with their targets.
+    pub fn files(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        for folder in ["/opt", "/etc", "/var/svc"] {
+            walk(&self.node.path(folder), &self.node.root(), &mut found);
+        }
+        let (root, dir) = (self.node.root(), self.dir.path());
+        let as_on_a_node = |text: String| {
+            text.replace(&*root.to_string_lossy(), "").replace(&*dir.to_string_lossy(), "DIR")
+        };
+        // SMF's repository is asked by its commands.
+        found.retain(|place, _| !place.starts_with("/etc/svc/"));
+        found.into_iter().map(|(place, text)| (place, as_on_a_node(text))).collect()
+    }
+}
+
+fn walk(dir: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = format!("/{}", path.strip_prefix(root).unwrap().display());
+        if path.is_symlink() {
+            let target = std::fs::read_link(&path).unwrap();
+            found.insert(name, format!("-> {}", target.display()));
+        } else if path.is_dir() {
+            walk(&path, root, found);
+        } else {
+            let text = std::fs::read(&path).unwrap();
+            found.insert(name, String::from_utf8_lossy(&text).into_owned());
+        }
+    }
+}
+
+pub fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Makes a package of the Node.js agent of this name, which does what its scripts do; returns its file.
+pub fn of_upstream(dir: &Path, name: &str) -> String {
+    let folder = dir.join(name);
+    std::fs::create_dir_all(folder.join("npm")).unwrap();
+    std::fs::create_dir_all(folder.join("bin")).unwrap();
+    let manifest = |service: &str| {
+        format!(
+            "<service_bundle type=\"manifest\" name=\"{service}\"><service name=\"smartdc/agent/{service}\" \
+             type=\"service\" version=\"1\"><create_default_instance enabled=\"true\"/><exec_method type=\"method\" \
+             name=\"start\" exec=\"/opt/smartdc/agents/lib/node_modules/{name}/build/node/bin/node {service}\" \
+             timeout_seconds=\"60\"/></service></service_bundle>"
+        )
+    };
+    let json = format!(
+        "{{\"name\": \"{name}\", \"version\": \"2.2.0-master-20250301T000000Z-g0000000\", \"bin\": {{\"{name}\": \
+         \"bin/{name}\"}}, \"scripts\": {{\"postinstall\": \"npm/postinstall.sh\", \"postuninstall\": \
+         \"npm/postuninstall.sh\"}}}}"
+    );
+    let post = format!(
+        "#!/bin/bash\nset -e\ncd \"$npm_config_smfdir\"\nfor it in {name} {name}-setup; do cp $OLDPWD/$it.xml .; \
+         svccfg import $npm_config_smfdir/$it.xml; done\n[ -f $npm_config_etc/{name} ] || uuid -v4 \
+         >$npm_config_etc/{name}\n"
+    );
+    // It leaves its service NAME-setup behind.
+    let after = format!(
+        "#!/bin/bash\nsvcadm disable -s svc:/smartdc/agent/{name}:default\nsvccfg delete svc:/smartdc/agent/{name}\n\
+         rm -f $npm_config_smfdir/{name}.xml\n"
+    );
+    for (place, text) in [
+        ("package.json", json),
+        ("image_uuid", "11111111-1111-4111-8111-111111111111\n".to_owned()),
+        ("npm/postinstall.sh", post),
+        ("npm/postuninstall.sh", after),
+        (&format!("{name}.xml"), manifest(name)),
+        (&format!("{name}-setup.xml"), manifest(&format!("{name}-setup"))),
+        (&format!("bin/{name}"), "#!/usr/node/bin/node\n".to_owned()),
+    ] {
+        std::fs::write(folder.join(place), text).unwrap();
+    }
+    ["npm/postinstall.sh", "npm/postuninstall.sh"]
+        .iter()
+        .for_each(|it| make_executable(&folder.join(it)));
+    let tarball = dir.join(format!("{name}-master-20250301T000000Z-g0000000.tgz"));
+    let tarball = tarball.to_string_lossy().into_owned();
+    let made = run("tar", &["-czf", &tarball, "-C", &dir.to_string_lossy(), name]);
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    tarball
+}
