@@ -32,6 +32,8 @@ pub enum Program {
     Fswatcher,
     /// svcs(1)
     Svcs,
+    /// svcprop(1)
+    Svcprop,
 }
 
 impl Program {
@@ -48,6 +50,7 @@ impl Program {
             Program::Sysevent => ("sysevent", "/usr/sbin/sysevent"),
             Program::Fswatcher => ("fswatcher", "/usr/vm/sbin/fswatcher"),
             Program::Svcs => ("svcs", "/usr/bin/svcs"),
+            Program::Svcprop => ("svcprop", "/usr/bin/svcprop"),
         }
     }
 
