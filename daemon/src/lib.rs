@@ -52,6 +52,8 @@ pub mod disk; // small files on the disk
 
 pub mod kept; // what a service keeps in a zone
 
+pub mod smf; // whose program a service starts
+
 pub mod command; // the one way to run a program
 
 pub mod config; // configuration files

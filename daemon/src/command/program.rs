@@ -44,6 +44,8 @@ pub enum Program {
     Uname,
     /// vminfod's command line.
     Vminfod,
+    /// svcprop(1)
+    Svcprop,
 }
 
 impl Program {
@@ -66,6 +68,7 @@ impl Program {
             Program::Umount => ("umount", "/usr/sbin/umount"),
             Program::Uname => ("uname", "/usr/bin/uname"),
             Program::Vminfod => ("vminfod", "/usr/vm/sbin/vminfod"),
+            Program::Svcprop => ("svcprop", "/usr/bin/svcprop"),
         }
     }
 

@@ -24,13 +24,14 @@ pub const QUIET: Duration = Duration::from_secs(60);
 const LONGEST_QUIET: Duration = Duration::from_secs(600);
 
 /// The programs that it runs.
-const PROGRAMS: [Program; 6] = [
+const PROGRAMS: [Program; 7] = [
     Program::Zfs,
     Program::Zpool,
     Program::Vmadm,
     Program::NetAgent,
     Program::Zonecfg,
     Program::Zoneadm,
+    Program::Svcprop,
 ];
 
 /// Where the agent listens on the admin network.
@@ -63,6 +64,8 @@ pub struct Own {
     /// CNAPI's, which knows where the other nodes are.
     pub cnapi: String,
     pub vminfod: String,
+    /// The socket that our vm-agent has.
+    pub vm_agent: PathBuf,
     /// Where the agent's key and certificate are.
     pub trust_dir: PathBuf,
     /// So often the service is asked what was revoked, and whether the certificate is to be renewed.
@@ -107,6 +110,7 @@ impl Keys for Own {
             service,
             cnapi,
             vminfod: hub::url(f),
+            vm_agent: f.path("vm_agent.socket", "/var/db/vm-agent/control.sock"),
             trust_dir: f.path("trust_dir", "/var/db/migration-agent/trust"),
             trust_every: f.span("trust_every", trust::ROUND, Duration::from_secs(1)..=trust::ROUND),
             agents_urls: f.urls_of_nodes("agents.urls"),

@@ -74,6 +74,8 @@ mod vm; // a VM's object, pure
 
 mod zfs; // datasets of the node
 
+mod vm_agents; // which vm-agent the node has
+
 pub mod wire; // connections for data
 
 pub mod config; // the configuration

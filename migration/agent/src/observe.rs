@@ -35,9 +35,10 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         parts.memory.accept(about).await?;
     }
     let held = parts.node.is_held(about.vm).await?;
+    let vm_agent = parts.vm_agents.find(&*parts.commands).await;
     let doing = || parts.works.of(about.migration).map(|work| work.doing());
     let Some(object) = parts.node.vm(about.vm).await? else {
-        let node = machine::Node { held, copy: None };
+        let node = machine::Node { held, copy: None, vm_agent };
         return Ok(Observed { node, object: None, doing: doing(), over });
     };
     has_again(parts, about.migration, &object).await?;
@@ -72,7 +73,7 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         protection: vm::protection(&object),
         marked: vm::marked(&object, &side),
     };
-    let node = machine::Node { held, copy: Some(copy) };
+    let node = machine::Node { held, copy: Some(copy), vm_agent };
     Ok(Observed { node, object: Some(object), doing: doing(), over })
 }
 
@@ -164,6 +165,7 @@ pub async fn node(parts: &Parts) -> Result<Node, Failed> {
         free_bytes: free.get(&pool).and_then(|text| text.parse().ok()),
         mbps: parts.streams.rate.mbps(),
         vms: view.vms.iter().filter_map(|vm| vm.uuid()?.parse().ok()).collect(),
+        vm_agent: parts.vm_agents.find(&*parts.commands).await,
     })
 }
 

@@ -17,6 +17,7 @@ use super::memory::Memory;
 use super::node::Node;
 use super::peer::Peers;
 use super::status::Status;
+use super::vm_agents::VmAgents;
 use super::wire::Wire;
 use super::work::{Work, Works};
 use super::zfs::{Listed, Zfs, ZfsError};
@@ -62,6 +63,7 @@ pub struct Parts {
     pub commands: Arc<dyn Commands>,
     pub node: Node,
     pub zfs: Zfs,
+    pub vm_agents: VmAgents,
     pub peers: Peers,
     /// What outlives the agent.
     pub memory: Memory,

@@ -27,6 +27,7 @@ use super::node::Node;
 use super::parts::{Parts, Streams};
 use super::peer::Peers;
 use super::status::{Count, State, Status, Task};
+use super::vm_agents::VmAgents;
 use super::wire::Wire;
 use super::zfs::Zfs;
 use super::{boot, metrics, receive, report, routes};
@@ -54,6 +55,8 @@ pub struct Setup {
     pub commands: Arc<dyn Commands>,
     /// The node's vminfod.
     pub vminfod: Vminfod,
+    /// The socket that our vm-agent has.
+    pub vm_agent: PathBuf,
     /// The connections for data.
     pub wire: Arc<dyn Wire>,
     /// The agents of other nodes.
@@ -78,6 +81,7 @@ impl Agent {
             top,
             node: Node::new(Arc::clone(&setup.commands), setup.vminfod),
             zfs: Zfs::new(Arc::clone(&setup.commands), &pool),
+            vm_agents: VmAgents::new(setup.vm_agent),
             commands: setup.commands,
             peers: Peers::new(setup.transport, setup.agents, cn),
             memory,

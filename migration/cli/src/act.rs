@@ -34,7 +34,11 @@ impl Act<'_> {
             false => ("begin migrating", " After the begin phase you can sync and switch."),
         };
         let cn = options.override_server_uuid.as_deref();
-        let estimate = self.estimate(&vm, cn, "The migration").await?;
+        // An estimate looks for a node as begin without force does.
+        let estimate = match placed.force {
+            true => "It goes on whichever vm-agent the nodes have.".to_owned(),
+            false => self.estimate(&vm, cn, "The migration").await?,
+        };
         let text = format!("This will {verb} instance {name}.\n{estimate}{then}");
         self.ordered(&vm, "begin", &text, Stake::Undoable, placed.consent, &options).await
     }
@@ -88,13 +92,19 @@ impl Act<'_> {
         vm: &str,
         source_dead: Option<&str>,
         really: bool,
+        force: bool,
         Rate { bwlimit }: Rate,
         consent: Consent,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
         let source_dead = self.services.any_node(source_dead).await?;
-        let options =
-            Options { source_dead: source_dead.clone(), really, bwlimit, ..Options::default() };
+        let options = Options {
+            source_dead: source_dead.clone(),
+            really,
+            force,
+            bwlimit,
+            ..Options::default()
+        };
         if source_dead.is_none() && !is_asked(consent) {
             return self.order(&vm, "switch", &options).await;
         }

@@ -160,6 +160,9 @@ last contact is younger than the setting dead_after, or not known: --really says
         /// You have seen that the node is off, whatever its last signs of life are.
         #[arg(long, requires = "source_dead")]
         really: bool,
+        /// Whichever vm-agent the two nodes have: a restart of the deployed one may have VMAPI show the VM destroyed.
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         rate: Rate,
         /// Do not watch it: print its job and end.

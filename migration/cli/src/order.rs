@@ -112,6 +112,7 @@ impl Act<'_> {
         Ok(Options {
             override_server_uuid: self.services.any_node(placed.cn.as_deref()).await?,
             affinity: placed.affinity.clone(),
+            force: placed.force,
             bwlimit: placed.rate.bwlimit,
             ..Options::default()
         })

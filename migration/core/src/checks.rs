@@ -14,6 +14,7 @@ use object::{Needs, Stays};
 
 use crate::intent::End;
 use crate::time::Time;
+use crate::vm_agent::VmAgent;
 
 /// What is known before a begin. `None` is "not known", which is an obstacle where it matters.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +70,8 @@ pub struct Node {
     pub missing_nic_tags: BTreeSet<String>,
     /// When the node is to be rebooted next.
     pub next_reboot: Option<Time>,
+    /// Which vm-agent it has.
+    pub vm_agent: VmAgent,
     /// It has a copy of the VM already: the rest of a failed migration, or another VM of this uuid.
     pub has_copy: bool,
 }
@@ -125,6 +128,9 @@ pub enum Obstacle {
         "migration-agent speaks version {source_version} on the source's node and {target_version} on the target's"
     )]
     Agents { source_version: u32, target_version: u32 },
+    /// VMAPI would be told that the hidden copy is destroyed.
+    #[error("vm-agent on the {end}'s node {why}", why = .vm_agent.against().unwrap_or_default())]
+    VmAgent { end: End, vm_agent: VmAgent },
     /// Guests see the CPU.
     #[error("The target's CPU is of another kind: {target_cpu}, not {source_cpu}")]
     Cpu { source_cpu: String, target_cpu: String },
@@ -178,6 +184,11 @@ pub enum Warning {
     /// Both copies will be there until the reboot, and the migration waits for it.
     #[error("The {0}'s node is to be rebooted at {1}")]
     Reboot(End, Time),
+    /// The operator begins whichever vm-agent is there.
+    #[error(
+        "forced: a restart of vm-agent on the {0}'s node may have VMAPI show the instance destroyed meanwhile"
+    )]
+    VmAgent(End),
     /// Something of it does not move, or needs something of the node.
     #[error(transparent)]
     Needs(#[from] Needs),
@@ -189,6 +200,22 @@ pub struct Findings {
     pub obstacles: Vec<Obstacle>,
     /// With these there is.
     pub warnings: Vec<Warning>,
+}
+
+impl Findings {
+    /// Takes what an operator may take upon himself for warnings. Returns whether there was anything.
+    pub fn force(&mut self) -> bool {
+        let before = self.obstacles.len();
+        let warnings = &mut self.warnings;
+        self.obstacles.retain(|obstacle| match obstacle {
+            Obstacle::VmAgent { end, .. } => {
+                warnings.push(Warning::VmAgent(*end));
+                false
+            }
+            _ => true,
+        });
+        self.obstacles.len() < before
+    }
 }
 
 impl Obstacle {
@@ -245,13 +272,13 @@ pub fn check(known: &Situation, is_same_node: bool, now: Time) -> Findings {
     found
 }
 
-/// Returns all obstacles to this target, which needs room for `used` bytes.
-pub fn between(source: &Node, target: &Node, used: u64, now: Time) -> Vec<Obstacle> {
+/// Returns what was found of this target, which needs room for `used` bytes.
+pub fn between(source: &Node, target: &Node, used: u64, now: Time) -> Findings {
     let mut found = Findings::default();
     of_node(End::Target, target, now, &mut found);
     of_pair(source, target, &mut found);
     of_target(used, target, &mut found);
-    found.obstacles
+    found
 }
 
 fn of_vm(known: &Situation, found: &mut Findings) {
@@ -290,6 +317,9 @@ fn of_node(end: End, node: &Node, now: Time, found: &mut Findings) {
             found.obstacles.push(Obstacle::Clock { end, seconds });
         }
         Some(_) => {}
+    }
+    if node.answers() && node.vm_agent.against().is_some() {
+        found.obstacles.push(Obstacle::VmAgent { end, vm_agent: node.vm_agent });
     }
     if !node.can_resume {
         found.warnings.push(Warning::NoResume(end));

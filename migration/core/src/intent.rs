@@ -133,6 +133,9 @@ pub struct Intent {
     /// he knows why, could not remove (`abort --force`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discard: Option<Confirmation>,
+    /// The operator begins, or switches, whichever vm-agent the nodes have (`--force`), until the migration ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub any_vm_agent: Option<Confirmation>,
     /// The running operation makes the VM of the only copy that is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue: Option<Before>,

@@ -54,6 +54,8 @@ pub mod record; // the migration record, as deployed services store it and as pe
 
 pub mod dead; // whether a node may be taken for dead by an operator's word
 
+pub mod vm_agent; // which vm-agent keeps the records of a node's VMs
+
 pub mod intent; // what the record has before an order is sent
 
 pub mod time; // points in time as the records spell them

@@ -163,6 +163,7 @@ impl Service {
             free_bytes: agent.and_then(|agent| agent.free_bytes),
             missing_nic_tags: missing.map(str::to_owned).collect(),
             next_reboot: reboot.flatten(),
+            vm_agent: agent.map(|agent| agent.vm_agent).unwrap_or_default(),
             has_copy: is_target && agent.is_some_and(|agent| agent.vms.contains(&vm.uuid)),
         }
     }

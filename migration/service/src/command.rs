@@ -103,10 +103,20 @@ impl Service {
             (_, Some(text)) if action == Action::Begin => Some(self.time(Some(text), now).await?),
             _ => None,
         };
+        let by = match asked.caller {
+            Caller::Account(account) => account,
+            Caller::Operator => self.operators,
+        };
+        // Of an owner it is no word.
+        let may_force = asked.is_forced && asked.caller == Caller::Operator;
+        let forced = may_force.then_some(Confirmation { by, at: now });
         let mut warnings = Vec::new();
         if admitted == Admitted::Start(Phase::Begin) || admitted == Admitted::Estimate {
             let asks = if admitted == Admitted::Estimate { Asks::Nothing } else { Asks::Now };
-            let findings = self.check(vm, target, asks).await?;
+            let mut findings = self.check(vm, target, asks).await?;
+            if may_force {
+                findings.force();
+            }
             if let Some(refused) = Refused::obstacles(&findings) {
                 return Err(refused.into());
             }
@@ -122,6 +132,7 @@ impl Service {
             record.scheduled_timestamp = at;
             record.intent.job = Some(job);
             record.intent.asker = Some(asked.asker(now));
+            record.intent.any_vm_agent = forced;
             let kept = self.records.create(record, lock).await?;
             return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
         };
@@ -132,10 +143,9 @@ impl Service {
         if let (Some(limit), Admitted::Start(_) | Admitted::Schedule) = (asked.bwlimit, &admitted) {
             kept.record.intent.bwlimit = Some(limit).filter(|limit| *limit > 0);
         }
-        let by = match asked.caller {
-            Caller::Account(account) => account,
-            Caller::Operator => self.operators,
-        };
+        if matches!(admitted, Admitted::Start(Phase::Begin | Phase::Switch)) && forced.is_some() {
+            kept.record.intent.any_vm_agent = forced;
+        }
         let done = match admitted {
             Admitted::Estimate => return Ok(Done::Estimate),
             Admitted::Finalize => {

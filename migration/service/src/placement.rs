@@ -88,12 +88,19 @@ impl Service {
         }
         match named {
             Some(target) => Ok(target),
-            None => Ok(self.choose(vm, &asked.affinity, Asks::Shared).await?),
+            None => Ok(self.choose(vm, &asked.affinity, false, Asks::Shared).await?),
         }
     }
 
     /// Has CNAPI choose a node other than the VM's, without obstacles.
-    pub async fn choose(&self, vm: &Vm, affinity: &[String], asks: Asks) -> Result<Uuid, Unplaced> {
+    /// Forced, it may be one whichever vm-agent it has.
+    pub async fn choose(
+        &self,
+        vm: &Vm,
+        affinity: &[String],
+        is_forced: bool,
+        asks: Asks,
+    ) -> Result<Uuid, Unplaced> {
         let mut placement = self.placement(vm, affinity).await?;
         let here = vm.server.ok_or(Unplaced::NoSource)?;
         let (used, source) =
@@ -111,7 +118,11 @@ impl Service {
             };
             let Ok(target) = chosen.parse::<Uuid>() else { return Err(Unplaced::Odd(chosen)) };
             let node = self.node(target, vm, true, asks).await;
-            let obstacles = checks::between(&source, &node, used, self.clock.now());
+            let mut found = checks::between(&source, &node, used, self.clock.now());
+            if is_forced {
+                found.force();
+            }
+            let obstacles = found.obstacles;
             if obstacles.is_empty() {
                 return Ok(target);
             }

@@ -72,6 +72,7 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
         mbps: config.mbps,
         commands: Arc::new(Spawned::new(config.commands.clone())),
         vminfod,
+        vm_agent: config.vm_agent.clone(),
         wire: Arc::new(wire),
         agents: peers.agents,
         transport: peers.transport,

@@ -21,6 +21,8 @@ use tokio::sync::Notify;
 pub struct Programs {
     pub node: Node,
     pub holds: Arc<Mutex<BTreeMap<String, String>>>,
+    /// The start method of the vm-agent that SMF knows.
+    pub vm_agent: Arc<Mutex<Option<String>>>,
     pub steps: Arc<Steps>,
     /// What was run, but for what only reads.
     pub ran: Arc<Mutex<Vec<String>>>,
@@ -56,13 +58,17 @@ fn output(status: i32, stdout: String, stderr: String) -> Output {
 fn is_reading(program: Program, args: &[String]) -> bool {
     let verb = args.first().map_or("", String::as_str);
     let is_dry = verb == "send" && args.contains(&"-n".to_owned());
-    program == Program::Zpool || is_dry || ["get", "list", "holds"].contains(&verb)
+    matches!(program, Program::Zpool | Program::Svcprop)
+        || is_dry
+        || ["get", "list", "holds"].contains(&verb)
 }
 
 impl Programs {
     pub fn new(node: &Node) -> Programs {
         let (holds, steps, ran) = Default::default();
-        Programs { node: node.clone(), holds, steps, ran }
+        let ours = r"/opt/smartdc/agents/lib/node_modules/vm-agent/smf/vm-agent\ start";
+        let vm_agent = Arc::new(Mutex::new(Some(ours.to_owned())));
+        Programs { node: node.clone(), holds, vm_agent, steps, ran }
     }
 
     /// Runs a command line of `zfs`, which must succeed.
@@ -119,6 +125,14 @@ impl Programs {
             }
             Program::Vmadm => self.vmadm(args, input).await,
             Program::NetAgent => self.net_agent(args),
+            Program::Svcprop => match &*self.vm_agent.lock().unwrap() {
+                Some(start) => output(0, format!("{start}\n"), String::new()),
+                None => output(
+                    1,
+                    String::new(),
+                    "svcprop: Pattern 'vm-agent' doesn't match any entities".to_owned(),
+                ),
+            },
             _ => InProcess::new(&self.node).run(call).await?,
         })
     }

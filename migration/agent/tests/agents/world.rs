@@ -84,6 +84,7 @@ impl Cn {
             mbps: None,
             commands: Arc::new(self.programs.clone()),
             vminfod: Vminfod::with_http(vminfod.without_retries()),
+            vm_agent: self.dir.path().join("vm-agent.sock"),
             wire: Arc::new(Port::new(net, &self.host, self.name())),
             agents: agents(net, Some(self.name()), &net.hosts()),
             transport: Arc::new(ToAgents(Arc::clone(net), Some(self.name()))),

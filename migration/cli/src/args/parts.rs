@@ -66,6 +66,9 @@ pub struct Placed {
     /// Where to place it relative to others, as docker spells it.
     #[arg(long, value_name = "RULE")]
     pub affinity: Option<String>,
+    /// Whichever vm-agent the two nodes have: a restart of the deployed one may have VMAPI show the VM destroyed.
+    #[arg(long)]
+    pub force: bool,
     #[command(flatten)]
     pub rate: Rate,
     /// Do not watch it: print its job and end.

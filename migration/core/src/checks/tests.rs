@@ -26,6 +26,7 @@ fn node() -> Node {
         free_bytes: Some(100),
         missing_nic_tags: BTreeSet::new(),
         next_reboot: None,
+        vm_agent: VmAgent::Ours,
         has_copy: false,
     }
 }
@@ -311,11 +312,44 @@ fn sentences_and_statuses_are_those_of_the_deployed_service_where_it_has_any() {
 fn an_encrypted_pool_is_not_exchanged_for_a_plain_one() {
     let (mut from, mut to) = (node(), node());
     from.encrypted = Some(true);
-    assert_eq!(between(&from, &to, 0, NOW), [Obstacle::PlainTarget]);
+    assert_eq!(between(&from, &to, 0, NOW).obstacles, [Obstacle::PlainTarget]);
     to.encrypted = Some(true);
-    assert_eq!(between(&from, &to, 0, NOW), []);
+    assert_eq!(between(&from, &to, 0, NOW).obstacles, []);
     from.encrypted = Some(false);
-    assert_eq!(between(&from, &to, 0, NOW), []);
+    assert_eq!(between(&from, &to, 0, NOW).obstacles, []);
     let known = Situation { source: Some(from), target: Some(to), ..known() };
     assert_eq!(check(&known, false, NOW).warnings, [Warning::EncryptedTarget]);
+}
+
+#[test] // M195
+fn a_vm_agent_that_reports_hidden_vms_destroyed_is_an_obstacle_that_an_operator_may_force() {
+    for (vm_agent, says) in [
+        (VmAgent::Deployed, "is the deployed one"),
+        (VmAgent::Unknown, "svcprop -p start/exec vm-agent"),
+    ] {
+        for end in [End::Source, End::Target] {
+            let mut known = known();
+            node_of(&mut known, end).vm_agent = vm_agent;
+            let mut found = check(&known, false, NOW);
+            let texts: Vec<String> = found.obstacles.iter().map(Obstacle::to_string).collect();
+            let [text] = &texts[..] else { panic!("{texts:?}") };
+            assert!(text.starts_with(&format!("vm-agent on the {end}'s node ")), "{text}");
+            assert!(text.contains(says) && text.contains("--force"), "{text}");
+            assert!(found.force());
+            assert_eq!((found.obstacles, found.warnings), (vec![], vec![Warning::VmAgent(end)]));
+            // Of a node whose agent does not answer, that is said alone.
+            node_of(&mut known, end).agent_version = None;
+            let found = check(&known, false, NOW);
+            assert_eq!(found.obstacles, [Obstacle::NoAgent(end)]);
+        }
+    }
+    // It takes nothing else upon himself.
+    let mut found = check(&Situation { is_core: true, ..known() }, false, NOW);
+    assert!(!found.force());
+    assert_eq!(found.obstacles, [Obstacle::Core]);
+}
+
+fn node_of(known: &mut Situation, end: End) -> &mut Node {
+    let node = if end == End::Source { &mut known.source } else { &mut known.target };
+    node.as_mut().unwrap()
 }

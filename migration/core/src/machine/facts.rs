@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::intent::{End, Power};
+use crate::vm_agent::VmAgent;
 
 /// The answers of a round. An answer that failed is no fact: nothing follows from silence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,9 @@ pub struct Node {
     pub held: bool,
     /// The node's copy of the VM.
     pub copy: Option<Copy>,
+    /// Which vm-agent the node has.
+    #[serde(default)]
+    pub vm_agent: VmAgent,
 }
 
 /// One copy of the VM.

@@ -8,6 +8,7 @@ use super::facts::Protection;
 use super::fence::{MayBoot, MayDelete, MayMove, MayShow, Unsafe};
 use crate::intent::{End, Power, Remedy};
 use crate::record::Record;
+use crate::vm_agent::VmAgent;
 
 /// What to do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,6 +201,9 @@ pub enum Reason {
         "the VM's owner made snapshots named vm-migration-N {0} times before the sync could make its own"
     )]
     NamesTaken(u32),
+    /// A restart of that vm-agent would have VMAPI believe that the VM is destroyed while its copy is hidden.
+    #[error("vm-agent on the {0}'s node {why}", why = .1.against().unwrap_or_default())]
+    VmAgent(End, VmAgent),
     /// The retries are used up.
     #[error(transparent)]
     Waited(#[from] Wait),

@@ -55,13 +55,14 @@ pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: T
         record.intent.target_dead = None;
         record.intent.discard = None;
     }
+    let forced = forced(record, phase);
     record.progress_history.push(Entry::new(EntryFields {
         kind: "progress".into(),
         phase,
         state: State::Running,
         current_progress: Some(1),
         total_progress: Some(100),
-        message: Some(message.into()),
+        message: Some(format!("{message}{forced}")),
         started_timestamp: Some(now),
         job_uuid: Some(job),
         finished_timestamp: None,
@@ -70,6 +71,15 @@ pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: T
         disallow_retry: None,
         duration_ms: None,
     }));
+}
+
+/// Returns what the entry of an operation says besides, where an operator took upon himself what is refused otherwise.
+fn forced(record: &Record, phase: Phase) -> &'static str {
+    let is_forced = record.intent.any_vm_agent.is_some();
+    match phase {
+        Phase::Begin | Phase::Switch if is_forced => "; forced, whichever vm-agent the nodes have",
+        _ => "",
+    }
 }
 
 /// Begins a rescue.

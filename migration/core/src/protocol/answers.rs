@@ -14,6 +14,7 @@ use super::orders::What;
 use crate::intent::{End, Power};
 use crate::machine;
 use crate::sync_plan::Side;
+use crate::vm_agent::VmAgent;
 
 /// The state of a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -145,6 +146,9 @@ pub struct Node {
     pub mbps: Option<u32>,
     /// The VMs of the node, hidden ones included.
     pub vms: Vec<Uuid>,
+    /// Which vm-agent the node has.
+    #[serde(default)]
+    pub vm_agent: VmAgent,
 }
 
 /// What a VM uses.

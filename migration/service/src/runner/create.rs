@@ -36,11 +36,12 @@ pub async fn place(
     let vm = Vm { uuid: kept.record.vm_uuid, object, server };
     tickets::take(service, kept, fence, For::Placement).await?;
     let affinity = kept.record.intent.affinity.clone();
-    let mut chosen = service.choose(&vm, &affinity, Asks::Now).await;
+    let is_forced = kept.record.intent.any_vm_agent.is_some();
+    let mut chosen = service.choose(&vm, &affinity, is_forced, Asks::Now).await;
     // A reservation that the store has lost may be what fills the node.
     let is_full = matches!(chosen, Err(Unplaced::NoneFits { passes: false, .. }));
     if is_full && tickets::give_back_lost(service, vm.uuid).await.is_ok_and(|any| any) {
-        chosen = service.choose(&vm, &affinity, Asks::Now).await;
+        chosen = service.choose(&vm, &affinity, is_forced, Asks::Now).await;
     }
     // The next placement sees what this one takes.
     let reserved = match &chosen {

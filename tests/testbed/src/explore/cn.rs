@@ -192,6 +192,7 @@ impl Cn {
             mbps: None,
             commands: Arc::new(programs),
             vminfod: Vminfod::with_http(vminfod.without_retries()),
+            vm_agent: self.dir.join("vm-agent.sock"),
             wire,
             agents: agents(&line)?,
             transport: line,

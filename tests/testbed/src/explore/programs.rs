@@ -37,6 +37,9 @@ pub struct Programs {
     pub bug: Option<Bug>,
 }
 
+/// What SMF has as the start method of our vm-agent.
+const OUR_VM_AGENT: &str = r"/opt/smartdc/agents/lib/node_modules/vm-agent/smf/vm-agent\ start";
+
 fn output(status: i32, stdout: String, stderr: String) -> Output {
     Output { status, stdout: stdout.into_bytes(), stderr: stderr.into_bytes() }
 }
@@ -44,7 +47,7 @@ fn output(status: i32, stdout: String, stderr: String) -> Output {
 fn is_reading(program: Program, args: &[String]) -> bool {
     let verb = args.first().map_or("", String::as_str);
     let is_dry = verb == "send" && args.iter().any(|arg| arg == "-n");
-    program == Program::Zpool
+    matches!(program, Program::Zpool | Program::Svcprop)
         || is_dry
         || ["get", "list", "holds"].contains(&verb)
         || args.iter().any(|arg| arg.starts_with("info "))
@@ -73,6 +76,7 @@ impl Programs {
             }
             Program::Vmadm => self.vmadm(args, input).await,
             Program::NetAgent => self.net_agent(args),
+            Program::Svcprop => Ok(output(0, format!("{OUR_VM_AGENT}\n"), String::new())),
             _ => return InProcess::new(&self.node).run(call).await,
         };
         done.map_err(|error| CommandError::Io { program, error: Arc::new(error) })

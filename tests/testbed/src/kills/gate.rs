@@ -85,5 +85,6 @@ pub fn scripts(node: &Path, number: usize, gate: SocketAddr) -> io::Result<Value
     Ok(json!({
         "zfs": dir.join("zfs"), "vmadm": dir.join("vmadm"), "net_agent": dir.join("net-agent"),
         "zpool": node.join("bin/zpool"), "zonecfg": node.join("bin/zonecfg"),
+        "svcprop": node.join("bin/svcprop"),
     }))
 }

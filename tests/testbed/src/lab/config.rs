@@ -206,8 +206,9 @@ impl Configs<'_> {
             "commands": {
                 "zfs": bin("zfs"), "zpool": bin("zpool"), "vmadm": bin("vmadm"),
                 "net_agent": bin("net-agent"), "zonecfg": bin("zonecfg"),
-                "zoneadm": bin("zoneadm"),
+                "zoneadm": bin("zoneadm"), "svcprop": bin("svcprop"),
             },
+            "vm_agent": { "socket": self.options.dir.join("vm-agent/control.sock") },
             "status": { "listen": local(status).to_string() },
             "metrics": self.metrics(status),
             "state_dir": self.options.dir.join("migration-agent"),

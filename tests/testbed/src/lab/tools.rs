@@ -133,7 +133,14 @@ pub fn write_migration(places: &Places<'_>) -> io::Result<()> {
     let zpool = "[ \"$1\" = get ] || { echo 'zpool: in the lab, only get' >&2; exit 2; }\n\
                  case $2 in *encryption*) value=disabled ;; *) value=active ;; esac\n\
                  printf 'NAME PROPERTY VALUE SOURCE\\nzones %s %s local\\n' \"$2\" \"$value\"";
+    // SMF as it is where our vm-agent is installed, unless a test says which other one is.
+    let svcprop = format!(
+        "cat {}/vm-agent.start-exec 2>/dev/null ||\n\
+         echo '/opt/smartdc/agents/lib/node_modules/vm-agent/smf/vm-agent\\ start'",
+        quoted(&places.node.to_string_lossy())
+    );
     let scripts = [
+        ("svcprop", svcprop),
         ("migration-agent", daemon("migration-agent")),
         ("migration-service", daemon("migration-service")),
         ("sdc-migrate", sdc_migrate),

@@ -162,6 +162,7 @@ async fn agent(node: &Node, cn: Uuid, dir: &Path) -> anyhow::Result<Agent> {
         // Snapshots need no other program than `zfs`.
         commands: Arc::new(InProcess::new(node)),
         vminfod: Vminfod::with_http(http.clone().without_retries()),
+        vm_agent: dir.join("vm-agent.sock"),
         wire: Arc::new(NoWire),
         agents: NodeAgents::new(nobody, Cnapi::new(http), Arc::clone(&vminfod), "test"),
         transport: vminfod,

@@ -10,7 +10,7 @@ use super::stage::{
     released, shown, stopped, unless,
 };
 use super::sync;
-use crate::intent::{End, Power};
+use crate::intent::{End, Intent, Power};
 use crate::machine::facts::{Copy, Facts, Report, SettingsMatch};
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
 use crate::record::Record;
@@ -54,6 +54,8 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
     }
     alike(facts)?;
     if intent.power.is_none() && !is_dead {
+        // What begin found may have been replaced since, as by an update of the agents.
+        trusted(intent, facts)?;
         // Everything would be sent while the VM is down, and nothing can be set on what is not there.
         if target.bare {
             return Err(Next::GiveUp(Reason::Bare(End::Target)));
@@ -80,6 +82,18 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
     }
     unless(facts.reserved, Step::Reserve)?;
     hidden(facts, End::Source)
+}
+
+/// No vm-agent of the two nodes reports a hidden copy destroyed, or the operator takes that upon himself.
+fn trusted(intent: &Intent, facts: &Facts) -> Stage<()> {
+    let not_ours = [End::Source, End::Target].into_iter().find_map(|end| {
+        let vm_agent = facts.node(end)?.vm_agent;
+        vm_agent.against().map(|_| Reason::VmAgent(end, vm_agent))
+    });
+    match not_ours.filter(|_| intent.any_vm_agent.is_none()) {
+        Some(reason) => Err(Next::GiveUp(reason)),
+        None => Ok(()),
+    }
 }
 
 /// The copy was started since the snapshot of this number, which it has.

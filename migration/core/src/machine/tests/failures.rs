@@ -10,6 +10,7 @@ use super::model::{Fault, World};
 use crate::intent::End;
 use crate::machine::*;
 use crate::record::{Phase, State};
+use crate::vm_agent::VmAgent;
 
 fn runs(world: &mut World) {
     while world.is_busy() {
@@ -180,7 +181,7 @@ fn a_record_of_the_deployed_service_counts_as_one_whose_target_has_run() {
     // The deployed service removes the snapshots at the end of a switch.
     let off = Copy { hidden: true, ..Copy::default() };
     let on = Copy { running: true, autoboot: true, ..Copy::default() };
-    let seen = |copy| Report::Node(Node { held: true, copy: Some(copy) });
+    let seen = |copy| Report::Node(Node { held: true, copy: Some(copy), vm_agent: VmAgent::Ours });
     let facts = Facts {
         source: seen(off),
         target: seen(on),
@@ -295,7 +296,7 @@ fn a_number_that_the_owner_has_in_a_name_is_not_used_and_one_that_he_takes_first
     ] {
         let copy = |taken: &Vec<(u32, u32)>, last| {
             let copy = Copy { taken: taken.clone(), last, ..Copy::default() };
-            Report::Node(Node { held: false, copy: Some(copy) })
+            Report::Node(Node { held: false, copy: Some(copy), vm_agent: VmAgent::Ours })
         };
         let facts = Facts {
             source: copy(&source, 1),
@@ -338,5 +339,50 @@ fn an_owner_who_takes_each_name_first_delays_a_sync_no_longer_than_sixteen_names
             world.round(Fault::None);
         }
         assert_eq!(state(&world), (Phase::Sync, want), "{ahead}");
+    }
+}
+
+#[test] // M196
+fn a_vm_agent_that_reports_hidden_vms_destroyed_stops_a_switch_before_it_stops_the_vm() {
+    for end in [End::Source, End::Target] {
+        for vm_agent in [VmAgent::Deployed, VmAgent::Unknown] {
+            let mut world = after(&[Action::Begin, Action::Sync]);
+            // The agents were updated since.
+            world.host(end).vm_agent = Some(vm_agent);
+            let orders = world.orders.len();
+            assert!(world.command(Action::Switch));
+            runs(&mut world);
+            let record = world.record.clone().unwrap();
+            assert_eq!((record.phase, record.state), (Phase::Switch, State::Failed), "{end}");
+            let error = record.error.clone().unwrap();
+            assert!(error.contains(&format!("vm-agent on the {end}'s node")), "{error}");
+            assert!(error.contains("--force"), "{error}");
+            let given = &world.orders[orders..];
+            assert!(
+                !given.iter().any(|it| it.contains("stop") || it.contains("hide")),
+                "{given:?}"
+            );
+            assert!(world.source.copy.as_ref().unwrap().seen.running);
+
+            // Ours is installed, or an operator takes it upon himself.
+            let mut forced = world.clone();
+            world.host(end).vm_agent = None;
+            let word =
+                crate::intent::Confirmation { by: uuid::Uuid::nil(), at: record.created_timestamp };
+            forced.record.as_mut().unwrap().intent.any_vm_agent = Some(word);
+            for (world, is_forced) in [(&mut world, false), (&mut forced, true)] {
+                assert!(world.command(Action::Switch), "{:?}", world.record);
+                runs(world);
+                let record = world.record.as_ref().unwrap();
+                assert_eq!(record.state, State::Successful);
+                let noted = record.progress_history.iter().any(|entry| {
+                    entry
+                        .message
+                        .as_deref()
+                        .is_some_and(|it| it.contains("forced, whichever vm-agent"))
+                });
+                assert_eq!(noted, is_forced);
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@
 use crate::intent::{End, Intent};
 use crate::machine::*;
 use crate::record::{Record, State};
+use crate::vm_agent::VmAgent;
 
 /// A deliberate mistake, made outside the rules: the promises must notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct Disk {
 pub struct Host {
     pub down: bool,
     pub held: bool,
+    /// Which vm-agent it has; none: ours.
+    pub vm_agent: Option<VmAgent>,
     pub copy: Option<Disk>,
     /// The highest revision that its agent has heard, on disk.
     pub heard: u64,

@@ -11,6 +11,7 @@ use crate::intent::{Confirmation, End, Power};
 use crate::machine::*;
 use crate::record::{Phase, Record, State};
 use crate::time::Time;
+use crate::vm_agent::VmAgent;
 
 const NOW: Time = Time::from_millis(1_770_000_000_000);
 
@@ -93,7 +94,11 @@ impl World {
                 _ => {}
             }
         }
-        Report::Node(Node { held: host.held, copy })
+        Report::Node(Node {
+            held: host.held,
+            copy,
+            vm_agent: host.vm_agent.unwrap_or(VmAgent::Ours),
+        })
     }
 
     /// One round of the service.

@@ -139,6 +139,7 @@ impl Centre {
                     "cn": cn, "version": 1, "cpu": "x", "platform": "20260101T000000Z",
                     "now_ms": self.clock.now().millis(), "can_resume": true,
                     "has_bookmarks": true, "free_bytes": 1_000_000, "mbps": 1,
+                    "vm_agent": self.hosts[&cn].vm_agent(),
                     "vms": if self.hosts[&cn].copy.is_some() { vec![VM] } else { vec![] },
                 }),
             ),

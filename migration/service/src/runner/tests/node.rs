@@ -12,6 +12,7 @@ use uuid::Uuid;
 use migration_core::intent::{End, differ};
 use migration_core::machine::{Copy, Node, Snapshot};
 use migration_core::protocol::{About, Doing, Observed, Order, Progress, State, What};
+use migration_core::vm_agent::VmAgent;
 
 /// The VM of the stories, its owner, and the two nodes.
 pub const VM: Uuid = Uuid::from_u128(0x4000_0000_0000_4000_8000_0000_0000_0001);
@@ -48,6 +49,8 @@ pub struct Host {
     /// It has no power: whatever its copy is, it does nothing.
     pub is_dead: bool,
     pub held: bool,
+    /// Which vm-agent it has; none: ours.
+    pub vm_agent: Option<VmAgent>,
     pub copy: Option<Copy>,
     pub alias: String,
     /// When its copy was created.
@@ -144,9 +147,14 @@ impl Host {
         object.as_object().cloned()
     }
 
+    /// Returns which vm-agent it has.
+    pub fn vm_agent(&self) -> VmAgent {
+        self.vm_agent.unwrap_or(VmAgent::Ours)
+    }
+
     pub fn observe(&mut self, cn: Uuid, migration: Uuid) -> Observed {
         self.observed += 1;
-        let node = Node { held: self.held, copy: self.copy.clone() };
+        let node = Node { held: self.held, copy: self.copy.clone(), vm_agent: self.vm_agent() };
         let over = self.over.contains(&migration);
         Observed { node, object: self.object(cn), doing: None, over }
     }

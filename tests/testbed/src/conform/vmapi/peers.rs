@@ -205,6 +205,7 @@ fn agent(cn: Uuid) -> Value {
         free_bytes: Some(1 << 40),
         mbps: None,
         vms: Vec::new(),
+        vm_agent: migration_core::vm_agent::VmAgent::Ours,
     })
 }
 
