@@ -5,6 +5,7 @@
 //! The migration-agents of the nodes: where they are, and requests to them.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::http::Method;
@@ -79,10 +80,10 @@ impl NodeAgents {
             None => {
                 let server = self.cnapi.get_server(&cn.to_string()).await?;
                 let ip = server.admin_ip().ok_or_else(|| {
-                    let why = "CNAPI knows no admin address of the node";
-                    Error::new(Class::Protocol, &Method::GET, format!("/servers/{cn}"), why)
+                    let why = "the node's sysinfo in CNAPI has no address on the admin network";
+                    Error::new(Class::NoAddress, &Method::GET, format!("/servers/{cn}"), why)
                 })?;
-                format!("https://{ip}:{}", self.known.port)
+                format!("https://{}", SocketAddr::new(ip, self.known.port))
             }
         };
         let transport = Arc::clone(&self.transport);

@@ -177,10 +177,14 @@ pub fn find(known: &[(&str, &str)], typed: &str) -> Result<String, Usage> {
 
 /// Finds the one thing, among uuids and names, with this name, or with a uuid that begins so; one that has
 /// several names stands there as often. Tenants choose names: one that is the
-/// beginning of another thing's uuid makes what was typed ambiguous, and never means theirs instead.
+/// beginning of another thing's uuid makes what was typed ambiguous, and never means theirs instead. A whole uuid is
+/// that of its thing, whatever is named so.
 pub fn find_kind(kind: Kind, known: &[(&str, &str)], typed: &str) -> Result<String, Usage> {
     let Kind { one, name } = kind;
     let lower = typed.to_ascii_lowercase();
+    if let Some((uuid, _)) = known.iter().find(|(uuid, _)| *uuid == lower) {
+        return Ok((*uuid).to_owned());
+    }
     let begins = |uuid: &str| typed.len() >= SHORTEST && uuid.starts_with(&lower);
     let fits = known.iter().filter(|(uuid, name)| *name == typed || begins(uuid));
     let mut fits: Vec<_> = fits.collect();

@@ -29,6 +29,8 @@ pub struct Situation {
     pub pci_devices: usize,
     /// The VM's object as its node shows it; none: its agent was not asked, or does not answer.
     pub object: Option<Map<String, Value>>,
+    /// By VMAPI's record it is a guest whose first disk has no image.
+    pub lacks_image: bool,
     /// The MACs of NICs that have no network or no address in NAPI.
     pub odd_nics: Vec<String>,
     /// What the datasets use, in bytes, with the sizes that they have now.
@@ -50,6 +52,8 @@ pub struct Node {
     pub is_unproved: bool,
     /// The key of its agent was revoked.
     pub is_revoked: bool,
+    /// By its sysinfo nobody knows where its agent listens.
+    pub lacks_address: bool,
     /// The kind of CPU: vendor, and what guests see of it.
     pub cpu: Option<String>,
     /// The platform, such as `20260101T000000Z`.
@@ -115,6 +119,12 @@ pub enum Obstacle {
     /// No agent there sends or receives.
     #[error("migration-agent does not answer on the {0}'s node")]
     NoAgent(End),
+    /// Its agent cannot be asked.
+    #[error(
+        "The sysinfo of the {0}'s node has no address on the admin network: \
+         neither Admin IP nor a NIC with the tag that Admin NIC Tag names"
+    )]
+    NoAddress(End),
     /// The peer there is not authenticated.
     #[error(
         "The program on the {0}'s node cannot prove that it is migration-agent: its version differs, or its certificate is not valid"
@@ -295,6 +305,9 @@ fn of_vm(known: &Situation, found: &mut Findings) {
     if devices > 0 {
         found.obstacles.push(Obstacle::PciDevices(devices));
     }
+    if known.object.is_none() && known.lacks_image {
+        found.obstacles.push(Stays::NoImage.into());
+    }
     if let Some(vm) = &known.object {
         let (stays, needs) = object::check(vm);
         found.obstacles.extend(stays.into_iter().map(Obstacle::from));
@@ -309,6 +322,7 @@ fn of_vm(known: &Situation, found: &mut Findings) {
 fn of_node(end: End, node: &Node, now: Time, found: &mut Findings) {
     match node.clock_ms {
         _ if node.is_revoked => found.obstacles.push(Obstacle::Revoked(end)),
+        _ if node.lacks_address => found.obstacles.push(Obstacle::NoAddress(end)),
         _ if node.is_unproved => found.obstacles.push(Obstacle::Unproved(end)),
         _ if !node.answers() => found.obstacles.push(Obstacle::NoAgent(end)),
         None => found.obstacles.push(Obstacle::Unknown { end, what: "clock" }),

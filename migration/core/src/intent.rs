@@ -8,6 +8,7 @@
 //! read.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::time::Time;
@@ -160,12 +161,15 @@ pub struct Intent {
     /// The order that creates the target, from before it is sent until it is known how it ended: one order is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation: Option<Creation>,
+    /// One order of this operation was lost: the next that is lost is the last.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub creation_lost: bool,
     /// CNAPI's ticket, while a placement, a switch or a rollback runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ticket: Option<String>,
-    /// Where to place the VM relative to others, as the caller asked.
+    /// Where to place the VM relative to others, as the caller asked: objects, or texts in older records.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub affinity: Vec<String>,
+    pub affinity: Vec<Value>,
     /// The limit of its streams in Mbit/s, below that of the nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bwlimit: Option<u32>,

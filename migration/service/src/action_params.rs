@@ -4,7 +4,7 @@
 
 //! The parameters of an action, read and checked.
 
-use sdc_clients::cnapi::Affinity;
+use sdc_clients::cnapi::{Affinity, BadAffinity};
 use uuid::Uuid;
 
 use super::params::Params;
@@ -32,7 +32,7 @@ pub struct ActionParams {
     /// `scheduled_timestamp` as it was given.
     pub at: Option<String>,
     /// Where to place the VM relative to others.
-    pub affinity: Vec<String>,
+    pub affinity: Vec<Affinity>,
     /// The limit of its streams in Mbit/s from now on; 0 is none.
     pub bwlimit: Option<u32>,
     /// The operator's confirmation that something may be lost.
@@ -85,11 +85,7 @@ impl ActionParams {
         let owner = uuid_of(params, "owner_uuid")?;
         let action = params.text("migration_action").and_then(Action::parse);
         let is_rfd34 = action == Some(Action::Estimate) && params.text("format") == Some("rfd34");
-        let affinity = params.text("affinity").map(|text| text.split(';').map(str::to_owned));
-        let affinity: Vec<String> = affinity.into_iter().flatten().collect();
-        for rule in &affinity {
-            rule.parse::<Affinity>().map_err(|why| Refused::argument(&why.to_string()))?;
-        }
+        let affinity = affinity(params).map_err(|why| Refused::argument(&why.to_string()))?;
         let words = Words {
             source_dead: uuid_of(params, "source_dead")?,
             target_dead: uuid_of(params, "target_dead")?,
@@ -139,6 +135,15 @@ pub fn overrides(params: &Params) -> Result<Option<Uuid>, Refused> {
         }
     }
     Ok(params.text("override_server_uuid").and_then(lower_uuid))
+}
+
+/// Returns the rules of a list, or of a text of rules that semicolons part.
+fn affinity(params: &Params) -> Result<Vec<Affinity>, BadAffinity> {
+    match (params.get("affinity"), params.text("affinity")) {
+        (_, Some(text)) if !text.starts_with('[') => text.split(';').map(str::parse).collect(),
+        (Some(given), _) => Affinity::list(given),
+        (None, _) => Ok(Vec::new()),
+    }
 }
 
 /// Reads the limit of a migration.

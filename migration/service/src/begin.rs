@@ -7,7 +7,7 @@
 //! A migration that fails after hours of syncs costs more than a question before it. So both nodes and all services
 //! are asked first, and all obstacles to a begin are reported at once, not one after the other.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::action_params::ActionParams;
@@ -98,9 +98,11 @@ impl Service {
     ) -> Result<Findings, Refused> {
         let is_same = target.is_some() && target == vm.server;
         let mut known = known(vm);
-        if asks != Asks::Nothing {
+        if asks != Asks::Nothing && !known.lacks_image {
             known.has_image = self.peers.image(&vm.object).await?.is_some();
-            self.manifest(&vm.object).await.map_err(Refused::from)?;
+            if checks::object::image(&vm.object).is_some() {
+                self.manifest(&vm.object).await.map_err(Refused::from)?;
+            }
             self.peers.package(&vm.object).await?;
             self.ask_nodes(vm, target, asks, &mut known).await;
         }
@@ -139,7 +141,8 @@ impl Service {
         };
         let (report, server) = tokio::join!(report, self.peers.cnapi.get_server(&uuid));
         let now = self.clock.now();
-        let is_unproved = matches!(report, NodeReport::Silent { is_unproved: true });
+        let is_unproved = matches!(report, NodeReport::Unproved);
+        let lacks_address = matches!(report, NodeReport::NoAddress);
         let (agent, server) = (report.node(), server.ok());
         let tags: Vec<&str> = server.as_ref().map(|server| server.nic_tags()).unwrap_or_default();
         let needed = vm.list("nics").iter().filter_map(|nic| nic["nic_tag"].as_str());
@@ -152,6 +155,7 @@ impl Service {
             agent_version: agent.map(|agent| agent.version),
             is_unproved,
             is_revoked: self.is_revoked(cn),
+            lacks_address,
             cpu: agent.and_then(|agent| agent.cpu.clone()),
             platform: agent.and_then(|agent| agent.platform.clone()),
             clock_ms: agent.map(|agent| now.millis() - agent.now_ms),
@@ -233,7 +237,7 @@ impl Service {
             error_detail: None,
             reserved_nics: Vec::new(),
             intent: migration_core::intent::Intent {
-                affinity: asked.affinity.clone(),
+                affinity: asked.affinity.iter().map(|rule| json!(rule)).collect(),
                 bwlimit: asked.bwlimit.filter(|limit| *limit > 0),
                 ..migration_core::intent::Intent::default()
             },
@@ -258,6 +262,7 @@ fn known(vm: &Vm) -> Situation {
         is_core: vm.tag("smartdc_type") == Some("core"),
         is_nat: vm.tag("smartdc_role") == Some("nat"),
         pci_devices: vm.list("pci_devices").len(),
+        lacks_image: vm.object.contains_key("disks") && checks::object::lacks_image(&vm.object),
         object: None,
         odd_nics: nics.map(|nic| nic["mac"].as_str().unwrap_or("?").to_owned()).collect(),
         used_bytes: 0,
@@ -270,7 +275,6 @@ fn known(vm: &Vm) -> Situation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test] // R4
     fn a_nic_without_network_or_address_is_named() {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use migration_core::protocol::Node;
-use sdc_clients::Error;
+use sdc_clients::{Class, Error};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
@@ -24,11 +24,12 @@ const FRESH: Duration = Duration::from_secs(10);
 pub enum NodeReport {
     /// What the node is.
     Report(Box<Node>),
-    /// The agent does not answer, or the peer is not authenticated as it.
-    Silent {
-        /// A peer answers at its address and does not prove that it is the agent.
-        is_unproved: bool,
-    },
+    /// The agent does not answer.
+    Silent,
+    /// A peer answers at its address and does not prove that it is the agent.
+    Unproved,
+    /// No address is known at which it could be asked.
+    NoAddress,
 }
 
 impl NodeReport {
@@ -36,7 +37,9 @@ impl NodeReport {
     pub fn of(answer: Result<Node, Error>) -> NodeReport {
         match answer {
             Ok(node) => NodeReport::Report(Box::new(node)),
-            Err(error) => NodeReport::Silent { is_unproved: trust::has_answered(&error) },
+            Err(error) if error.class() == Class::NoAddress => NodeReport::NoAddress,
+            Err(error) if trust::has_answered(&error) => NodeReport::Unproved,
+            Err(_) => NodeReport::Silent,
         }
     }
 
@@ -44,7 +47,7 @@ impl NodeReport {
     pub fn node(&self) -> Option<&Node> {
         match self {
             NodeReport::Report(node) => Some(node),
-            NodeReport::Silent { .. } => None,
+            _ => None,
         }
     }
 }
@@ -74,7 +77,7 @@ impl NodeReports {
             return report.clone();
         }
         let answer = timeout(PATIENCE, ask).await;
-        let report = answer.map_or(NodeReport::Silent { is_unproved: false }, NodeReport::of);
+        let report = answer.map_or(NodeReport::Silent, NodeReport::of);
         *last = Some((Instant::now(), report.clone()));
         report
     }

@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use migration_core::checks::object::image;
 use migration_core::record::ReservedNic;
 use sdc_clients::cnapi::{Cnapi, Ticket};
 use sdc_clients::http::{Call, Http, Transport};
@@ -106,9 +107,7 @@ impl Peers {
         &self,
         vm: &Map<String, Value>,
     ) -> Result<Option<Map<String, Value>>, Error> {
-        let disk = vm.get("disks").and_then(|disks| disks[0]["image_uuid"].as_str());
-        let own = vm.get("image_uuid").and_then(Value::as_str);
-        let Some(image) = own.or(disk) else { return Ok(None) };
+        let Some(image) = image(vm) else { return Ok(None) };
         found(self.imgapi.execute(Call::get(&["images", image])).await)
     }
 

@@ -97,7 +97,7 @@ impl Service {
     pub async fn choose(
         &self,
         vm: &Vm,
-        affinity: &[String],
+        affinity: &[Affinity],
         is_forced: bool,
         asks: Asks,
     ) -> Result<Uuid, Unplaced> {
@@ -144,7 +144,7 @@ impl Service {
     }
 
     /// What CNAPI chooses by: the VM as it is now, which may have been resized since its package was made.
-    async fn placement(&self, vm: &Vm, affinity: &[String]) -> Result<Placement, Unplaced> {
+    async fn placement(&self, vm: &Vm, affinity: &[Affinity]) -> Result<Placement, Unplaced> {
         let query = ServerQuery { setup: Some(true), ..ServerQuery::default() };
         let servers = self.peers.cnapi.list_servers(&query).await?;
         let here = vm.server.map(|server| server.to_string());
@@ -161,8 +161,7 @@ impl Service {
         let tags = nics.filter_map(|nic| nic["nic_tag"].as_str()?.split('/').next());
         let nic_tags: Vec<String> = tags.map(str::to_owned).collect();
         let mut vm = sizes(object)?;
-        let affinity: Vec<Affinity> =
-            affinity.iter().map(|rule| rule.parse()).collect::<Result<_, _>>()?;
+        let affinity = if affinity.is_empty() { stored(object) } else { affinity.to_vec() };
         if !affinity.is_empty() {
             vm.insert("affinity".into(), json!(affinity));
         }
@@ -194,6 +193,17 @@ pub fn sizes(object: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced
     Ok(vm)
 }
 
+/// Returns the rules with which a VM was created, as VMAPI keeps them; none that cannot be read.
+fn stored(object: &Map<String, Value>) -> Vec<Affinity> {
+    let kept = object.get("internal_metadata").and_then(|metadata| metadata.get("affinity"));
+    let rules = kept.filter(|kept| !kept.is_null()).map(Affinity::list).transpose();
+    rules.map(Option::unwrap_or_default).unwrap_or_else(|why| {
+        let vm = object.get("uuid").and_then(Value::as_str).unwrap_or_default();
+        tracing::warn!(vm, %why, "cannot read a VM's own affinity; placing the copy without it");
+        Vec::new()
+    })
+}
+
 /// The manifest of the image that IMGAPI has, or of the one that the source's node has.
 fn manifest(
     found: Option<Map<String, Value>>,
@@ -201,15 +211,14 @@ fn manifest(
 ) -> Result<Map<String, Value>, Unplaced> {
     let disk = vm.get("disks").map(|disks| &disks[0]).filter(|disk| disk.is_object());
     let of_disk = |name: &str| disk.map(|disk| disk[name].clone()).filter(|it| !it.is_null());
-    let uuid = vm.get("image_uuid").cloned().or_else(|| of_disk("image_uuid"));
+    let uuid = checks::object::image(vm).ok_or(Unplaced::Lacks("image"))?;
     let is_there = found.is_some();
     let mut image = found.unwrap_or_default();
     if is_there && image.get("files").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-        let uuid = uuid.as_ref().and_then(Value::as_str).unwrap_or("?");
         return Err(Unplaced::NoFiles(uuid.to_owned()));
     }
     if !is_there {
-        image.insert("uuid".into(), uuid.unwrap_or_default());
+        image.insert("uuid".into(), json!(uuid));
         image.insert("v".into(), json!(2));
         image.insert("files".into(), json!([{ "compression": "none", "size": 0 }]));
     }

@@ -59,7 +59,7 @@ use crate::error::Error;
 use crate::http::{Call, Http, LIST_TIMEOUT, Reply};
 
 pub use affinity::{Affinity, BadAffinity};
-pub use servers::{Allocation, Placement, Server, ServerQuery};
+pub use servers::{Allocation, Placement, Server, ServerQuery, admin_ip};
 pub use tasks::Task;
 pub use tickets::{DEFAULT_SERVER, Queued, Ticket, TicketOrder};
 

@@ -4,6 +4,8 @@
 
 //! CNAPI's records of compute nodes: the fields this project reads, and all others as they came.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -42,13 +44,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Its address on the admin network: that of the first NIC of its sysinfo that has the tag
-    /// `admin` and an address, which agents of other nodes use as well.
-    pub fn admin_ip(&self) -> Option<&str> {
-        let is_admin = |nic: &&Value| names(nic, "NIC Names").any(|tag| tag == "admin");
-        self.nics()
-            .filter(is_admin)
-            .find_map(|nic| nic["ip4addr"].as_str().filter(|ip| !ip.is_empty()))
+    /// Its address on the admin network, as [`admin_ip`] finds it in its sysinfo.
+    pub fn admin_ip(&self) -> Option<IpAddr> {
+        admin_ip(self.sysinfo.as_ref()?)
     }
 
     /// The NIC tags it offers, overlay tags included, each once.
@@ -70,13 +68,27 @@ impl Server {
     }
 
     fn nics(&self) -> impl Iterator<Item = &Value> {
-        let kinds = ["Network Interfaces", "Virtual Network Interfaces"];
-        let sysinfo = self.sysinfo.iter();
-        sysinfo.flat_map(move |sysinfo| {
-            let of_kind = kinds.into_iter().filter_map(|kind| sysinfo.get(kind)?.as_object());
-            of_kind.flat_map(|nics| nics.values())
-        })
+        self.sysinfo.iter().flat_map(nics)
     }
+}
+
+/// Returns the address on the admin network of a node with this sysinfo: `Admin IP` if it is an address, else that of
+/// a NIC with the tag that `Admin NIC Tag` names, else of one with the tag `admin`. A node's agents listen on it, and
+/// all others look for them there.
+pub fn admin_ip(sysinfo: &Map<String, Value>) -> Option<IpAddr> {
+    let address = |text: &Value| text.as_str().and_then(|text| text.parse().ok());
+    let tagged = |tag: &str| {
+        let is_tagged = |nic: &&Value| names(nic, "NIC Names").any(|name| name == tag);
+        nics(sysinfo).filter(is_tagged).find_map(|nic| address(&nic["ip4addr"]))
+    };
+    let named = || sysinfo.get("Admin NIC Tag")?.as_str().and_then(tagged);
+    sysinfo.get("Admin IP").and_then(address).or_else(named).or_else(|| tagged("admin"))
+}
+
+fn nics(sysinfo: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let kinds = ["Network Interfaces", "Virtual Network Interfaces"];
+    let of_kind = kinds.into_iter().filter_map(|kind| sysinfo.get(kind)?.as_object());
+    of_kind.flat_map(|nics| nics.values())
 }
 
 fn names<'a>(nic: &'a Value, list: &str) -> impl Iterator<Item = &'a str> + use<'a> {
@@ -133,4 +145,76 @@ pub struct Allocation {
     /// Every other field.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_admin_address_is_found_by_the_deployed_rule() {
+        let nic = |tag: &str, ip: &str| json!({"NIC Names": ["external", tag], "ip4addr": ip});
+        for (what, sysinfo, want) in [
+            (
+                "a tag alone",
+                json!({"Network Interfaces": {"e0": nic("admin", "10.0.0.1")}}),
+                Some("10.0.0.1"),
+            ),
+            (
+                "both, and the address goes before",
+                json!({"Admin IP": "10.0.0.2", "Admin NIC Tag": "admin",
+                    "Network Interfaces": {"e0": nic("admin", "10.0.0.1")}}),
+                Some("10.0.0.2"),
+            ),
+            (
+                "a rack's tag, and no address",
+                json!({"Admin NIC Tag": "admin_rack_1", "Network Interfaces": {"e0": nic("admin_rack_1", "10.0.0.3")}}),
+                Some("10.0.0.3"),
+            ),
+            (
+                "a word for the address",
+                json!({"Admin IP": "dhcp", "Admin NIC Tag": "admin_rack_1", "Network Interfaces":
+                    {"e0": nic("admin", "10.0.0.1"), "e1": nic("admin_rack_1", "10.0.0.3")}}),
+                Some("10.0.0.3"),
+            ),
+            (
+                "a tag that no NIC has",
+                json!({"Admin IP": "", "Admin NIC Tag": "rack", "Network Interfaces": {"e0": nic("admin", "10.0.0.1")}}),
+                Some("10.0.0.1"),
+            ),
+            (
+                "an aggregation, of whose links none has an address",
+                json!({"Admin IP": "dhcp", "Link Aggregations": {"aggr0": {"Interfaces": ["e0", "e1"]}},
+                    "Network Interfaces": {"aggr0": nic("admin", "10.0.0.4"), "e0": nic("admin", ""), "e1": {}}}),
+                Some("10.0.0.4"),
+            ),
+            (
+                "a VNIC",
+                json!({"Network Interfaces": {"e0": {"NIC Names": []}},
+                    "Virtual Network Interfaces": {"admin0": nic("admin", "10.0.0.5")}}),
+                Some("10.0.0.5"),
+            ),
+            ("of the sixth version", json!({"Admin IP": "fd00::1"}), Some("fd00::1")),
+            (
+                "none",
+                json!({"Admin IP": "dhcp", "Network Interfaces": {"e0": nic("external", "10.0.0.1")}}),
+                None,
+            ),
+            (
+                "a lease that did not come",
+                json!({"Network Interfaces": {"e0": nic("admin", "dhcp")}}),
+                None,
+            ),
+            (
+                "odd types",
+                json!({"Admin IP": 7, "Admin NIC Tag": [], "Network Interfaces": [1]}),
+                None,
+            ),
+        ] {
+            let found = admin_ip(sysinfo.as_object().unwrap());
+            assert_eq!(found.map(|ip| ip.to_string()).as_deref(), want, "{what}");
+        }
+    }
 }

@@ -67,6 +67,8 @@ pub enum Class {
     Protocol,
     /// The request could not be built; nothing was sent.
     Request,
+    /// No address of the peer is known; nothing was sent.
+    NoAddress,
 }
 
 impl Class {
@@ -90,6 +92,7 @@ impl Class {
             Class::Version => "version",
             Class::Protocol => "protocol",
             Class::Request => "request",
+            Class::NoAddress => "no_address",
         }
     }
 }

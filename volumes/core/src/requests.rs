@@ -109,10 +109,10 @@ pub fn create(params: &Params) -> Result<Create, Refused> {
     }
     checks::networks(params.get("networks")).into_iter().for_each(|text| causes.add(text));
     let affinity = params.get("affinity").filter(|value| !value.is_null());
-    let is_rules =
-        |value: &Value| value.as_array().is_some_and(|rules| rules.iter().all(Value::is_string));
+    let is_rule = |rule: &Value| rule.is_string() || rule.is_object();
+    let is_rules = |value: &Value| value.as_array().is_some_and(|rules| rules.iter().all(is_rule));
     if affinity.is_some_and(|value| !is_rules(value)) {
-        causes.add("affinity must be an array of strings");
+        causes.add("affinity must be an array of rules");
     }
     causes.done()?;
     let networks = params.get("networks").and_then(Value::as_array).into_iter().flatten();
@@ -282,12 +282,13 @@ mod tests {
     }
 
     #[test] // V2
-    fn affinity_is_a_list_of_texts() {
+    fn affinity_is_a_list_of_objects_or_texts() {
         let of = |affinity: Value| {
             let all = json!({"owner_uuid": U, "type": "tritonnfs", "networks": [U], "affinity": affinity});
             create(&params(all))
         };
         assert!(of(json!(["instance!=a*"])).is_ok() && of(json!([])).is_ok());
+        assert!(of(json!([{"key": "role"}])).is_ok(), "what is in it is read where it is sent");
         assert!(of(json!("x")).is_err() && of(json!([1])).is_err() && of(json!({})).is_err());
     }
 

@@ -17,12 +17,11 @@ use daemon::{Lock, Shutdown, Tasks, Window};
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 use sdc_clients::agents::{Known, NodeAgents};
-use sdc_clients::cnapi::Cnapi;
+use sdc_clients::cnapi::{Cnapi, admin_ip};
 use sdc_clients::http::{Transport, user_agent};
 use sdc_clients::identity::Identity;
 use sdc_clients::vminfod::Vminfod;
-use sdc_clients::{Http, Jitter, quoted};
-use serde_json::Value;
+use sdc_clients::{Http, Jitter};
 use trust::{Admits, Doors, Holder, Keeper};
 
 use super::args::Verb;
@@ -133,11 +132,13 @@ async fn admin_address(vminfod: &Vminfod) -> IpAddr {
     loop {
         let why = match vminfod.sysinfo().await {
             Ok(answer) => {
-                let sysinfo = answer.get("sysinfo").unwrap_or(&answer);
-                let text = sysinfo.get("Admin IP").and_then(Value::as_str).unwrap_or_default();
-                match text.parse() {
-                    Ok(address) => return address,
-                    Err(_) => format!("sysinfo has no Admin IP: {}", quoted(text)),
+                let sysinfo = answer.get("sysinfo").unwrap_or(&answer).as_object();
+                match sysinfo.and_then(admin_ip) {
+                    Some(address) => return address,
+                    None => {
+                        "sysinfo has no Admin IP, and no NIC of the admin network has an address"
+                            .to_owned()
+                    }
                 }
             }
             Err(error) => daemon::log::chain(&error),

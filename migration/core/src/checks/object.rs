@@ -18,6 +18,9 @@ pub enum Stays {
     /// No node would create it.
     #[error(transparent)]
     Unfit(Unfit),
+    /// CNAPI creates a guest of the image of its first disk, and ends its process where there is none.
+    #[error("The instance's first disk has no image, and CNAPI creates no guest without one")]
+    NoImage,
     /// The target's zone, and so its datasets, have the name of the uuid.
     #[error("The zone's name {} is not the instance's uuid", quoted(.0))]
     Zonename(String),
@@ -67,6 +70,22 @@ pub enum Needs {
 /// What was found.
 type Found = (Vec<Stays>, Vec<Needs>);
 
+/// Returns the image that CNAPI creates a VM of: a guest's is that of its first disk.
+pub fn image(vm: &Map<String, Value>) -> Option<&str> {
+    let first = || vm.get("disks")?.as_array()?.first()?.as_object();
+    let of = if is_hvm(vm) { first()? } else { vm };
+    text(of, "image_uuid").filter(|image| !image.is_empty())
+}
+
+/// Returns true for a guest whose first disk, be it a CD-ROM, has no image.
+pub fn lacks_image(vm: &Map<String, Value>) -> bool {
+    is_hvm(vm) && image(vm).is_none()
+}
+
+fn is_hvm(vm: &Map<String, Value>) -> bool {
+    text(vm, "brand").is_some_and(|brand| Brands::HVM.has(brand))
+}
+
 /// Returns the obstacles to moving this VM to any node, and its warnings.
 pub fn check(vm: &Map<String, Value>) -> (Vec<Stays>, Vec<Needs>) {
     let unfit = made_of(vm).1.into_iter().map(Stays::Unfit);
@@ -75,6 +94,9 @@ pub fn check(vm: &Map<String, Value>) -> (Vec<Stays>, Vec<Needs>) {
         && name != uuid
     {
         found.0.push(Stays::Zonename(name.to_owned()));
+    }
+    if lacks_image(vm) {
+        found.0.push(Stays::NoImage);
     }
     routes(vm, &mut found);
     datasets(vm, &mut found);

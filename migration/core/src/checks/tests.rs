@@ -16,6 +16,7 @@ fn node() -> Node {
         agent_version: Some(1),
         is_unproved: false,
         is_revoked: false,
+        lacks_address: false,
         cpu: Some("GenuineIntel 6-85".into()),
         platform: Some("20260101T000000Z".into()),
         clock_ms: Some(-300),
@@ -49,6 +50,7 @@ fn known() -> Situation {
         is_core: false,
         is_nat: false,
         pci_devices: 0,
+        lacks_image: false,
         object: Some(object(json!({}))),
         odd_nics: Vec::new(),
         used_bytes: 100,
@@ -75,7 +77,7 @@ fn found(change: impl Fn(&mut Situation, &mut Node)) -> Vec<String> {
 fn each_obstacle_is_found_alone() {
     type Change = fn(&mut Situation, &mut Node);
     let none: &[&str] = &[];
-    let rows: [(Change, &[&str]); 31] = [
+    let rows: [(Change, &[&str]); 32] = [
         (|_, _| {}, none),
         (|vm, _| vm.state = "stopped".into(), none),
         (|vm, _| vm.state = "destroyed".into(), &["Cannot migrate an instance in state destroyed"]),
@@ -114,6 +116,11 @@ fn each_obstacle_is_found_alone() {
         (
             |_, to| to.agent_version = None,
             &["migration-agent does not answer on the target's node"],
+        ),
+        (
+            |_, to| (to.agent_version, to.lacks_address) = (None, true),
+            &["The sysinfo of the target's node has no address on the admin network: \
+               neither Admin IP nor a NIC with the tag that Admin NIC Tag names"],
         ),
         (
             |_, to| (to.agent_version, to.is_unproved) = (None, true),
@@ -196,8 +203,10 @@ fn warnings_do_not_stop_a_begin() {
 #[test] // M76
 fn what_does_not_move_is_told_by_its_name() {
     let data = format!("zones/{UUID}/data");
-    let disk =
-        |name: &str| json!({"zfs_filesystem": name, "path": "/p", "model": "virtio", "size": 1});
+    let disk = |name: &str| {
+        json!({"zfs_filesystem": name, "path": "/p", "model": "virtio", "size": 1,
+            "image_uuid": UUID})
+    };
     let own = |at: u32| disk(&format!("zones/{UUID}/disk{at}"));
     let none: &[&str] = &[];
     for (fields, want) in [
@@ -221,12 +230,12 @@ fn what_does_not_move_is_told_by_its_name() {
             ],
         ),
         (
-            json!({"brand": "kvm", "disks": [{"path": "/dev/rdsk/c1t1d0", "model": "virtio", "size": 1}]}),
+            json!({"brand": "kvm", "disks": [{"path": "/dev/rdsk/c1t1d0", "model": "virtio", "image_uuid": UUID}]}),
             &["The device /dev/rdsk/c1t1d0 of the node does not move"],
         ),
         (
             json!({"brand": "bhyve", "disks": [
-                {"media": "cdrom", "path": "/opt/x.iso", "model": "ahci"}, own(0),
+                own(0), {"media": "cdrom", "path": "/opt/x.iso", "model": "ahci"},
                 {"media": "cdrom", "path": format!("/zones/{UUID}/root/x.iso"), "model": "ahci"},
             ]}),
             &["warning: The CD-ROM /opt/x.iso has to be on the target's node too"],
@@ -252,7 +261,9 @@ fn what_does_not_move_is_told_by_its_name() {
             ],
         ),
         (
-            json!({"brand": "kvm", "filesystems": [{"source": "/a", "target": "/b", "type": "lofs"}]}),
+            json!({"brand": "kvm", "disks": [{"path": "/p", "model": "ide", "image_uuid": UUID,
+                    "zfs_filesystem": format!("zones/{UUID}-disk0")}],
+                "filesystems": [{"source": "/a", "target": "/b", "type": "lofs"}]}),
             &["The mount /b of /a does not move"],
         ),
         (
@@ -278,6 +289,31 @@ fn what_does_not_move_is_told_by_its_name() {
         let rows = found(|vm, _| vm.object = Some(object(fields.clone())));
         assert_eq!(rows, want, "{fields}");
     }
+}
+
+#[test] // CN15
+fn a_guest_whose_first_disk_has_no_image_does_not_move() {
+    let own = |at: u32| format!("zones/{UUID}/disk{at}");
+    let made = |at: u32| json!({"zfs_filesystem": own(at), "model": "virtio", "size": 1});
+    let of_image =
+        |at: u32| json!({"zfs_filesystem": own(at), "model": "virtio", "image_uuid": UUID});
+    let cdrom = json!({"media": "cdrom", "path": format!("/zones/{UUID}/x.iso"), "model": "ahci"});
+    let why = "The instance's first disk has no image, and CNAPI creates no guest without one";
+    for (disks, lacks) in [
+        (json!([made(0)]), true),
+        (json!([made(0), of_image(1)]), true),
+        (json!([cdrom, of_image(0)]), true),
+        (json!([]), true),
+        (json!([of_image(0), made(1)]), false),
+    ] {
+        let vm = object(json!({"brand": "bhyve", "disks": disks}));
+        assert_eq!(object::lacks_image(&vm), lacks, "{disks}");
+        let told = found(|known, _| known.object = Some(vm.clone()));
+        assert_eq!(told.contains(&why.to_owned()), lacks, "{disks}: {told:?}");
+    }
+    assert!(!object::lacks_image(&object(json!({"disks": [made(0)]}))), "a zone");
+    let by_vmapi = found(|vm, _| (vm.lacks_image, vm.object, vm.source) = (true, None, None));
+    assert_eq!(by_vmapi, [why]);
 }
 
 #[test] // R24 M193

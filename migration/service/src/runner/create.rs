@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use sdc_clients::cnapi::Affinity;
+use serde_json::{Value, json};
 use store::Fence;
 use uuid::Uuid;
 
@@ -17,12 +18,16 @@ use crate::begin::{Asks, Vm};
 use crate::placement::Unplaced;
 use crate::records::Stored;
 use crate::state::Service;
+use migration_core::checks::object::image;
 use migration_core::intent::{Creation, End};
 use migration_core::protocol::What;
 use migration_core::target_payload::target_payload;
 
 /// CNAPI's task is polled so often; an image may have to be fetched first.
 const WAIT: Duration = Duration::from_secs(5);
+
+/// Without a person no third one is sent.
+const TWICE: &str = "CNAPI has lost two orders to create the target; its log says why, and begin orders it once more";
 
 /// Lets CNAPI choose a node other than the source's, and stores it.
 pub async fn place(
@@ -35,7 +40,8 @@ pub async fn place(
     let server = Some(kept.record.source_server_uuid);
     let vm = Vm { uuid: kept.record.vm_uuid, object, server };
     tickets::take(service, kept, fence, For::Placement).await?;
-    let affinity = kept.record.intent.affinity.clone();
+    let affinity = Affinity::list(&Value::Array(kept.record.intent.affinity.clone()));
+    let affinity = affinity.map_err(Unplaced::from)?;
     let is_forced = kept.record.intent.any_vm_agent.is_some();
     let mut chosen = service.choose(&vm, &affinity, is_forced, Asks::Now).await;
     // A reservation that the store has lost may be what fills the node.
@@ -86,7 +92,7 @@ pub async fn create(
         Failed::Fatal(unfit.join("; "))
     })?;
     if service.peers.image(source).await?.is_none()
-        && let Some(image) = image_of(source)
+        && let Some(image) = image(source).and_then(|image| image.parse().ok())
     {
         let from = record.source_server_uuid;
         order(service, record, End::Target, What::Receive { from, image: Some(image) }).await?;
@@ -112,7 +118,12 @@ pub async fn create(
             service.records.write(kept, Some(fence)).await?;
             check(service, kept, fence, target, creation).await
         }
-        Err(error) if error.may_have_applied() => Err(error.into()),
+        // CNAPI refuses before it makes a task: an error that it answers has ordered nothing.
+        Err(error)
+            if error.may_have_applied() && error.status().is_none_or(|status| status < 400) =>
+        {
+            Err(error.into())
+        }
         Err(error) => {
             kept.record.intent.creation = None;
             service.records.write(kept, Some(fence)).await?;
@@ -161,17 +172,18 @@ async fn check(
             (!is_there).then(|| "CNAPI has lost the order to create the target".to_owned())
         }
     };
+    let is_lost = why.is_some() && creation.task.is_none();
+    if is_lost && kept.record.intent.creation_lost {
+        // It may be this order that ends CNAPI.
+        return Err(Failed::Fatal(TWICE.to_owned()));
+    }
+    kept.record.intent.creation_lost |= is_lost;
     kept.record.intent.creation = None;
     service.records.write(kept, Some(fence)).await?;
     match why {
         None => Ok(Reported::Done),
         Some(why) => Err(Failed::Again(why)),
     }
-}
-
-fn image_of(vm: &Map<String, Value>) -> Option<Uuid> {
-    let disk = vm.get("disks").and_then(|disks| disks[0]["image_uuid"].as_str());
-    vm.get("image_uuid").and_then(Value::as_str).or(disk)?.parse().ok()
 }
 
 /// The agent had no object of the VM.

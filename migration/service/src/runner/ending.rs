@@ -48,6 +48,7 @@ pub async fn end(
     // Before the record is written: after a crash between the two it is done again.
     tickets::give_back(service, kept).await;
     (kept.record.intent.creation, kept.record.intent.again) = (None, None);
+    kept.record.intent.creation_lost = false;
     // VMAPI has the VM on the target, or there is no target.
     if !matches!(ending, Ending::Begun | Ending::Synced | Ending::Paused | Ending::Failed(_)) {
         tickets::free(service, kept).await;

@@ -7,7 +7,7 @@
 //! Both nodes are asked with the record's revision. An agent that received a later one refuses, which stops a service
 //! that was replaced and does not know it.
 
-use sdc_clients::Error;
+use sdc_clients::{Class, Error};
 use serde_json::{Map, Value};
 use tokio::join;
 use uuid::Uuid;
@@ -34,7 +34,7 @@ pub struct Round {
     pub ahead: Option<End>,
     /// The ends whose agents know that the migration is over.
     pub over: Vec<End>,
-    /// The errors of the agents that live and did not report the state of their copies.
+    /// What is known, beside silence, of the agents that did not report the state of their copies.
     pub errors: Vec<(End, String)>,
 }
 
@@ -42,7 +42,7 @@ impl Round {
     /// Returns what the round waits for, as a sentence: an agent that answers with an error is not silent.
     pub fn waits_for(&self, wait: &Wait) -> String {
         match self.errors.iter().find(|(end, _)| wait.end() == Some(*end)) {
-            Some((end, error)) => format!("migration-agent on the {end}'s node fails: {error}"),
+            Some((_, error)) => error.clone(),
             None => wait.to_string(),
         }
     }
@@ -95,10 +95,15 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
         Answer::Failed { error, is_alive } => {
             ahead = ahead.or(is_old(&error).then_some(end));
             tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent did not report its node's state; the round goes on without it");
+            if error.class() == Class::NoAddress {
+                errors
+                    .push((end, format!("the {end}'s node cannot be asked: {}", error.message())));
+            }
             if !is_alive {
                 return (Report::Silent, None);
             }
-            errors.push((end, sentence(&error)));
+            let why = sentence(&error);
+            errors.push((end, format!("migration-agent on the {end}'s node fails: {why}")));
             (Report::Unwell, None)
         }
     };

@@ -170,8 +170,8 @@ fn vm(order: &Params) -> Option<Fault> {
     metadata(vm)
 }
 
-/// What is wrong, after the word.
-fn affinity(affinity: &Value) -> Option<&'static str> {
+/// What placement has against affinity, after the word.
+pub fn affinity(affinity: &Value) -> Option<&'static str> {
     let Some(rules) = affinity.as_array() else { return Some("\" is not an array") };
     for rule in rules {
         if !rule["key"].is_string() {

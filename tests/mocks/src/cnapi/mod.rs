@@ -67,6 +67,7 @@ mod refusal; // the two forms of errors, and the requests that end the process
 use std::net::SocketAddr;
 
 use crate::faults;
+pub(crate) use body::affinity as against_affinity;
 pub use store::{Hands, HasImage, Order, Store, TaskError, Vms};
 
 /// A mock CNAPI on a socket.

@@ -10,6 +10,7 @@ use super::errors::{ApiError, element, missing};
 use super::list::check_brand;
 use super::record::kept;
 use super::store::{Store, find};
+use crate::cnapi::against_affinity;
 use crate::restify::{Params, falsy, is_uuid};
 
 impl Store {
@@ -49,7 +50,7 @@ impl Store {
         vm.insert("state".to_owned(), json!("provisioning"));
         vm.insert("create_timestamp".to_owned(), self.now());
         vm.insert("server_uuid".to_owned(), json!(self.peers().chosen));
-        let refusal = self.peers().refuses_allocation.clone();
+        let refusal = self.unplaced(given);
         if let Some((status, body)) = refusal {
             let state = json!("destroyed");
             let refused = json!({ "uuid": uuid, "state": state, "zone_state": state, "destroyed": self.now() });
@@ -87,6 +88,18 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Returns what CNAPI answers instead of a node.
+    fn unplaced(&self, given: &Params) -> Option<(u16, Value)> {
+        let peers = self.peers();
+        let rules = given.get("affinity").filter(|rules| peers.reads_affinity && !rules.is_null());
+        let against = rules.and_then(against_affinity).map(|why| {
+            let error = element("vm", &format!("VM \"affinity{why}"));
+            let message = "Request parameters failed validation";
+            (500, json!({"code": "InvalidParameters", "message": message, "errors": [error]}))
+        });
+        peers.refuses_allocation.clone().or(against)
     }
 
     /// Adds what the package gives a VM.

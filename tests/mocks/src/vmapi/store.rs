@@ -37,6 +37,8 @@ pub struct Peers {
     pub copies: BTreeMap<String, (u16, Value)>,
     /// CNAPI's refusal to choose a node: status and body.
     pub refuses_allocation: Option<(u16, Value)>,
+    /// CNAPI reads the affinity of a creation when it chooses, and refuses what are no rules.
+    pub reads_affinity: bool,
     /// The workflow API's refusal of every job: status and body.
     pub refuses_jobs: Option<(u16, Value)>,
     /// The node that CNAPI chooses.
@@ -54,6 +56,7 @@ impl Default for Peers {
             packages: None,
             copies: BTreeMap::new(),
             refuses_allocation: None,
+            reads_affinity: true,
             refuses_jobs: None,
             chosen: "dddd0001-4444-4444-8444-000000000001".to_owned(),
             workflow_url: "http://workflow.mock".to_owned(),

@@ -253,3 +253,26 @@ async fn the_operator_chooses_the_node_and_the_address() {
     let path = format!("/volumes/{}", volume["uuid"].as_str().unwrap());
     assert_eq!(world.get(&path).await.1["filesystem_path"], "10.0.0.7:/zones/z/data");
 }
+
+#[tokio::test(start_paused = true)] // V2
+async fn rules_of_affinity_reach_vmapi_as_objects_that_placement_takes() {
+    let world = World::start(false).await;
+    let rule = json!({"key": "role", "operator": "!=", "value": "db", "isSoft": false,
+        "valueType": "exact"});
+    for (at, given) in [json!([rule]), json!(["role!=db"])].into_iter().enumerate() {
+        let (status, made) = world.create(&format!("name{at}"), json!({"affinity": given})).await;
+        assert_eq!(status, 201, "{given}: {made}");
+        let orders = world.orders();
+        assert_eq!(orders[0].body.as_ref().unwrap()["affinity"], json!([rule]), "{given}");
+    }
+    for bad in [json!("role!=db"), json!(["role"]), json!([{"key": "role"}]), json!([7])] {
+        let (status, said) = world.create("name", json!({"affinity": bad})).await;
+        assert_eq!((status, &said["code"]), (409, &json!("ValidationError")), "{bad}");
+        assert!(world.orders().is_empty(), "{bad}");
+    }
+    assert_eq!(
+        world.create("name", json!({})).await.0,
+        201,
+        "no refusal has left a name or a ticket"
+    );
+}

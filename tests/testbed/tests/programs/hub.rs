@@ -121,7 +121,8 @@ async fn cnapis_tasks_make_and_delete_vms_on_the_node_that_is_named() {
     let servers =
         cnapi.list_servers(&ServerQuery { sysinfo: true, ..ServerQuery::default() }).await.unwrap();
     let addresses: BTreeSet<_> = servers.iter().filter_map(|server| server.admin_ip()).collect();
-    assert_eq!(addresses.into_iter().collect::<Vec<_>>(), ["127.0.0.2", "127.0.0.3"]);
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["127.0.0.2", "127.0.0.3"]);
     let (uuid, image) =
         ("40000000-0000-4000-8000-00000000cafe", "50000000-0000-4000-8000-00000000cafe");
     let manifest = serde_json::json!({ "uuid": image, "type": "zone-dataset", "state": "active" });

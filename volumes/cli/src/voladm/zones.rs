@@ -122,16 +122,16 @@ pub(super) async fn chosen(services: &Services, asked: &Chosen) -> anyhow::Resul
     }
 }
 
-/// Finds the volume that is meant, by its uuid, a beginning of it, its name, or the uuid of its storage VM.
+/// Finds the volume that is meant, by its uuid, a beginning of it, its name, or the uuid of its storage VM. A whole uuid
+/// goes before a name that a tenant has made of it.
 fn one(volumes: &[Volume], typed: &str) -> Result<Volume, Usage> {
+    let lower = typed.to_ascii_lowercase();
+    let whole = |of: fn(&Volume) -> &str| volumes.iter().find(|it| of(it) == lower);
+    if let Some(volume) = whole(|it| &it.uuid).or_else(|| whole(|it| &it.vm_uuid)) {
+        return Ok(volume.clone());
+    }
     let names = volumes.iter().map(|it| (it.uuid.as_str(), it.name.as_str()));
-    let mut known: Vec<(&str, &str)> = names.collect();
-    known.extend(
-        volumes
-            .iter()
-            .filter(|it| it.vm_uuid == typed)
-            .map(|it| (it.uuid.as_str(), it.vm_uuid.as_str())),
-    );
+    let known: Vec<(&str, &str)> = names.collect();
     let uuid = find_kind(VOLUME, &known, typed)?;
     let found = volumes.iter().find(|it| it.uuid == uuid).cloned();
     found.ok_or_else(|| Usage(format!("no volume {}", quoted(typed))))
@@ -196,6 +196,10 @@ mod tests {
         }
         let said = one(&volumes, "data").unwrap_err().to_string();
         assert_eq!(said, "\"data\" fits 2 volumes: aaaa1111 data, b data");
+        let named = [volume("a0", "data"), volume("c", "vm-of-a0"), volume("b", "a0")];
+        for (typed, want) in [("a0", "a0"), ("A0", "a0"), ("vm-of-a0", "a0"), ("b", "b")] {
+            assert_eq!(one(&named, typed).unwrap().uuid, want, "a whole uuid is no name");
+        }
         let said = one(&volumes, "none").unwrap_err().to_string();
         assert!(said.starts_with("no volume has the name \"none\""), "{said}");
     }

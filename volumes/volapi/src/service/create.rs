@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sdc_clients::Error;
-use serde_json::Value;
+use sdc_clients::cnapi::Affinity;
+use serde_json::{Value, json};
 use store::{Batch, Expect};
 use uuid::Uuid;
 
@@ -85,6 +86,7 @@ impl Creates {
 
     /// Creates a volume; returns it as clients see it, in state creating, once VMAPI makes its storage VM.
     pub async fn create(&self, asked: &Create) -> Result<Value, Refused> {
+        let asked = &Create { affinity: rules(asked.affinity.as_ref())?, ..asked.clone() };
         self.shared.peers.require_networks(&asked.owner_uuid, &asked.networks).await?;
         let uuid = asked.uuid.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         // Deployed clients see all nameless creations of an owner wait for each other.
@@ -249,6 +251,13 @@ impl Creates {
         self.shared.records.change_under(right.fence(), uuid, fail).await?;
         Ok(())
     }
+}
+
+/// Returns the rules as placement takes them: objects.
+fn rules(given: Option<&Value>) -> Result<Option<Value>, Refused> {
+    let Some(given) = given else { return Ok(None) };
+    let rules = Affinity::list(given).map_err(|why| Refused::parameter(why.to_string()))?;
+    Ok(Some(json!(rules)))
 }
 
 /// What the storage VM and the volume get of a package.

@@ -83,6 +83,72 @@ async fn one_creation_is_sent_whether_or_not_its_answer_comes() {
     }
 }
 
+#[tokio::test(start_paused = true)] // CN10
+async fn a_creation_that_is_lost_is_sent_once_more_and_not_again() {
+    for (lost, want) in [(1, State::Paused), (9, State::Failed)] {
+        let world = World::new(true);
+        let rule = Rule::new("POST", "/servers/*/vms", Action::Cut);
+        world.services.cnapi.faults().add(rule.times(lost));
+        let record = beside(&world, async {
+            world.command("migration_action=begin").await.unwrap();
+            world.settled().await.unwrap()
+        });
+        let record = record.await;
+        assert_eq!((record.phase, record.state), (Phase::Begin, want), "{:?}", record.error);
+        assert_eq!(creations(&world), 2, "{lost}");
+        if want == State::Failed {
+            assert!(record.error.as_ref().unwrap().contains("two orders"), "{:?}", record.error);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)] // CN16
+async fn a_creation_that_cnapi_refuses_was_not_ordered() {
+    let world = World::new(true);
+    let body = json!({"code": "InternalError", "message": "failed to resolve imgapi address"});
+    let answer = Action::Status { status: 500, body: Some(body), retry_after: None };
+    world.services.cnapi.faults().add(Rule::new("POST", "/servers/*/vms", answer).times(2));
+    let record = beside(&world, async {
+        let began = tokio::time::Instant::now();
+        world.command("migration_action=begin").await.unwrap();
+        let again = loop {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            if let Some(again) = &world.record().await.unwrap().intent.again {
+                break again.clone();
+            }
+        };
+        assert!(again.why.contains("failed to resolve imgapi address"), "{}", again.why);
+        let record = world.settled().await.unwrap();
+        assert!(began.elapsed().as_secs() < 120, "a lost order may show for a quarter of an hour");
+        record
+    });
+    assert_eq!(record.await.state, State::Paused);
+    assert_eq!(creations(&world), 3);
+}
+
+#[tokio::test(start_paused = true)] // CN15
+async fn a_guest_without_an_image_is_refused_before_cnapi_is_asked() {
+    for is_in_vmapi in [true, false] {
+        let world = World::new(true);
+        let disk =
+            json!([{"zfs_filesystem": format!("zones/{VM}/disk0"), "model": "virtio", "size": 1}]);
+        let guest = json!({"brand": "bhyve", "image_uuid": null, "disks": disk});
+        let guest = guest.as_object().unwrap().clone();
+        world.centre().hosts.get_mut(&ONE).unwrap().more.clone_from(&guest);
+        if is_in_vmapi {
+            let object = world.centre().hosts[&ONE].object(ONE).unwrap();
+            world.services.vmapi.seed_from_vms(&[object], &ONE.to_string());
+        }
+        let (status, body) = world.act("begin").await;
+        assert_eq!(status, 412, "{body}");
+        assert!(body["message"].as_str().unwrap().contains("first disk has no image"), "{body}");
+        let is_order =
+            |it: &mocks::faults::Seen| it.path.ends_with("/vms") || it.path == "/allocate";
+        assert!(!world.services.asked().iter().any(is_order));
+        assert_eq!(world.services.cnapi.deaths(), 0);
+    }
+}
+
 #[tokio::test(start_paused = true)] // CN11
 async fn what_cnapi_refuses_is_told_and_not_repeated() {
     let error =
@@ -168,4 +234,41 @@ async fn a_record_that_is_removed_by_hand_gives_its_tickets_back() {
     assert_eq!(status, 200);
     assert!(world.record().await.is_none());
     assert_eq!(world.tickets(), Vec::<serde_json::Value>::new());
+}
+
+/// The rules of the placements that CNAPI was asked for.
+fn rules(world: &World) -> Vec<serde_json::Value> {
+    let asked = world.services.asked().into_iter().filter(|it| it.path == "/allocate");
+    let body = |it: mocks::faults::Seen| serde_json::from_str::<serde_json::Value>(&it.body);
+    asked.map(|it| body(it).unwrap()["vm"]["affinity"].clone()).collect()
+}
+
+#[tokio::test(start_paused = true)] // M211
+async fn the_rules_of_a_placement_are_those_typed_else_those_of_the_vm() {
+    let rule = |value: &str| json!({"key": "role", "operator": "!=", "value": value, "isSoft": true, "valueType": "exact"});
+    let stored = |affinity: serde_json::Value| json!({"internal_metadata": {"affinity": affinity}});
+    let typed = json!([rule("db")]).to_string();
+    for (of_vm, typed, want) in [
+        (json!({}), None, json!(null)),
+        (stored(json!(["role!=~web"])), None, json!([rule("web")])),
+        (stored(json!([rule("web")])), None, json!([rule("web")])),
+        (stored(json!(json!([rule("web")]).to_string())), None, json!([rule("web")])),
+        (stored(json!({"odd": true})), None, json!(null)),
+        (stored(json!("role!=web")), None, json!(null)),
+        (stored(json!(["role!=~web"])), Some(typed.as_str()), json!([rule("db")])),
+        (json!({}), Some("role!=~db"), json!([rule("db")])),
+    ] {
+        let world = World::new(true);
+        world.centre().hosts.get_mut(&ONE).unwrap().more = of_vm.as_object().unwrap().clone();
+        let typed = typed.map(|rules| json!({"affinity": rules})).unwrap_or(json!({}));
+        let record = beside(&world, async {
+            let path = format!("/vms/{VM}?action=migrate&migration_action=begin");
+            let (status, body) = world.ask("POST", &path, typed.clone()).await;
+            assert_eq!(status, 202, "{body}");
+            world.settled().await.unwrap()
+        });
+        let record = record.await;
+        assert_eq!(record.state, State::Paused, "{of_vm}: {:?}", record.error);
+        assert_eq!(rules(&world), [want], "{of_vm} {typed}");
+    }
 }

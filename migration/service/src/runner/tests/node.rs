@@ -53,6 +53,8 @@ pub struct Host {
     pub vm_agent: Option<VmAgent>,
     pub copy: Option<Copy>,
     pub alias: String,
+    /// Further values of its object.
+    pub more: Map<String, Value>,
     /// When its copy was created.
     pub created: String,
     /// What each snapshot holds, and what the datasets hold now.
@@ -144,7 +146,8 @@ impl Host {
                 "netmask": "255.255.255.0", "nic_tag": "external",
             }],
         });
-        object.as_object().cloned()
+        let more = self.more.iter().map(|(key, value)| (key.clone(), value.clone()));
+        Some(object.as_object().cloned()?.into_iter().chain(more).collect())
     }
 
     /// Returns which vm-agent it has.

@@ -43,7 +43,7 @@ async fn what_cnapi_chooses_is_looked_at_and_where_it_does_not_fit_another_node_
     .await;
 }
 
-#[tokio::test(start_paused = true)] // M62
+#[tokio::test(start_paused = true)] // M62, M210
 async fn where_no_node_fits_all_that_stands_against_each_is_told() {
     let world = World::new(true);
     world.centre().preferred = Some(BARE);
@@ -53,7 +53,8 @@ async fn where_no_node_fits_all_that_stands_against_each_is_told() {
         let message = refused["message"].as_str().unwrap().to_owned();
         assert_eq!((status, &refused["code"]), (412, &json!("PreconditionFailed")));
         let no_agent = "migration-agent does not answer on the target's node";
-        for text in [NONE, &format!("{BARE}: {no_agent}"), &format!("{TWO}: {no_agent}")] {
+        let no_address = "The sysinfo of the target's node has no address on the admin network";
+        for text in [NONE, &format!("{BARE}: {no_address}"), &format!("{TWO}: {no_agent}")] {
             assert!(message.contains(text), "{text} in {message}");
         }
         assert_eq!(world.act("begin").await.0, 202);

@@ -17,6 +17,8 @@ const CROWD: usize = 1007;
 /// Sets up the services that VMAPI asks.
 pub(super) fn begin(store: &Store, world: &Value) {
     let mut peers = store.peers();
+    // The recording's CNAPI was a stand-in that read no rules.
+    peers.reads_affinity = false;
     peers.networks = world["networks"].as_object().map(|known| known.keys().cloned().collect());
     // What a VM got from the package of the recording.
     let package = json!({"cpu_cap": 100, "cpu_shares": 8, "max_lwps": 4000, "ram": 1024, "quota": 25,
