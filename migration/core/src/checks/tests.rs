@@ -27,6 +27,7 @@ fn node() -> Node {
         missing_nic_tags: BTreeSet::new(),
         next_reboot: None,
         has_copy: false,
+        in_the_way: Vec::new(),
     }
 }
 
@@ -74,7 +75,7 @@ fn found(change: impl Fn(&mut Situation, &mut Node)) -> Vec<String> {
 fn each_obstacle_is_found_alone() {
     type Change = fn(&mut Situation, &mut Node);
     let none: &[&str] = &[];
-    let rows: [(Change, &[&str]); 31] = [
+    let rows: [(Change, &[&str]); 32] = [
         (|_, _| {}, none),
         (|vm, _| vm.state = "stopped".into(), none),
         (|vm, _| vm.state = "destroyed".into(), &["Cannot migrate an instance in state destroyed"]),
@@ -166,6 +167,12 @@ fn each_obstacle_is_found_alone() {
             ],
         ),
         (|_, to| to.has_copy = true, &["The target's node has a copy of the instance already"]),
+        (
+            |_, to| to.in_the_way = vec!["zones/a".into(), "zones/cores/a".into()],
+            &[
+                "The target's node has zones/a, zones/cores/a, which no migration has made: rename or destroy it there",
+            ],
+        ),
         (|vm, _| vm.target = None, none),
     ];
     for (at, (change, want)) in rows.iter().enumerate() {

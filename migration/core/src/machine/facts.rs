@@ -55,6 +55,9 @@ pub struct Node {
     pub held: bool,
     /// The node's copy of the VM.
     pub copy: Option<Copy>,
+    /// Datasets of the VM's name that are there and belong to no copy that was made whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_the_way: Vec<String>,
 }
 
 /// One copy of the VM.
@@ -71,6 +74,9 @@ pub struct Copy {
     pub taken_power: Option<Power>,
     /// Its quota is raised or removed for a sync.
     pub quota_lifted: bool,
+    /// Its zone was never installed: the creation is under way, or has failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub half: bool,
     /// Its configuration is there, and none of its datasets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,

@@ -55,6 +55,8 @@ pub struct Host {
     pub down: bool,
     pub held: bool,
     pub copy: Option<Disk>,
+    /// Somebody's datasets of the VM's name.
+    pub in_the_way: Vec<String>,
     /// The highest revision that its agent has heard, on disk.
     pub heard: u64,
 }

@@ -93,7 +93,7 @@ impl World {
                 _ => {}
             }
         }
-        Report::Node(Node { held: host.held, copy })
+        Report::Node(Node { held: host.held, copy, in_the_way: host.in_the_way.clone() })
     }
 
     /// One round of the service.
@@ -131,6 +131,10 @@ impl World {
             Next::Note(it) => note(&mut record, it),
             Next::Do(Step::Delete(_)) if self.refuses_deletion => {
                 give_up(&mut record, &"the copy cannot be deleted");
+            }
+            Next::Do(Step::Create) => {
+                record.intent.made = true;
+                self.order(revision, Step::Create, false);
             }
             Next::Do(Step::Place) => record.target_server_uuid = Some(Uuid::max()),
             Next::Do(step) => match fault {

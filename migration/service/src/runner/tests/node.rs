@@ -146,7 +146,7 @@ impl Host {
 
     pub fn observe(&mut self, cn: Uuid, migration: Uuid) -> Observed {
         self.observed += 1;
-        let node = Node { held: self.held, copy: self.copy.clone() };
+        let node = Node { held: self.held, copy: self.copy.clone(), ..Node::default() };
         let over = self.over.contains(&migration);
         Observed { node, object: self.object(cn), doing: None, over }
     }
