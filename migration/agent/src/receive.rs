@@ -30,7 +30,7 @@ use migration_core::intent::End;
 use migration_core::properties::PLACES;
 use migration_core::protocol::{Accepted, Clear, Datasets, Gone, Offer, Received, What, Whole};
 use migration_core::stream::{self, StreamError};
-use migration_core::sync_plan::{Row, Side};
+use migration_core::sync_plan::{Row, Side, is_deep};
 
 /// `zfs receive` may work for so long after the end of its stream: less than the sender waits for the receipt.
 const TAKES: Duration = Duration::from_secs(280);
@@ -126,7 +126,7 @@ pub async fn clear(parts: &Parts, clear: &Clear, from: Uuid) -> Result<(), Faile
     let work = receiving_from(parts, about.migration, from)?;
     parts.memory.is_known(about)?;
     own(about.vm, std::slice::from_ref(dataset))?;
-    if about.end == End::Source && !may_clear(parts, clear).await? {
+    if about.end == End::Source && !may_clear(clear) {
         return Err(Failed::Foreign(dataset.clone()));
     }
     is_off(parts, about.vm).await?;
@@ -155,20 +155,14 @@ pub async fn clear(parts: &Parts, clear: &Clear, from: Uuid) -> Result<(), Faile
 }
 
 /// What the source has is kept, but for what its owner has renamed, promoted or destroyed on the target since the
-/// switch, in what is delegated to him.
-async fn may_clear(parts: &Parts, clear: &Clear) -> Result<bool, Failed> {
-    let is_delegated = |name: &String, delegated: &[String]| {
-        delegated.iter().any(|top| name != top && vm::is_in(name, top))
-    };
-    let delegated = delegated(parts, clear.about.vm).await?;
-    Ok(match &clear.gone {
+/// switch: what is below the VM's own datasets.
+fn may_clear(clear: &Clear) -> bool {
+    match &clear.gone {
         Gone::Partial => true,
         Gone::Snapshots(_) => false,
-        Gone::Dataset | Gone::Origin => is_delegated(&clear.dataset, &delegated),
-        Gone::Name { to } => {
-            is_delegated(&clear.dataset, &delegated) && is_delegated(to, &delegated)
-        }
-    })
+        Gone::Dataset | Gone::Origin => is_deep(&clear.dataset),
+        Gone::Name { to } => is_deep(&clear.dataset) && is_deep(to),
+    }
 }
 
 /// Checks that the copy is stopped and hidden, or not there.

@@ -25,4 +25,5 @@ mod datasets;
 pub use act::{Act, Base, Capabilities, Refusal};
 pub use datasets::{Disks, Mode, Sent, Vm, sent};
 pub use plan::plan;
+pub use shape::is_deep;
 pub use side::{Notes, Row, Side, Token, snapshot_name};

@@ -93,7 +93,10 @@ impl<'a> Shape<'a> {
 
     /// Returns what goes when all streams have arrived.
     pub fn after(&self) -> Option<Act> {
-        let extra = self.homes.keys().find(|name| !self.wanted.contains(**name));
+        // Of a copy that must not be replaced only what its owner could destroy goes.
+        let may_go = |name: &str| self.may_destroy || is_deep(name);
+        let mut extra = self.homes.keys().filter(|name| !self.wanted.contains(**name));
+        let extra = extra.find(|name| may_go(name));
         if let Some(name) = extra {
             return Some(self.destroy(name, 0));
         }
@@ -191,6 +194,11 @@ impl<'a> Shape<'a> {
         let theirs = self.to.of(name).into_iter().filter(|row| !is_ours(row));
         theirs.filter(|row| number_of(&row.name).is_none()).map(Row::full_name).collect()
     }
+}
+
+/// Returns true for a dataset below what is a VM's own, such as what is delegated: its owner makes and destroys those.
+pub fn is_deep(name: &str) -> bool {
+    name.split('/').count() > 3
 }
 
 /// What is delegated, of a dataset below it.
