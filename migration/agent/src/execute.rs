@@ -21,7 +21,7 @@ use super::node::NodeError;
 use super::parts::Parts;
 use super::work::Work;
 use super::zfs::args;
-use super::{mounts, observe, quotas, sync, vm};
+use super::{in_the_way, mounts, observe, quotas, sync, vm};
 use migration_core::bring_over::foreign;
 use migration_core::intent::Power;
 use migration_core::protocol::{About, Doing, Failure, Order, State, What};
@@ -308,10 +308,20 @@ async fn delete(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed>
         if !vm::is_off(&vm) {
             return Err(Failed::NotOff);
         }
+        if vm::is_half(&vm) {
+            let older = in_the_way::older_than(parts, about.vm, &vm).await?;
+            if !older.is_empty() {
+                return Err(Failed::NotMade(older.join(", ")));
+            }
+        }
         if vm::to_sync(&vm).is_some() {
             roots.extend(sync::sent(parts, &vm).await?.into_iter().map(|it| it.dataset));
         }
+        // What is left when the agent dies is this copy's, and nothing else is.
+        parts.memory.change(about.migration, |entry| entry.deletes = true).await?;
         delete_vm(parts, about).await?;
+    } else if !parts.memory.get(about.migration).is_some_and(|entry| entry.deletes) {
+        return Ok(());
     }
     for root in roots {
         let destroyed = match super::zfs::is_of(&root, about.vm) {

@@ -77,6 +77,11 @@ pub enum Failed {
     /// Something that belongs to another VM, or to the source.
     #[error("{0} must not be touched by this migration")]
     Foreign(String),
+    /// Datasets are older than the zone that would be deleted with them.
+    #[error(
+        "the copy is not deleted: {0} was there before its zone was configured, and no migration has made it"
+    )]
+    NotMade(String),
     /// What came leads elsewhere than a file system is to be mounted.
     #[error("{dataset} is not mounted: there is a link on the way to {place}")]
     Linked { dataset: String, place: String },
@@ -128,7 +133,7 @@ impl Failed {
             Failed::Other(failure) => failure.fatal,
             Failed::Zfs(_) | Failed::Command { .. } => self.is_full(),
             Failed::Foreign(_) | Failed::Linked { .. } | Failed::NotCarried(_) => true,
-            Failed::NoDataset | Failed::Stuck => true,
+            Failed::NoDataset | Failed::Stuck | Failed::NotMade(_) => true,
             Failed::LongName { .. } | Failed::OwnKey(_) | Failed::NotDeleted(_) => true,
             _ => false,
         }

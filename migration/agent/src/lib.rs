@@ -48,6 +48,8 @@ mod receive; // the receiver of streams
 
 mod sync; // the sender of streams
 
+mod in_the_way; // datasets that no migration has made
+
 mod settled; // the properties of a copy
 
 mod mounts; // where a copy is mounted

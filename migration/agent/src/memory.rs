@@ -71,6 +71,9 @@ pub struct Entry {
     /// What the VM did before an order of the migration took autoboot from it, or stopped it, and has not done since.
     #[serde(default)]
     pub power: Option<Power>,
+    /// The copy is being deleted, or is gone: its datasets may be left.
+    #[serde(default)]
+    pub deletes: bool,
     /// The copy was replaced while its node was away.
     #[serde(default)]
     pub replaced: bool,
@@ -112,6 +115,17 @@ impl Entry {
         self.power = self.power.filter(|power| power.running || power.autoboot);
     }
 
+    /// A dataset gets another name, with all below it.
+    pub fn rename(&mut self, from: &str, to: &str) {
+        let renamed = |name: &String| match name.strip_prefix(from) {
+            Some(rest) if rest.is_empty() || rest.starts_with(['/', '@']) => format!("{to}{rest}"),
+            _ => name.clone(),
+        };
+        self.quotas = self.quotas.iter().map(|(name, of)| (renamed(name), of.clone())).collect();
+        self.tight = self.tight.iter().map(renamed).collect();
+        self.left = self.left.iter().map(renamed).collect();
+    }
+
     fn new(about: &About) -> Entry {
         Entry {
             vm: about.vm,
@@ -127,6 +141,7 @@ impl Entry {
             run: None,
             waits: None,
             power: None,
+            deletes: false,
             replaced: false,
             other: None,
             instead: None,

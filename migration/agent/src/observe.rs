@@ -11,18 +11,19 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::failed::Failed;
+use super::in_the_way;
 use super::memory::Entry;
 use super::node::NodeError;
 use super::parts::Parts;
 use super::sync;
 use super::vm::{self, Run};
-use migration_core::intent::Power;
+use migration_core::intent::{End, Power};
 use migration_core::machine::{self, Copy, Snapshot};
 use migration_core::protocol::{Datasets, Node, Observe, Observed, Open, Rest, Size, State};
 use migration_core::sync_plan::{Row, Side};
 
 /// The version of the protocol.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// An observation names so many ranges of numbers at most.
 const MOST_RANGES: usize = 1000;
@@ -38,7 +39,11 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
     let vm_agent = parts.vm_agents.find(&*parts.commands).await;
     let doing = || parts.works.of(about.migration).map(|work| work.doing());
     let Some(object) = parts.node.vm(about.vm).await? else {
-        let node = machine::Node { held, copy: None, vm_agent };
+        let in_the_way = match about.end {
+            End::Target => in_the_way::of(parts, about.vm).await?,
+            End::Source => Vec::new(),
+        };
+        let node = machine::Node { held, copy: None, in_the_way, vm_agent };
         return Ok(Observed { node, object: None, doing: doing(), over });
     };
     has_again(parts, about.migration, &object).await?;
@@ -63,6 +68,7 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         hidden: object.is_hidden(),
         autoboot: vm::has_autoboot(&object),
         taken_power: entry.as_ref().and_then(|entry| entry.power),
+        half: vm::is_half(&object),
         quota_lifted: entry.as_ref().is_some_and(|entry| !entry.quotas.is_empty()),
         bare: roots.iter().all(|root| !side.datasets.contains(root)),
         partial: is_partial,
@@ -73,7 +79,11 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         protection: vm::protection(&object),
         marked: vm::marked(&object, &side),
     };
-    let node = machine::Node { held, copy: Some(copy), vm_agent };
+    let in_the_way = match copy.half {
+        true => in_the_way::older_than(parts, about.vm, &object).await?,
+        false => Vec::new(),
+    };
+    let node = machine::Node { held, copy: Some(copy), in_the_way, vm_agent };
     Ok(Observed { node, object: Some(object), doing: doing(), over })
 }
 

@@ -37,6 +37,8 @@ pub struct Expected {
     pub is_image: bool,
     /// The properties that the sender asks to set on it afterwards.
     pub properties: Properties,
+    /// The stream brings none.
+    pub is_bare: bool,
     /// The order to receive.
     pub work: Arc<Work>,
 }

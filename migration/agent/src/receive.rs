@@ -30,7 +30,7 @@ use migration_core::intent::End;
 use migration_core::properties::PLACES;
 use migration_core::protocol::{Accepted, Clear, Datasets, Gone, Offer, Received, What, Whole};
 use migration_core::stream::{self, StreamError};
-use migration_core::sync_plan::{Row, Side};
+use migration_core::sync_plan::{Row, Side, is_deep};
 
 /// `zfs receive` may work for so long after the end of its stream: less than the sender waits for the receipt.
 const TAKES: Duration = Duration::from_secs(280);
@@ -126,7 +126,7 @@ pub async fn clear(parts: &Parts, clear: &Clear, from: Uuid) -> Result<(), Faile
     let work = receiving_from(parts, about.migration, from)?;
     parts.memory.is_known(about)?;
     own(about.vm, std::slice::from_ref(dataset))?;
-    if clear.gone != Gone::Partial && about.end == End::Source {
+    if about.end == End::Source && !may_clear(clear) {
         return Err(Failed::Foreign(dataset.clone()));
     }
     is_off(parts, about.vm).await?;
@@ -142,8 +142,27 @@ pub async fn clear(parts: &Parts, clear: &Clear, from: Uuid) -> Result<(), Faile
             mounts::unmount(parts, dataset).await?;
             parts.zfs.remove(args(&["destroy", "-r", dataset])).await?;
         }
+        Gone::Name { to } => {
+            own(about.vm, std::slice::from_ref(to))?;
+            mounts::unmount(parts, dataset).await?;
+            // First: a limit that is restored for a name that is not there is none.
+            parts.memory.change(about.migration, |entry| entry.rename(dataset, to)).await?;
+            parts.zfs.change(args(&["rename", dataset, to])).await?;
+        }
+        Gone::Origin => parts.zfs.change(args(&["promote", dataset])).await?,
     }
     Ok(())
+}
+
+/// What the source has is kept, but for what its owner has renamed, promoted or destroyed on the target since the
+/// switch: what is below the VM's own datasets.
+fn may_clear(clear: &Clear) -> bool {
+    match &clear.gone {
+        Gone::Partial => true,
+        Gone::Snapshots(_) => false,
+        Gone::Dataset | Gone::Origin => is_deep(&clear.dataset),
+        Gone::Name { to } => is_deep(&clear.dataset) && is_deep(to),
+    }
 }
 
 /// Checks that the copy is stopped and hidden, or not there.
@@ -185,8 +204,8 @@ pub async fn accept(parts: &Parts, offer: Offer, from: Uuid) -> Result<Accepted,
         quotas::expect(parts, about.migration, dataset, &offer.properties).await?;
     }
     let is_image = offer.image.is_some();
-    let Offer { dataset, properties, .. } = offer;
-    let expected = Expected { from, about, dataset, is_image, properties, work };
+    let Offer { dataset, properties, is_bare, .. } = offer;
+    let expected = Expected { from, about, dataset, is_image, properties, is_bare, work };
     let token = parts.streams.tokens.issue(expected)?;
     Ok(Accepted { address: parts.streams.wire.address(), token: token.id() })
 }
@@ -329,7 +348,8 @@ async fn settle(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
     let delegated = delegated(parts, expected.about.vm).await?;
     give_to_zone(parts, &delegated).await?;
     mounts::put_in_place(parts, &expected.dataset, &delegated).await?;
-    settled::set_again(parts, &expected.dataset, &expected.properties, &delegated).await?;
+    let (root, wanted, is_all) = (&expected.dataset, &expected.properties, expected.is_bare);
+    settled::set_again(parts, root, wanted, &delegated, is_all).await?;
     // From the top: what is mounted below a parent that is not stands in the parent's way.
     let top: Vec<&str> = expected.dataset.splitn(3, '/').take(2).collect();
     mounts::mount(parts, &top.join("/"), &delegated).await?;

@@ -24,7 +24,7 @@ use super::memory::NotTaken;
 use super::node::NodeError;
 use super::parts::Parts;
 use super::snapshots::{self, NotDone};
-use super::{execute, observe, receive};
+use super::{execute, in_the_way, observe, receive};
 use migration_core::protocol::{Clear, Observe, Offer, Order, Rate, Received, WAITS};
 
 /// The longest body: an order brings over metadata.
@@ -56,6 +56,8 @@ const OF_SERVICE: Table<Arc<Parts>> = table(&[
     endpoint("/vms/{uuid}", "GET", || get(object)).about("the object of a VM"),
     endpoint("/vms/{uuid}/size", "GET", || get(size)).about("what a VM uses"),
     endpoint("/vms/{uuid}/datasets", "GET", || get(datasets)).about("the datasets of a VM"),
+    endpoint("/vms/{uuid}/in-the-way", "GET", || get(in_the_way))
+        .about("the datasets of a VM's name, of a VM that the node has no copy of"),
     endpoint("/rate", "PUT", || put(rate)).about("limits all streams of the node"),
     endpoint("/trust/news", "POST", || post(news))
         .about("the list of what is revoked has changed: the agent asks for it at once"),
@@ -194,6 +196,10 @@ async fn size(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> {
 
 async fn datasets(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> {
     answer(observe::datasets(&parts, vm).await)
+}
+
+async fn in_the_way(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> {
+    answer(in_the_way::absent(&parts, vm).await)
 }
 
 async fn rate(State(parts): Routes, asked: JsonBody<Rate>) -> Response<Body> {

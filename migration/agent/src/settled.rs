@@ -16,20 +16,26 @@ use migration_core::properties::{self, Carried};
 use migration_core::protocol::Properties;
 
 /// Sets what differs of these properties, but for quotas, and checks what it has set. Datasets that are delegated to
-/// the VM, or say that they are a zone's, are treated as zoned.
+/// the VM, or say that they are a zone's, are treated as zoned. What a dataset has and its stream could not bring goes
+/// where the sender does not have it: `is_all` says that the stream brought none. What is not here yet is left out.
 pub async fn set_again(
     parts: &Parts,
     root: &str,
     wanted: &Properties,
     delegated: &[String],
+    is_all: bool,
 ) -> Result<(), Failed> {
-    let zoned = parts.zfs.zoned(root).await?;
+    let here = parts.zfs.whether_zoned(root).await?;
     for (dataset, wanted) in wanted {
-        let is_zoned =
-            zoned.contains(dataset) || delegated.iter().any(|top| vm::is_in(dataset, top));
+        // A child that was made after the snapshot, or whose stream comes later.
+        let Some(says_zoned) = here.get(dataset).copied() else { continue };
+        let is_delegated = delegated.iter().any(|top| vm::is_in(dataset, top));
+        let is_zoned = says_zoned || is_delegated;
         let mut wanted = wanted.clone();
         wanted.retain(|name, value| {
-            let may = properties::may_set(name, value, is_zoned);
+            let is_of_zone = properties::judge(name, is_zoned) == Carried::OfZone;
+            let may = properties::may_set(name, value, is_zoned)
+                && (!is_of_zone || says_zoned && is_delegated);
             if !may {
                 tracing::warn!(
                     dataset,
@@ -40,13 +46,16 @@ pub async fn set_again(
             may && !LIFTED.contains(&name.as_str())
         });
         let found = match differing(parts, dataset, &wanted).await {
-            // A child that was made after the snapshot is not here.
+            // It has gone meanwhile.
             Err(error) if error.cause() == Cause::Absent => continue,
             found => found?,
         };
         for name in found.keys() {
             let value = wanted.get(name).map_or("", String::as_str);
             parts.zfs.change(args(&["set", &format!("{name}={value}"), dataset])).await?;
+        }
+        if is_all && dataset == root {
+            inherit_rest(parts, dataset, &wanted, is_zoned).await?;
         }
         if found.is_empty() {
             continue;
@@ -60,13 +69,29 @@ pub async fn set_again(
     Ok(())
 }
 
+/// Removes what is set on a dataset, would be carried, and is not among these.
+async fn inherit_rest(
+    parts: &Parts,
+    dataset: &str,
+    wanted: &BTreeMap<String, String>,
+    is_zoned: bool,
+) -> Result<(), ZfsError> {
+    for name in parts.zfs.names_set(dataset).await? {
+        let is_carried = properties::judge(&name, is_zoned) != Carried::No;
+        if is_carried && !wanted.contains_key(&name) && !LIFTED.contains(&name.as_str()) {
+            parts.zfs.change(args(&["inherit", &name, dataset])).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns the properties whose values are others than these, with those values.
 async fn differing(
     parts: &Parts,
     dataset: &String,
     wanted: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ZfsError> {
-    let is_text = |name: &&str| properties::judge(name, true) == Carried::Text;
+    let is_text = |name: &&str| properties::judge(name, true) != Carried::Word;
     let (texts, words): (Vec<&str>, Vec<&str>) =
         wanted.keys().map(String::as_str).partition(is_text);
     let mut found = BTreeMap::new();

@@ -144,6 +144,7 @@ pub async fn send_image(
         dataset,
         image: Some(image),
         properties: Properties::new(),
+        is_bare: false,
     };
     let words = args(&["-p", &snapshot]);
     sync.expect(&words, None).await?;
@@ -266,6 +267,8 @@ impl Sync<'_> {
             }
             Act::DropPartial(dataset) => self.clear(dataset, Gone::Partial).await,
             Act::DestroyDataset(dataset) => self.clear(dataset, Gone::Dataset).await,
+            Act::Rename { from, to } => self.clear(from, Gone::Name { to: to.clone() }).await,
+            Act::Promote(clone) => self.clear(clone, Gone::Origin).await,
             Act::DestroySnapshots(names) => {
                 for (dataset, snapshot) in names.iter().filter_map(destroyed) {
                     self.clear(&dataset, Gone::Snapshots(vec![snapshot])).await?;
@@ -360,7 +363,8 @@ impl Sync<'_> {
         }
         let properties = set.carried;
         let about = self.theirs(self.about.revision);
-        let offer = Offer { about, dataset: dataset.to_owned(), image: None, properties };
+        let (dataset, is_bare) = (dataset.to_owned(), mode == Mode::Plain);
+        let offer = Offer { about, dataset, image: None, properties, is_bare };
         self.stream(offer, words).await
     }
 

@@ -20,6 +20,11 @@ pub fn is_running(vm: &VmObject) -> bool {
     !(rests(vm.state()) && rests(vm.zone_state().or(vm.state())))
 }
 
+/// Returns true if its zone was never installed: it cannot boot.
+pub fn is_half(vm: &VmObject) -> bool {
+    matches!(vm.zone_state(), Some("configured" | "incomplete"))
+}
+
 /// Returns true if the VM boots with its node.
 pub fn has_autoboot(vm: &VmObject) -> bool {
     vm.flag("autoboot") == Some(true)

@@ -81,6 +81,9 @@ pub(super) fn get(migration: &Migration, hosts: &Hosts, now: Time, style: Style)
         };
         text += &mark(entry, style);
         text += &line(&phase, &age.unwrap_or_default(), &runtime, &message);
+        if let Some(warning) = warning(entry) {
+            text += &format!("{indent}{}", line("", "", "warning", &warning));
+        }
     }
     let error = migration.error.as_deref().map(visible);
     text += &match (migration.state.as_str(), error) {
@@ -93,6 +96,11 @@ pub(super) fn get(migration: &Migration, hosts: &Hosts, now: Time, style: Style)
         (state, None) => format!("\nMigration {}\n", visible(state)),
     };
     text
+}
+
+/// Returns what a phase was done without.
+fn warning(entry: &Progress) -> Option<String> {
+    entry.other.get("warning").and_then(Value::as_str).map(visible)
 }
 
 fn mark(entry: &Progress, style: Style) -> String {

@@ -78,6 +78,8 @@ pub struct Node {
     pub vm_agent: VmAgent,
     /// It has a copy of the VM already: the rest of a failed migration, or another VM of this uuid.
     pub has_copy: bool,
+    /// Datasets of the VM's name that it has though it has no copy.
+    pub in_the_way: Vec<String>,
 }
 
 impl Node {
@@ -174,6 +176,9 @@ pub enum Obstacle {
     /// Removed by abort, by operators.
     #[error("The target's node has a copy of the instance already")]
     HasCopy,
+    /// Somebody's: no migration takes their names, or destroys them.
+    #[error("The target's node has {0}, which no migration has made: rename or destroy it there")]
+    InTheWay(String),
     /// The node that was named is the one that the VM is on.
     #[error("The target's node is the source's")]
     SameNode,
@@ -407,6 +412,9 @@ fn of_target(used: u64, target: &Node, found: &mut Findings) {
     }
     if target.has_copy {
         found.obstacles.push(Obstacle::HasCopy);
+    }
+    if !target.in_the_way.is_empty() {
+        found.obstacles.push(Obstacle::InTheWay(target.in_the_way.join(", ")));
     }
 }
 

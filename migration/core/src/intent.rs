@@ -158,6 +158,9 @@ pub struct Intent {
     /// CNAPI's ticket for the target's sizes on its node, until VMAPI has the VM there or the target goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservation: Option<String>,
+    /// The target's creation was ordered where nothing of its name was: what is there is this migration's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub made: bool,
     /// The order that creates the target, from before it is sent until it is known how it ended: one order is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation: Option<Creation>,

@@ -153,6 +153,11 @@ impl Attempts {
         (self.0 < settings.max_attempts).then_some(wait)
     }
 
+    /// Returns these, or so many that failed before: nothing of them was remembered.
+    pub fn or_after(self, failed: u32) -> Attempts {
+        if self.0 == 0 { Attempts(failed) } else { self }
+    }
+
     /// Returns how many have failed in a row.
     pub fn count(self) -> u32 {
         self.0

@@ -8,8 +8,8 @@
 //! A tenant writes user properties and mountpoints of what is delegated to his VM, byte for byte, and `zfs` prints them
 //! as they are. So only properties in `WORDS` are read in rows, and a text is read alone.
 
-/// How the node treats what is in a dataset: carried where the dataset is the node's, never where it is zoned, since a
-/// tenant sets them there and they would be the node's own if the dataset were not zoned for a moment.
+/// How whoever mounts a dataset treats what is in it. A tenant sets them where it is zoned, and they would be the node's
+/// own if it were not zoned for a moment: the receiver sets them there when it has made the dataset the zone's.
 const OF_NODE: [&str; 4] = ["canmount", "devices", "exec", "setuid"];
 /// Each node decides where a dataset is mounted and shared.
 pub const PLACES: [&str; 3] = ["mountpoint", "sharenfs", "sharesmb"];
@@ -86,6 +86,8 @@ pub enum Carried {
     Word,
     /// It does, if its value is plain: people wrote it.
     Text,
+    /// The same, where the dataset is a zone's on both nodes: it says where and how the zone mounts it.
+    OfZone,
     /// It does not: the node decides it, or it comes with the stream and cannot be set.
     No,
 }
@@ -96,6 +98,8 @@ pub fn judge(name: &str, is_zoned: bool) -> Carried {
         Carried::Text
     } else if CARRIED.contains(&name) || !is_zoned && OF_NODE.contains(&name) {
         Carried::Word
+    } else if is_zoned && (OF_NODE.contains(&name) || name == "mountpoint") {
+        Carried::OfZone
     } else {
         Carried::No
     }
@@ -178,12 +182,15 @@ mod tests {
 
     #[test] // M90, M91
     fn a_zoned_dataset_gets_nothing_that_would_be_the_nodes() {
-        for name in
-            ["zoned", "mountpoint", "canmount", "sharenfs", "sharesmb", "devices", "setuid", "exec"]
-        {
+        for name in ["zoned", "sharenfs", "sharesmb"] {
             assert_eq!(judge(name, true), Carried::No, "{name}");
             assert!(!may_set(name, "on", true), "{name}");
         }
+        for name in ["mountpoint", "canmount", "devices", "setuid", "exec"] {
+            assert_eq!(judge(name, true), Carried::OfZone, "{name}");
+            assert!(may_set(name, "on", true) && !may_set(name, "two\nlines", true), "{name}");
+        }
+        assert!(!may_set("mountpoint", "/etc", false));
         for (name, is_zoned, want) in [
             ("quota", true, Carried::Word),
             ("exec", false, Carried::Word),

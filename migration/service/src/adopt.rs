@@ -154,7 +154,7 @@ fn judge(
             Adopted { error: between, ..adopted(Phase::Switch, State::Failed, intent) }
         }
         (true, false, End::Source)
-            if matches!(target, CopyState::Node(Node { copy: None, .. })) =>
+            if to.as_ref().is_none_or(|copy| copy.half) && matches!(target, CopyState::Node(_)) =>
         {
             Adopted { error: NO_COPY, ..adopted(Phase::Begin, State::Failed, Intent::default()) }
         }

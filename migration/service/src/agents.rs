@@ -132,6 +132,11 @@ impl Agents {
         }
     }
 
+    /// Asks which datasets of the VM's name are there though the node has no copy.
+    pub async fn in_the_way(&self, cn: Uuid, vm: Uuid) -> Result<Vec<String>, Error> {
+        self.get(cn, &["vms", &vm.to_string(), "in-the-way"], "names of datasets").await
+    }
+
     /// Sets the limit of all streams of a node.
     pub async fn rate(&self, cn: Uuid, mbps: u32) -> Result<(), Error> {
         let call = Call::new(Method::PUT, &["rate"]).json(&Rate { mbps: Some(mbps) });

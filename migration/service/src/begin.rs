@@ -148,6 +148,11 @@ impl Service {
         let needed = vm.list("nics").iter().filter_map(|nic| nic["nic_tag"].as_str());
         let missing =
             needed.filter_map(|tag| tag.split('/').next()).filter(|tag| !tags.contains(tag));
+        let has_copy = is_target && agent.is_some_and(|agent| agent.vms.contains(&vm.uuid));
+        let in_the_way = match is_target && !has_copy && agent.is_some() && asks == Asks::Now {
+            true => self.agents.in_the_way(cn, vm.uuid).await.unwrap_or_default(),
+            false => Vec::new(),
+        };
         let reboot = server
             .as_ref()
             .and_then(|server| server.other.get("next_reboot")?.as_str().map(Time::parse));
@@ -168,7 +173,8 @@ impl Service {
             missing_nic_tags: missing.map(str::to_owned).collect(),
             next_reboot: reboot.flatten(),
             vm_agent: agent.map(|agent| agent.vm_agent).unwrap_or_default(),
-            has_copy: is_target && agent.is_some_and(|agent| agent.vms.contains(&vm.uuid)),
+            has_copy,
+            in_the_way,
         }
     }
 

@@ -90,7 +90,7 @@ mod tests {
         let answer = |text: &str| {
             let copy = Copy { hidden: text.contains("hidden"), ..Copy::default() };
             let copy = text.contains("copy").then_some(copy);
-            let node = Node { held: false, copy, ..Node::default() };
+            let node = Node { copy, ..Node::default() };
             let over = text.contains("over");
             (text != "silent").then_some(Observed { node, object: None, doing: None, over })
         };

@@ -188,8 +188,21 @@ pub fn sizes(object: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced
     for name in ["max_physical_memory", "quota", "cpu_cap", "vcpus"] {
         vm.extend(number(name).map(|value| (name.to_owned(), value)));
     }
-    let disks = object.get("disks").filter(|it| it.is_array());
-    vm.extend(disks.map(|disks| ("disks".to_owned(), disks.clone())));
+    // By these CNAPI's filters keep nodes that are encrypted, that docker uses, or that have traits.
+    let has: [(&str, fn(&Value) -> bool); 8] = [
+        ("alias", Value::is_string),
+        ("disks", Value::is_array),
+        ("docker", Value::is_boolean),
+        ("flexible_disk_size", Value::is_number),
+        ("internal_metadata", Value::is_object),
+        ("tags", Value::is_object),
+        ("traits", Value::is_object),
+        ("volumes", Value::is_array),
+    ];
+    for (name, is_fine) in has {
+        let value = object.get(name).filter(|it| is_fine(it));
+        vm.extend(value.map(|value| (name.to_owned(), value.clone())));
+    }
     Ok(vm)
 }
 

@@ -119,7 +119,8 @@ impl Datasets {
 
     /// `zfs clone`: a dataset from an image's snapshot, of the same type.
     pub fn clone_from(&mut self, origin: &str, name: &str) -> Result<Vec<History>, NodeError> {
-        let Some(snapshot) = self.rows.get(origin) else {
+        let snapshot = self.rows.get(origin).filter(|_| origin.contains('@'));
+        let Some(snapshot) = snapshot else {
             return Err(NodeError::NoSuchDataset(origin.to_string()));
         };
         let number = snapshot.dsid;
@@ -366,6 +367,52 @@ impl Datasets {
         });
         self.rows = rows.collect();
         Ok(vec![history])
+    }
+
+    /// The snapshots that a clone gets when it is promoted: their names before and after.
+    pub(crate) fn promoted(&self, clone: &str) -> Result<Vec<(String, String)>, NodeError> {
+        let refused = |why: &str| NodeError::refused(format!("cannot promote '{clone}': {why}"));
+        let row = self.rows.get(clone).ok_or(NodeError::NoSuchDataset(clone.to_string()))?;
+        let Some(origin) = self.rows.get(row.get("origin")) else {
+            return Err(refused("not a cloned filesystem"));
+        };
+        let of = self.snapshots(owner(&origin.name)).into_iter().filter(|it| it.txg <= origin.txg);
+        let named = of.filter_map(|it| {
+            let (_, name) = it.name.split_once('@')?;
+            Some((it.name.clone(), format!("{clone}@{name}")))
+        });
+        let named: Vec<(String, String)> = named.collect();
+        match named.iter().any(|(_, new)| self.rows.contains_key(new)) {
+            true => Err(refused("conflicting snapshot")),
+            false => Ok(named),
+        }
+    }
+
+    /// `zfs promote`: the clone has what it was made of, which is its clone from then on.
+    pub fn promote(&mut self, clone: &str) -> Result<Vec<History>, NodeError> {
+        let moved = self.promoted(clone)?;
+        let origin = self.need(clone)?.get("origin").to_string();
+        let (top, new) = (owner(&origin).to_string(), |old: &str| {
+            moved.iter().find(|(name, _)| name == old).map(|(_, new)| new.clone())
+        });
+        let above = self.need(&top)?.props.shift_remove("origin");
+        let rows = std::mem::take(&mut self.rows).into_iter().map(|(name, mut row)| {
+            let name = new(&name).unwrap_or(name);
+            row.name.clone_from(&name);
+            if let Some(origin) = new(row.get("origin")) {
+                row.put("origin", origin);
+            }
+            (name, row)
+        });
+        self.rows = rows.collect();
+        let own = new(&origin).unwrap_or_default();
+        self.need(&top)?.put("origin", own);
+        let row = self.need(clone)?;
+        match above {
+            Some(above) => row.put("origin", above),
+            None => drop(row.props.shift_remove("origin")),
+        }
+        Ok(vec![self.record(clone, "promote", "")])
     }
 
     /// `zfs rollback`: later snapshots must be gone already, or go with `-r`.

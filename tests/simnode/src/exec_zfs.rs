@@ -116,6 +116,10 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
             let [name] = p.operands.as_slice() else { return Err(usage()) };
             Ok(node.zfs_mount(name, verb == "mount")?)
         }
+        "promote" => {
+            let [clone] = args else { return Err(usage()) };
+            Ok(node.zfs_promote(clone)?)
+        }
         "rename" => {
             let p = parsed(args, "prfu", "")?;
             let [old, new] = p.operands.as_slice() else { return Err(usage()) };

@@ -172,6 +172,15 @@ impl Node {
         )
     }
 
+    /// `zfs promote`, with the contents of the snapshots that move.
+    pub fn zfs_promote(&self, clone: &str) -> Result<(), NodeError> {
+        let moved = self.datasets()?.promoted(clone)?;
+        self.change(
+            |all| all.promote(clone),
+            |_| moved.iter().try_for_each(|(old, new)| self.rename_kept(old, new)),
+        )
+    }
+
     /// Gives the contents that are kept in the node's `state` directory the names of their datasets.
     fn rename_kept(&self, old: &str, new: &str) -> Result<(), NodeError> {
         let dir = self.state_dir().join("snapshots");

@@ -188,6 +188,14 @@ impl Zfs {
         Ok(found)
     }
 
+    /// Returns the names of the file systems and volumes that are directly below a dataset.
+    pub async fn children(&self, dataset: &str) -> Result<Vec<String>, ZfsError> {
+        let shape = ["list", "-H", "-r", "-d", "1", "-t", "filesystem,volume", "-o", "name"];
+        let words = args(&shape).into_iter().chain([dataset.to_owned()]).collect();
+        let text = self.read(words).await?;
+        Ok(text.lines().filter(|name| *name != dataset).map(str::to_owned).collect())
+    }
+
     /// Returns the size of the stream of these arguments of `send`, in bytes; none where `zfs` cannot estimate it.
     pub async fn estimate(&self, send: &[String]) -> Result<Option<u64>, ZfsError> {
         if !self.can().await?.resume {

@@ -27,6 +27,7 @@ impl Zfs {
     pub async fn set_by_people(&self, dataset: &str) -> Result<Set, ZfsError> {
         let mut found = Set::default();
         let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut of_zone = Vec::new();
         let (mut of_words, mut words) = (BTreeSet::new(), BTreeSet::new());
         let zoned = self.zoned(dataset).await?;
         for (of, name) in self.names(dataset).await? {
@@ -36,8 +37,16 @@ impl Zfs {
                     of_words.insert((of, name));
                 }
                 Carried::Text => texts.entry(of).or_default().push(name),
+                Carried::OfZone => of_zone.push((of, name)),
                 Carried::No if properties::is_missed(&name) => drop(found.left.insert((of, name))),
                 Carried::No => {}
+            }
+        }
+        // People write where it is mounted: each is read alone.
+        for (of, name) in of_zone {
+            match self.text(&name, &of).await?.as_deref().and_then(properties::plain) {
+                Some(value) => drop(found.carried.entry(of).or_default().insert(name, value)),
+                None => drop(found.left.insert((of, name))),
             }
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -65,9 +74,21 @@ impl Zfs {
 
     /// The datasets of a tree that are a zone's.
     pub async fn zoned(&self, dataset: &str) -> Result<BTreeSet<String>, ZfsError> {
+        let all = self.whether_zoned(dataset).await?.into_iter();
+        Ok(all.filter_map(|(name, is_zoned)| is_zoned.then_some(name)).collect())
+    }
+
+    /// The datasets of a tree, and whether each is a zone's.
+    pub async fn whether_zoned(&self, dataset: &str) -> Result<BTreeMap<String, bool>, ZfsError> {
         let rows = self.get(&["zoned"], &[dataset.to_owned()], true).await?;
-        let zoned = rows.into_iter().filter(|row| row.value == "on");
-        Ok(zoned.map(|row| row.of).collect())
+        let datasets = rows.into_iter().filter(|row| !row.of.contains(['@', '#']));
+        Ok(datasets.map(|row| (row.of, row.value == "on")).collect())
+    }
+
+    /// The names of what is set on one dataset.
+    pub async fn names_set(&self, dataset: &str) -> Result<Vec<String>, ZfsError> {
+        let names = self.names(dataset).await?.into_iter().filter(|(of, _)| of == dataset);
+        Ok(names.map(|(_, name)| name).collect())
     }
 
     /// The names of what is set, with the datasets. Neither can have a tab or a line end: what is not such a pair names

@@ -266,6 +266,7 @@ async fn nothing_of_another_vm_is_touched() {
         dataset: foreign.clone(),
         image: None,
         properties: Default::default(),
+        is_bare: false,
     };
     let asked = migration_core::protocol::Received {
         about,

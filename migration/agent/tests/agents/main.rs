@@ -23,6 +23,8 @@ mod between; // what people do to the VM between two syncs
 
 mod tenants; // what the VM's owner writes and makes
 
+mod trees; // what the owner does to his datasets
+
 mod wired; // a stream, and an attacker on the network
 
 mod names; // snapshots that the VM's owner names as the agent does

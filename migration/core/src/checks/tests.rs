@@ -29,6 +29,7 @@ fn node() -> Node {
         next_reboot: None,
         vm_agent: VmAgent::Ours,
         has_copy: false,
+        in_the_way: Vec::new(),
     }
 }
 
@@ -174,6 +175,12 @@ fn each_obstacle_is_found_alone() {
             ],
         ),
         (|_, to| to.has_copy = true, &["The target's node has a copy of the instance already"]),
+        (
+            |_, to| to.in_the_way = vec!["zones/a".into(), "zones/cores/a".into()],
+            &[
+                "The target's node has zones/a, zones/cores/a, which no migration has made: rename or destroy it there",
+            ],
+        ),
         (|vm, _| vm.target = None, none),
     ];
     for (at, (change, want)) in rows.iter().enumerate() {

@@ -59,6 +59,9 @@ pub struct Node {
     /// Which vm-agent the node has.
     #[serde(default)]
     pub vm_agent: VmAgent,
+    /// Datasets of the VM's name that are there and belong to no copy that was made whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_the_way: Vec<String>,
 }
 
 /// One copy of the VM.
@@ -75,6 +78,9 @@ pub struct Copy {
     pub taken_power: Option<Power>,
     /// Its quota is raised or removed for a sync.
     pub quota_lifted: bool,
+    /// Its zone was never installed: the creation is under way, or has failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub half: bool,
     /// Its configuration is there, and none of its datasets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,

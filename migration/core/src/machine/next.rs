@@ -163,6 +163,15 @@ pub enum Reason {
     /// A node that was declared dead answers: its copy is the newer one.
     #[error("the {0}'s node answers: it is not dead")]
     NotDead(End),
+    /// Somebody's datasets have the names of those that are about to be made.
+    #[error("datasets of the VM's name are on the {0}'s node, which this migration has not made")]
+    InTheWay(End),
+    /// The copy is another program's, or a person's.
+    #[error("the copy on the {0}'s node is none that this migration has made")]
+    NotMade(End),
+    /// Its creation has failed half way: it cannot boot.
+    #[error("the zone of the copy on the {0}'s node was never installed: abort, and begin again")]
+    Half(End),
     /// An operator destroyed the datasets of a copy.
     #[error("the copy on the {0}'s node has lost its datasets")]
     Bare(End),
@@ -216,7 +225,8 @@ impl Reason {
         match self {
             Reason::Absent(_) if is_switched => Some(Remedy::Rescue),
             Reason::Absent(End::Source) if record.num_sync_phases > 0 => Some(Remedy::Rescue),
-            Reason::Absent(_) | Reason::Remade => Some(Remedy::Anew),
+            Reason::Absent(_) | Reason::Remade | Reason::Half(_) => Some(Remedy::Anew),
+            Reason::InTheWay(_) | Reason::NotMade(_) => Some(Remedy::Anew),
             Reason::Shown(End::Target) if !is_switched => Some(Remedy::Anew),
             Reason::Bare(End::Target) if !is_switched => Some(Remedy::Resend),
             Reason::Bare(_) | Reason::LastCopy(_) => Some(Remedy::Rescue),

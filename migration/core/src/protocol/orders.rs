@@ -205,6 +205,13 @@ pub enum Gone {
     Snapshots(Vec<String>),
     /// All of it: it has nothing in common with what comes.
     Dataset,
+    /// Its name: it was renamed on the sender.
+    Name {
+        /// The new one.
+        to: String,
+    },
+    /// That it is a clone: it was promoted on the sender.
+    Origin,
 }
 
 /// Offers one stream to the receiver's agent.
@@ -221,6 +228,9 @@ pub struct Offer {
     /// What people have set on the dataset and those below it. The receiver sets it again after the stream, and
     /// checks it; quotas only when they are restored.
     pub properties: Properties,
+    /// The stream brings no properties: what the dataset has besides these goes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_bare: bool,
 }
 
 /// The receiver takes the stream.

@@ -42,6 +42,15 @@ pub fn is_over(record: &Record) -> bool {
     record.state == State::Aborted || record.intent.over
 }
 
+/// Returns true if what is on the target's node is this migration's: it ordered the creation, or has begun well. Other
+/// datasets and zones of the VM's name are somebody's.
+pub fn has_made_target(record: &Record) -> bool {
+    let has_begun = |it: &super::Entry| it.phase == Phase::Begin && it.state == State::Successful;
+    record.intent.made
+        || record.num_sync_phases > 0
+        || record.phase != Phase::Begin && record.progress_history.iter().any(has_begun)
+}
+
 /// The filters of `GET /migrations`. A value that cannot be matches nothing, `*` matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {

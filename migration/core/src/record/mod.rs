@@ -27,5 +27,5 @@ mod states;
 
 pub use fields::{Entry, EntryFields, Record, RecordFields, ReservedNic};
 pub use invalid::{Fault, Invalid};
-pub use lookup::{Filter, is_of_vm, is_on, is_over, newest, node_of};
+pub use lookup::{Filter, has_made_target, is_of_vm, is_on, is_over, newest, node_of};
 pub use states::{Phase, State};

@@ -75,6 +75,6 @@ pub fn sent(vm: &Vm) -> Vec<Sent> {
     all
 }
 
-fn is_below(dataset: &str, parent: &str) -> bool {
+pub fn is_below(dataset: &str, parent: &str) -> bool {
     dataset.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'))
 }

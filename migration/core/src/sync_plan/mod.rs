@@ -14,10 +14,16 @@ mod tests;
 
 mod plan;
 
+mod shape;
+
+mod act;
+
 mod side;
 
 mod datasets;
 
+pub use act::{Act, Base, Capabilities, Refusal};
 pub use datasets::{Disks, Mode, Sent, Vm, sent};
-pub use plan::{Act, Base, Capabilities, Refusal, plan};
+pub use plan::plan;
+pub use shape::is_deep;
 pub use side::{Notes, Row, Side, Token, snapshot_name};

@@ -80,6 +80,8 @@ fn short(act: &Act) -> String {
             format!("send {}{base}{how}", name(to))
         }
         Act::Resume { dataset: _, token } => format!("resume {token}"),
+        Act::Rename { from, to } => format!("rename {} {}", name(from), name(to)),
+        Act::Promote(clone) => format!("promote {}", name(clone)),
     }
 }
 
@@ -435,6 +437,7 @@ fn does(act: Act, from: &mut Side, to: &mut Side, next: &mut u64) {
             to.datasets.retain(|it| *it != dataset);
             to.snapshots.retain(|row| row.dataset != dataset);
         }
+        Act::Rename { .. } | Act::Promote(_) => unreachable!("one dataset"),
         Act::DestroySnapshots(names) => {
             to.snapshots.retain(|row| !names.contains(&format!("{}@{}", row.dataset, row.name)));
         }

@@ -22,7 +22,7 @@ fn where_a_migration_is_follows_from_what_the_nodes_show() {
                 running: text.ends_with("up"),
                 ..Copy::default()
             };
-            CopyState::Node(Node { held: false, copy: Some(copy), ..Node::default() })
+            CopyState::Node(Node { copy: Some(copy), ..Node::default() })
         }
     };
     let (source, target) = (Some(End::Source), Some(End::Target));
@@ -90,11 +90,7 @@ fn where_a_migration_is_follows_from_what_the_nodes_show() {
 fn a_target_that_is_shown_and_stopped_was_switched_to_only_where_no_address_is_reserved() {
     let word = Confirmation { by: Uuid::nil(), at: Time::from_millis(0) };
     let node = |hidden| {
-        CopyState::Node(Node {
-            held: false,
-            copy: Some(Copy { hidden, ..Copy::default() }),
-            ..Node::default()
-        })
+        CopyState::Node(Node { copy: Some(Copy { hidden, ..Copy::default() }), ..Node::default() })
     };
     for (is_reserved, want) in [(false, State::Successful), (true, State::Failed)] {
         let facts = (Some(End::Target), is_reserved);
@@ -109,7 +105,7 @@ fn what_an_agent_took_from_a_copy_comes_back() {
     let word = Confirmation { by: Uuid::nil(), at: Time::from_millis(0) };
     let node = |hidden, running| {
         let copy = Copy { hidden, running, ..Copy::default() };
-        CopyState::Node(Node { held: false, copy: Some(copy), ..Node::default() })
+        CopyState::Node(Node { copy: Some(copy), ..Node::default() })
     };
     let had = Some(Power { running: true, autoboot: true });
     let (source, target) = (Some(End::Source), Some(End::Target));

@@ -109,6 +109,7 @@ pub async fn create(
     }
     let since = service.clock.now();
     let creation = Creation { since, task: None };
+    let was_made = std::mem::replace(&mut kept.record.intent.made, true);
     kept.record.intent.creation = Some(creation.clone());
     service.records.write(kept, Some(fence)).await?;
     match service.peers.cnapi.create_vm(&target.to_string(), &payload).await {
@@ -125,7 +126,7 @@ pub async fn create(
             Err(error.into())
         }
         Err(error) => {
-            kept.record.intent.creation = None;
+            (kept.record.intent.creation, kept.record.intent.made) = (None, was_made);
             service.records.write(kept, Some(fence)).await?;
             Err(error.into())
         }
@@ -153,7 +154,15 @@ async fn check(
     let why = match task {
         Some(task) if task.is_complete() => None,
         Some(task) if task.is_failed() => {
-            Some(task.error().unwrap_or("the task failed").to_owned())
+            let why = task.error().unwrap_or("the task failed").to_owned();
+            // What it has left is no copy, and in the way of another attempt.
+            let (target, vm) = (target.to_string(), kept.record.vm_uuid.to_string());
+            if cnapi.get_vm(&target, &vm, true).await.is_ok() {
+                return Err(Failed::Fatal(format!(
+                    "the creation of the target failed half way, and its zone cannot boot: {why}"
+                )));
+            }
+            Some(why)
         }
         // CNAPI that has died since reports a task as running for ever.
         task => {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::ask::found_older;
-use super::ending::{end, give_up, is_busy, sentence};
+use super::ending::{end, give_up, is_busy};
 use super::observe::{Round, observe};
 use super::order::{Failed, Reported};
 use super::step::run_step;
@@ -23,7 +23,7 @@ use super::tickets::{self, For};
 use crate::records::Stored;
 use crate::state::Service;
 use migration_core::downtime;
-use migration_core::intent::{Again, Remedy};
+use migration_core::intent::{Again, End, Remedy};
 use migration_core::limits::Attempts;
 use migration_core::machine::{Next, Step, may_be_over, next, note};
 use migration_core::progress::{Latest, Meter, advance, mark};
@@ -37,6 +37,9 @@ const POLL: Duration = Duration::from_secs(1);
 const OBSERVES: Duration = Duration::from_secs(10);
 /// The longest wait of a step while the VM is stopped: it is down until the step is done.
 const DOWN_MS: u64 = 5_000;
+/// While the VM is stopped, and both agents answer, a step has one more try: then the switch is undone, and the VM runs
+/// again where it ran.
+const TRIES: u32 = 2;
 /// The wait after a write that was lost against another.
 const LOST: Duration = Duration::from_millis(200);
 /// A store that is away is asked again.
@@ -117,7 +120,7 @@ impl Drive<'_> {
         kept.raise();
         service.records.write(&mut kept, Some(fence)).await?;
         if let Err(failed) = ticket(service, fence, &mut kept).await {
-            return self.failed_once(&mut kept, failed, false).await;
+            return self.failed_once(&mut kept, failed, false, None).await;
         }
         let seen = observe(service, &kept.record).await;
         // Another service has raised the revision, or the store was restored.
@@ -145,11 +148,12 @@ impl Drive<'_> {
             Next::Do(step) => return self.act(&mut kept, &step, &seen).await,
             Next::Wait(why) => {
                 let failed = Failed::Again(seen.waits_for(&why));
-                return self.failed_once(&mut kept, failed, false).await;
+                let most = may_undo(&kept.record, &seen).then_some(TRIES);
+                return self.failed_once(&mut kept, failed, false, most).await;
             }
             Next::GiveUp(reason) => {
                 let remedy = reason.remedy(&kept.record);
-                give_up(service, &mut kept, &sentence(&reason), remedy, fence).await?;
+                give_up(service, &mut kept, &seen.sentence(&reason), remedy, fence).await?;
             }
             Next::End(ending) => {
                 let sent = self.memory.sent.take();
@@ -196,7 +200,9 @@ impl Drive<'_> {
                     let why = Failed::Again(format!(
                         "{step}: reported done, but the next reading does not show it"
                     ));
-                    return self.failed_once(kept, why, false).await;
+                    // That was the other try.
+                    let most = may_undo(&kept.record, seen).then_some(TRIES - 1);
+                    return self.failed_once(kept, why, false, most).await;
                 }
                 (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
                 self.memory.goes_on = true;
@@ -208,17 +214,20 @@ impl Drive<'_> {
                 // known.
                 let cut = if let Failed::Cut(_, cut) = failed { cut } else { running };
                 let has_progressed = self.memory.has_progressed(step, cut);
-                self.failed_once(kept, failed, has_progressed).await
+                let most = may_undo(&kept.record, seen).then_some(TRIES);
+                self.failed_once(kept, failed, has_progressed, most).await
             }
         }
     }
 
-    /// Waits before the next attempt, or gives up after as many as there may be.
+    /// Waits before the next attempt, or gives up after as many as there may be: `most`, or as the settings say. What
+    /// failed before this service did the rounds counts, too: the record has it.
     async fn failed_once(
         &mut self,
         kept: &mut Stored,
         failed: Failed,
         has_progressed: bool,
+        most: Option<u32>,
     ) -> Result<bool, Failed> {
         let (service, fence) = (self.service, self.fence);
         // After the switch it is the source that has none, and rollback is what ends that.
@@ -233,7 +242,10 @@ impl Drive<'_> {
             Failed::Again(why) | Failed::Cut(why, _) => why,
             failed => return Err(failed),
         };
-        let settings = service.settings.read().await?;
+        let mut settings = service.settings.read().await?;
+        settings.max_attempts = most.unwrap_or(u32::MAX).min(settings.max_attempts);
+        let before = kept.record.intent.again.as_ref().map_or(0, |it| it.failed);
+        self.memory.attempts = self.memory.attempts.or_after(before);
         let wait = match std::mem::take(&mut self.memory.left_ms) {
             0 => self.memory.attempts.failed(has_progressed, &settings),
             left => Some(left),
@@ -255,11 +267,13 @@ impl Drive<'_> {
                 if written == Err(Failed::Lost) {
                     // A request has changed the record: a command does not wait for this.
                     (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
+                    self.memory.goes_on = true;
                 }
                 written?;
                 tracing::warn!(vm = %kept.record.vm_uuid, reason = why, wait_ms = ms, "a step failed; trying again");
                 if is_called(service, kept, Duration::from_millis(ms)).await {
                     (self.memory.attempts, self.memory.left_ms) = (Attempts::default(), 0);
+                    self.memory.goes_on = true;
                 }
             }
             None => {
@@ -285,6 +299,22 @@ impl Drive<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns true while a switch keeps a VM down that ran and can be undone at once: both agents answer, and the target was
+/// not shown.
+fn may_undo(record: &Record, seen: &Round) -> bool {
+    let intent = &record.intent;
+    let is_down = intent.power.is_some_and(|power| power.running);
+    let answers = |end: End| seen.facts.node(end).is_some();
+    record.phase == Phase::Switch
+        && is_down
+        && !intent.target_shown
+        && intent.undo.is_none()
+        && intent.rescue.is_none()
+        && !intent.is_dead(End::Source)
+        && answers(End::Source)
+        && answers(End::Target)
 }
 
 /// Waits. Returns true as soon as the record was changed: a command does not wait for a step that does.

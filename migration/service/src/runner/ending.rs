@@ -14,7 +14,7 @@ use crate::history;
 use crate::records::{Rest, Stored};
 use crate::state::Service;
 use migration_core::intent::{End, Remedy};
-use migration_core::machine::{After, Ending, Reason, follow, settle, stall, start};
+use migration_core::machine::{After, Ending, follow, settle, stall, start};
 use migration_core::protocol::What;
 use migration_core::record::{Phase, Record, State, node_of};
 use migration_core::resync::{Rule, Verdict};
@@ -119,11 +119,6 @@ pub async fn give_up(
     }
     service.records.write(kept, Some(fence)).await?;
     Ok(())
-}
-
-/// What a reason of the state machine is for people.
-pub fn sentence(reason: &Reason) -> String {
-    reason.to_string()
 }
 
 /// Orders both agents to forget the migration. One that does not receive it keeps a few bytes. That of a node that was

@@ -17,7 +17,7 @@ use crate::state::Service;
 use migration_core::bring_over::settings;
 use migration_core::dead::Contact;
 use migration_core::intent::{End, Intent};
-use migration_core::machine::{Facts, Node, Report, SettingsMatch, Wait};
+use migration_core::machine::{Facts, Node, Reason, Report, SettingsMatch, Wait};
 use migration_core::protocol::{About, Observe, Observed};
 use migration_core::record::{Phase, Record, node_of};
 
@@ -44,6 +44,15 @@ impl Round {
         match self.errors.iter().find(|(end, _)| wait.end() == Some(*end)) {
             Some((_, error)) => error.clone(),
             None => wait.to_string(),
+        }
+    }
+
+    /// Returns a reason for people, with the names that only the round knows.
+    pub fn sentence(&self, reason: &Reason) -> String {
+        let names = |end: &End| self.facts.node(*end).map(|node| node.in_the_way.join(", "));
+        match reason {
+            Reason::InTheWay(end) => format!("{reason}: {}", names(end).unwrap_or_default()),
+            reason => reason.to_string(),
         }
     }
 

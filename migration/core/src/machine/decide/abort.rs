@@ -10,7 +10,7 @@ use crate::intent::End;
 use crate::machine::facts::{Copy, Facts};
 use crate::machine::fence::MayDelete;
 use crate::machine::next::{Ending, Next, Reason, Step};
-use crate::record::Record;
+use crate::record::{Record, has_made_target};
 
 /// Returns what follows, or the ending.
 pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
@@ -34,7 +34,10 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     restore::source(record, facts)?;
     // The rest of a target whose node is declared dead stays, and is listed when the node is back.
     if record.target_server_uuid.is_some() && !is_dead(intent, facts, End::Target) {
-        if let Some(target) = &node(facts, End::Target)?.copy {
+        // What this migration has not made stays.
+        if let Some(target) = &node(facts, End::Target)?.copy
+            && has_made_target(record)
+        {
             return Err(delete(record, facts, target)?);
         }
         released(facts, End::Target)?;

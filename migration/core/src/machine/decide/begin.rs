@@ -18,9 +18,24 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     copy(facts, End::Source)?;
     unless(record.target_server_uuid.is_some(), Step::Place)?;
     let target = node(facts, End::Target)?;
+    let intent = &record.intent;
+    if intent.creation.is_none() {
+        if target.copy.is_none() && !target.in_the_way.is_empty() {
+            return Err(Next::GiveUp(Reason::InTheWay(End::Target)));
+        }
+        if target.copy.is_some() && !intent.made {
+            return Err(Next::GiveUp(Reason::NotMade(End::Target)));
+        }
+    }
     // Before there is a copy: net-agent must not take its NICs for those of another node's VM.
     unless(target.held, Step::Hold(End::Target))?;
-    let Some(copy) = &target.copy else { return Err(Next::Do(Step::Create)) };
+    let copy = match &target.copy {
+        Some(copy) if intent.creation.is_none() => copy,
+        _ => return Err(Next::Do(Step::Create)), // a copy that is being made is not one yet
+    };
+    if copy.half {
+        return Err(Next::GiveUp(Reason::Half(End::Target)));
+    }
     if !copy.hidden {
         return Err(Next::GiveUp(Reason::Shown(End::Target))); // not ours
     }

@@ -5,7 +5,7 @@
 //! Finalize: the hidden source goes (deployed service; RFD 34 does it in the switch).
 
 use super::stage::{
-    Stage, copy, failed, fenced, forgotten, is_dead, node, quota, released, unless,
+    Stage, copy, failed, fenced, forgotten, hidden, is_dead, node, quota, released, stopped, unless,
 };
 use crate::intent::End;
 use crate::machine::facts::Facts;
@@ -27,8 +27,10 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     }
     let is_dead = is_dead(intent, facts, End::Source);
     let source = if is_dead { None } else { node(facts, End::Source)?.copy.as_ref() };
-    if source.is_some_and(|copy| !copy.hidden) {
-        return Err(Next::GiveUp(Reason::Shown(End::Source)));
+    // The copy that was replaced stays off, even if a person has started or shown it: two copies are one too many.
+    if source.is_some() {
+        stopped(facts, End::Source)?;
+        hidden(facts, End::Source)?;
     }
     if !intent.source_goes {
         return Err(Next::Note(Note::SourceGoes)); // no order of this, late, must meet a rollback

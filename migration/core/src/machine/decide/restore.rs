@@ -37,6 +37,13 @@ pub fn source(record: &Record, facts: &Facts) -> Stage<()> {
     if facts.copy(End::Target).is_some_and(|copy| copy.hidden) {
         stopped(facts, End::Target)?;
     }
+    // VMAPI's record moves when the source is hidden. Where it is not, VMAPI has it still, and is waited for later.
+    if facts.vmapi.is_none()
+        && facts.copy(End::Source).is_some_and(|copy| !copy.hidden)
+        && let Some(power) = intent.power
+    {
+        powered(intent, facts, End::Source, power)?;
+    }
     moved(intent, facts, End::Source)?;
     shown(intent, facts, End::Source)?;
     if let Some(power) = intent.power {

@@ -41,6 +41,9 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
 fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
     let intent = &record.intent;
     let target = copy(facts, End::Target)?;
+    if target.half {
+        return Err(Next::GiveUp(Reason::Half(End::Target)));
+    }
     if !target.is_off() {
         return Err(Next::GiveUp(Reason::Shown(End::Target)));
     }

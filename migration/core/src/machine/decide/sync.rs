@@ -34,6 +34,9 @@ const MOST_LOST: u32 = 16;
 /// What went before is destroyed only now that both have the new snapshot.
 pub fn sent(record: &Record, facts: &Facts, from: End) -> Stage<()> {
     let to = copy(facts, from.other())?;
+    if to.half {
+        return Err(Next::GiveUp(Reason::Half(from.other())));
+    }
     if !to.is_off() {
         return Err(Next::GiveUp(Reason::Shown(from.other())));
     }

@@ -181,7 +181,10 @@ fn a_record_of_the_deployed_service_counts_as_one_whose_target_has_run() {
     // The deployed service removes the snapshots at the end of a switch.
     let off = Copy { hidden: true, ..Copy::default() };
     let on = Copy { running: true, autoboot: true, ..Copy::default() };
-    let seen = |copy| Report::Node(Node { held: true, copy: Some(copy), vm_agent: VmAgent::Ours });
+    let seen = |copy| {
+        let vm_agent = VmAgent::Ours;
+        Report::Node(Node { held: true, copy: Some(copy), vm_agent, ..Node::default() })
+    };
     let facts = Facts {
         source: seen(off),
         target: seen(on),
@@ -209,6 +212,48 @@ fn a_failed_begin_that_made_a_target_is_aborted_and_not_begun_again() {
     world.command(Action::Abort);
     world.round(Fault::None);
     assert!(world.disk(End::Target).is_some(), "what is not ours stays");
+}
+
+#[test] // M180
+fn what_the_migration_has_not_made_is_no_copy_and_stays() {
+    // Somebody's datasets of the VM's name: nothing is ordered, and an abort ends it with nothing deleted.
+    let mut world = World::new(true, None);
+    world.target.in_the_way = vec!["zones/vm".into()];
+    world.command(Action::Begin);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Begin, State::Failed));
+    world.command(Action::Abort);
+    runs(&mut world);
+    assert!(world.record.is_none());
+    assert!(world.orders.iter().all(|order| order == "place"), "{:?}", world.orders);
+    // Somebody's hidden copy.
+    let mut world = World::new(true, None);
+    let seen = Copy { hidden: true, ..Copy::default() };
+    world.target.copy = Some(super::model::Disk { seen, data: 7, kept: Vec::new() });
+    world.command(Action::Begin);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Begin, State::Failed));
+    world.command(Action::Abort);
+    runs(&mut world);
+    assert!(world.record.is_none() && world.target.copy.is_some());
+    // A creation that has failed half way: no begin, sync or switch goes on with it, and the VM runs.
+    let mut world = World::new(true, None);
+    world.command(Action::Begin);
+    until(&mut world, "create");
+    world.disk(End::Target).unwrap().seen.half = true;
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Begin, State::Failed));
+    let why = Reason::Half(End::Target);
+    assert_eq!(world.record.as_ref().unwrap().error.as_deref(), Some(why.to_string().as_str()));
+    for action in [Action::Sync, Action::Switch] {
+        let mut world = after(&[Action::Begin, Action::Sync]);
+        world.disk(End::Target).unwrap().seen.half = true;
+        world.orders.clear();
+        assert!(world.command(action));
+        runs(&mut world);
+        assert!(world.orders.iter().all(|order| !order.starts_with("s")), "{:?}", world.orders);
+        assert!(world.disk(End::Source).unwrap().seen.running);
+    }
 }
 
 #[test] // M19, R10
@@ -296,7 +341,8 @@ fn a_number_that_the_owner_has_in_a_name_is_not_used_and_one_that_he_takes_first
     ] {
         let copy = |taken: &Vec<(u32, u32)>, last| {
             let copy = Copy { taken: taken.clone(), last, ..Copy::default() };
-            Report::Node(Node { held: false, copy: Some(copy), vm_agent: VmAgent::Ours })
+            let vm_agent = VmAgent::Ours;
+            Report::Node(Node { copy: Some(copy), vm_agent, ..Node::default() })
         };
         let facts = Facts {
             source: copy(&source, 1),

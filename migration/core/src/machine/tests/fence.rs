@@ -15,7 +15,7 @@ fn all_seen() -> Vec<Report> {
     for bits in 0..8 {
         let (running, hidden, autoboot) = (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0);
         let copy = Copy { running, hidden, autoboot, ..Copy::default() };
-        all.push(Report::Node(Node { held: false, copy: Some(copy), ..Node::default() }));
+        all.push(Report::Node(Node { copy: Some(copy), ..Node::default() }));
     }
     all
 }
@@ -55,7 +55,7 @@ fn intents(end: End) -> Vec<Intent> {
 
 #[test] // M28 M102
 fn a_copy_boots_and_is_shown_only_when_the_other_one_cannot_be_in_use() {
-    let own = Report::Node(Node { held: false, copy: Some(Copy::default()), ..Node::default() });
+    let own = Report::Node(Node { copy: Some(Copy::default()), ..Node::default() });
     for end in [End::Source, End::Target] {
         let other = end.other();
         for intent in intents(other) {

@@ -298,6 +298,23 @@ fn no_switch_goes_to_a_copy_without_datasets_and_a_sync_sends_them_again() {
 }
 
 #[test] // M111
+fn a_finalize_first_stops_and_hides_the_copy_that_was_replaced() {
+    for hand in ["source booted", "source shown"] {
+        let mut world = stands(&[Action::Begin, Action::Sync, Action::Switch], None);
+        match hand {
+            "source shown" => world.disk(End::Source).unwrap().seen.hidden = false,
+            hand => does(&mut world, hand),
+        }
+        world.orders.clear();
+        assert!(world.command(Action::Finalize));
+        world.round(Fault::None);
+        let first = if hand == "source shown" { "hide source" } else { "stop source" };
+        assert_eq!(world.orders, [first], "{hand}");
+        assert!(ends(&world, hand, "finalize"), "{hand}");
+    }
+}
+
+#[test] // M111
 fn no_rollback_goes_to_a_copy_without_datasets() {
     for is_discarded in [false, true] {
         let mut world = stands(&[Action::Begin, Action::Sync, Action::Switch], None);

@@ -58,6 +58,8 @@ pub struct Host {
     /// Which vm-agent it has; none: ours.
     pub vm_agent: Option<VmAgent>,
     pub copy: Option<Disk>,
+    /// Somebody's datasets of the VM's name.
+    pub in_the_way: Vec<String>,
     /// The highest revision that its agent has heard, on disk.
     pub heard: u64,
 }

@@ -98,6 +98,7 @@ impl World {
             held: host.held,
             copy,
             vm_agent: host.vm_agent.unwrap_or(VmAgent::Ours),
+            in_the_way: host.in_the_way.clone(),
         })
     }
 
@@ -136,6 +137,10 @@ impl World {
             Next::Note(it) => note(&mut record, it),
             Next::Do(Step::Delete(_)) if self.refuses_deletion => {
                 give_up(&mut record, &"the copy cannot be deleted");
+            }
+            Next::Do(Step::Create) => {
+                record.intent.made = true;
+                self.order(revision, Step::Create, false);
             }
             Next::Do(Step::Place) => record.target_server_uuid = Some(Uuid::max()),
             Next::Do(step) => match fault {

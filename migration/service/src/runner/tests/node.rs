@@ -157,7 +157,8 @@ impl Host {
 
     pub fn observe(&mut self, cn: Uuid, migration: Uuid) -> Observed {
         self.observed += 1;
-        let node = Node { held: self.held, copy: self.copy.clone(), vm_agent: self.vm_agent() };
+        let (held, copy, vm_agent) = (self.held, self.copy.clone(), self.vm_agent());
+        let node = Node { held, copy, vm_agent, ..Node::default() };
         let over = self.over.contains(&migration);
         Observed { node, object: self.object(cn), doing: None, over }
     }

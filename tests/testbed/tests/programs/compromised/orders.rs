@@ -82,6 +82,7 @@ pub async fn of_agents(centre: &Centre, node: &Compromised, rows: &mut Rows) {
         dataset: dataset.to_owned(),
         image,
         properties,
+        is_bare: false,
     };
     let none = Properties::new;
     let plain = offer(&root, None, none());

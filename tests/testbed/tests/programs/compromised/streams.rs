@@ -31,6 +31,7 @@ async fn offered(node: &Compromised, holder: &Arc<Holder>, revision: u64) -> Acc
         dataset: format!("{}/data", root()),
         image: None,
         properties: Default::default(),
+        is_bare: false,
     };
     let call = Call::new(Method::POST, &["streams"]).json(&offer);
     node.agent_as(holder).execute(call).await.unwrap().json("an address and a token").unwrap()
