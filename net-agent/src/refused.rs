@@ -57,7 +57,7 @@ mod tests {
         let (refused, mac) =
             (Refused::new(Duration::from_secs(60)), "f2:00:00:00:00:01".parse().unwrap());
         let no = Outcome::Refused(Reason::NoRecord);
-        let mut minutes = || refused.again(mac, &no).map(|pause| pause.as_secs() / 60);
+        let minutes = || refused.again(mac, &no).map(|pause| pause.as_secs() / 60);
         assert_eq!([(); 4].map(|()| minutes()), [Some(1), Some(5), Some(30), None]);
         assert_eq!(minutes(), Some(1), "a new reason to write");
         assert_eq!(refused.again(mac, &Outcome::Done), None);

@@ -189,7 +189,8 @@ pub fn sizes(object: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced
         vm.extend(number(name).map(|value| (name.to_owned(), value)));
     }
     // By these CNAPI's filters keep nodes that are encrypted, that docker uses, or that have traits.
-    let has: [(&str, fn(&Value) -> bool); 8] = [
+    type IsFine = fn(&Value) -> bool;
+    let has: [(&str, IsFine); 8] = [
         ("alias", Value::is_string),
         ("disks", Value::is_array),
         ("docker", Value::is_boolean),

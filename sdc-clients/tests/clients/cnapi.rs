@@ -141,7 +141,7 @@ fn a_servers_sysinfo_says_where_it_listens_and_what_it_offers() {
         "Virtual Network Interfaces": { "u0": { "Overlay Nic Tags": ["sdc_overlay"] } },
     }});
     let server: Server = serde_json::from_value(server).unwrap();
-    assert_eq!(server.admin_ip(), Some("10.0.0.9"));
+    assert_eq!(server.admin_ip(), Some("10.0.0.9".parse().unwrap()));
     assert_eq!(server.nic_tags(), ["admin", "external", "sdc_overlay"]);
     assert_eq!(server.sysinfo_text("CPU Type"), Some("Some CPU"));
     let bare: Server = serde_json::from_value(json!({ "uuid": "s" })).unwrap();

@@ -78,7 +78,7 @@ fn found(change: impl Fn(&mut Situation, &mut Node)) -> Vec<String> {
 fn each_obstacle_is_found_alone() {
     type Change = fn(&mut Situation, &mut Node);
     let none: &[&str] = &[];
-    let rows: [(Change, &[&str]); 32] = [
+    let rows: [(Change, &[&str]); 33] = [
         (|_, _| {}, none),
         (|vm, _| vm.state = "stopped".into(), none),
         (|vm, _| vm.state = "destroyed".into(), &["Cannot migrate an instance in state destroyed"]),
