@@ -178,7 +178,7 @@ fn the_code_that_the_agents_page_shows_is_compiled() {
     let mut named = 0;
     for (name, value) in manifest.lines().filter_map(|line| line.split_once(" = ")) {
         let quoted = value.split('"').nth(1).unwrap();
-        match quoted.strip_prefix("../hub/") {
+        match quoted.strip_prefix("../smartos-hub/") {
             Some(folder) => {
                 let manifest = document(&format!("{folder}/Cargo.toml"));
                 // A crate's name is that of its library, which the page gives.
