@@ -28,7 +28,8 @@ pub struct Fields {
     place: String,
     root: Map<String, Value>,
     known: BTreeSet<String>,
-    faults: Vec<String>,
+    /// Each with its key.
+    faults: Vec<(String, String)>,
 }
 
 impl Fields {
@@ -109,7 +110,7 @@ impl Fields {
 
     /// Notes a fault found by the caller, such as two keys that do not fit.
     pub fn fault(&mut self, key: &str, reason: impl Display) {
-        self.faults.push(format!("{key}: {reason}"));
+        self.faults.push((key.to_owned(), reason.to_string()));
     }
 
     /// Returns a string, if present.
@@ -329,19 +330,23 @@ impl Fields {
     }
 
     /// Returns the unknown keys, which the caller logs as a warning, or all faults as one error. Where SAPI had nothing for
-    /// a key that was looked up, that is the error: the faults follow from it.
+    /// a key that was looked up, and nothing else is wrong, that is the error.
     pub fn finish(mut self) -> Result<Vec<String>, ConfigError> {
-        let mut unset = Vec::new();
+        let mut unset: Vec<(&str, &str)> = Vec::new();
         for (key, name) in FROM_SAPI {
-            if self.known.contains(key) && self.get(key).is_some_and(is_empty) {
-                unset.push(format!("{key} is empty, as SAPI has no {name}"));
+            if self.known.contains(key) && self.get(key).is_some_and(|it| is_empty(key, it)) {
+                unset.push((key, name));
             }
         }
-        if !unset.is_empty() {
-            return Err(ConfigError::Unset { place: self.place, unset });
+        let follows = |(key, _): &(String, String)| unset.iter().any(|(it, _)| key.starts_with(it));
+        if !self.faults.iter().all(follows) {
+            let faults = self.faults.iter().map(|(key, reason)| format!("{key}: {reason}"));
+            return Err(ConfigError::Faults { place: self.place, faults: faults.collect() });
         }
-        if !self.faults.is_empty() {
-            return Err(ConfigError::Faults { place: self.place, faults: self.faults });
+        if !unset.is_empty() {
+            let said = |(key, name)| format!("{key} is empty, as SAPI has no {name}");
+            let unset = unset.into_iter().map(said).collect();
+            return Err(ConfigError::Unset { place: self.place, unset });
         }
         let mut unknown = Vec::new();
         collect_unknown(&self.root, "", &self.known, &mut unknown);

@@ -29,11 +29,13 @@ pub(super) const FROM_SAPI: [(&str, &str); 18] = [
     ("server_uuid", "auto.SERVER_UUID"),
 ];
 
-/// Returns true for what a template has where the metadata is missing.
-pub(super) fn is_empty(value: &Value) -> bool {
+/// Returns true for what a template has at this key where the metadata is missing.
+pub(super) fn is_empty(key: &str, value: &Value) -> bool {
     match value {
         Value::String(text) => ["", "http://", "https://"].contains(&text.as_str()),
-        Value::Array(values) => values.iter().all(is_empty),
+        // The one name that is a list of texts itself.
+        Value::Array(values) if values.is_empty() => key == "nats.servers",
+        Value::Array(values) => values.iter().all(|it| is_empty(key, it)),
         _ => false,
     }
 }

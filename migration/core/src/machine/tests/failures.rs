@@ -399,7 +399,7 @@ fn a_vm_agent_that_reports_hidden_vms_destroyed_stops_a_switch_before_it_stops_t
             assert!(world.command(Action::Switch));
             runs(&mut world);
             let record = world.record.clone().unwrap();
-            assert_eq!((record.phase, record.state), (Phase::Switch, State::Failed), "{end}");
+            assert_eq!((record.phase, record.state), (Phase::Sync, State::Failed), "{end}");
             let error = record.error.clone().unwrap();
             assert!(error.contains(&format!("vm-agent on the {end}'s node")), "{error}");
             assert!(error.contains("--force"), "{error}");

@@ -40,7 +40,7 @@ struct Row {
     method: String,
     /// A `*` stands for any text.
     url: String,
-    /// The member of the body that differs; the status never does.
+    /// The member of the body that differs, or `status`.
     differs: String,
     reason: String,
     #[serde(skip)]
@@ -54,6 +54,7 @@ impl Row {
             && glob(&self.url, &call.url)
             && error
                 .strip_prefix("body.")
+                .or_else(|| error.strip_prefix("status").map(|_| error))
                 .and_then(|rest| rest.strip_prefix(&self.differs))
                 .is_some_and(|rest| rest.starts_with([':', '.', '[']))
     }

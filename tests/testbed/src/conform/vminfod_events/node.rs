@@ -131,7 +131,10 @@ impl RecordedNode {
                 let mut rows = self.rows();
                 rows.change(op);
                 self.show(&rows);
-                Ok(())
+                match op["op"] == "zoneadm" {
+                    true => self.forget(&texts(&op["del"])),
+                    false => Ok(()),
+                }
             }
             "sysevent" => {
                 let (stream, line) = sysevent(op);
@@ -143,6 +146,18 @@ impl RecordedNode {
             }
             other => bail!("unknown operation {other:?}"),
         }
+    }
+
+    /// Removes the lines of zones from the index, which zoneadm reads: a recording has the one without the other.
+    fn forget(&self, zones: &[String]) -> anyhow::Result<()> {
+        let index = self.path("/etc/zones/index");
+        if zones.is_empty() || !index.exists() {
+            return Ok(());
+        }
+        let text = fs::read_to_string(&index)?;
+        let is_left = |line: &&str| !zones.iter().any(|zone| line.split(':').next() == Some(zone));
+        let left: String = text.lines().filter(is_left).map(|line| format!("{line}\n")).collect();
+        Ok(fs::write(&index, left)?)
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {

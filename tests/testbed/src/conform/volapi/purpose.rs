@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::conform::purpose::Rule;
 
 /// The list. What is meant for one exchange alone has a row in the file.
-pub(super) const RULES: [Rule; 4] = [
+pub(super) const RULES: [Rule; 5] = [
     Rule {
         defect: "while the storage is away a volume is not found, /ping is well, and the process may die",
         covers: |case| case.storage_away && !case.is_of_calls,
@@ -29,6 +29,13 @@ pub(super) const RULES: [Rule; 4] = [
                 && case.body["code"].is_string()
                 && !says.is_empty()
         },
+    },
+    Rule {
+        defect: "a second volume of one uuid is an internal error",
+        covers: |case| {
+            case.asks("POST", "/volumes", "/volumes") && case.one.response.status == Some(500)
+        },
+        holds: |case| case.is_refused(409, "VolumeAlreadyExists"),
     },
     Rule {
         defect: "the first reference that an event adds is lost, and those of VMs that are gone stay",
