@@ -28,7 +28,7 @@ pub enum Whose {
 pub fn whose(name: &str, start: &str) -> Whose {
     let start = start.replace("\\ ", " ");
     let mut words = start.split_whitespace();
-    let method = format!("/lib/node_modules/{name}/smf/{name}");
+    let method = format!("lib/node_modules/{name}/smf/{name}");
     match words.next() {
         Some(first) if first.ends_with(&method) => Whose::Ours,
         Some(first) if first.ends_with("/node") || words.any(|word| word.ends_with("/node")) => {

@@ -14,6 +14,7 @@
 //! | `GET /node` | | [`Node`] |
 //! | `GET /vms/UUID` | | the VM's object |
 //! | `GET /vms/UUID/size` | | [`Size`] |
+//! | `GET /vms/UUID/in-the-way` | | the names of datasets that a copy of the VM would meet |
 //! | `GET /vms/UUID/datasets` | | [`Datasets`] |
 //! | `GET /migrations` | | [`Open`]s: the migrations that are open on the node |
 //! | `GET /copies` | | [`Rest`]s: what migrations left on the node |

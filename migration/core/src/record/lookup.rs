@@ -6,7 +6,7 @@
 
 use uuid::Uuid;
 
-use super::fields::Record;
+use super::fields::{Entry, Record};
 use super::states::{Phase, State};
 use crate::intent::End;
 
@@ -45,7 +45,7 @@ pub fn is_over(record: &Record) -> bool {
 /// Returns true if what is on the target's node is this migration's: it ordered the creation, or has begun well. Other
 /// datasets and zones of the VM's name are somebody's.
 pub fn has_made_target(record: &Record) -> bool {
-    let has_begun = |it: &super::Entry| it.phase == Phase::Begin && it.state == State::Successful;
+    let has_begun = |it: &Entry| it.phase == Phase::Begin && it.state == State::Successful;
     record.intent.made
         || record.num_sync_phases > 0
         || record.phase != Phase::Begin && record.progress_history.iter().any(has_begun)

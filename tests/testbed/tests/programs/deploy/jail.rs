@@ -232,7 +232,8 @@ fn each_program_of_a_manifest_is_packed_configured_collected_watched_rotated_and
             assert!(has(&format!("run/{name} {help}")), "{name}: {help}");
         }
         let example = |kind: &str| has(&format!("deploy/config/{name}.{kind}"));
-        assert!(example("json") || example("policy.json"), "{name}: an example");
+        let has_example = ["json", "policy.json", "kit.json"].into_iter().any(example);
+        assert!(has_example, "{name}: an example");
         for file in ["manifest.json", "template"] {
             let is_shipped = has(&format!("deploy/sapi/{name}/{file}"));
             assert_ne!(is_shipped, OF_THE_PLATFORM.contains(&&*name), "{name}: SAPI's {file}");

@@ -15,7 +15,7 @@ use super::table::{layout, packages};
 const PLATFORM: &str = include_str!("platform-paths.tsv");
 
 /// What neither list has and who makes it; with a slash at its end, a folder and all that is below it.
-const ELSEWHERE: [(&str, &str); 37] = [
+const ELSEWHERE: [(&str, &str); 38] = [
     ("/bin", "the platform's link to /usr/bin, where its sh(1) is"),
     ("/dev/", "made by the kernel"),
     ("/etc/hostname", "inside a docker zone"),
@@ -46,6 +46,7 @@ const ELSEWHERE: [(&str, &str); 37] = [
     ("/proc/", "of the kernel"),
     ("/tmp/.sysinfo.json", "sysinfo(8) writes it"),
     ("/etc/svc/volatile/", "of SMF, empty after a boot"),
+    ("/usr/bin/svcprop", "of illumos: svcprop(1)"),
     ("/usr/bin/uname", "of illumos: uname(1)"),
     ("/usr/sbin/zonecfg", "of illumos; vmadm starts it by its name alone"),
     ("/usr/share/", "of illumos: manual pages, completions, the document type of manifests"),

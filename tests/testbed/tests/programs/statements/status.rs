@@ -198,6 +198,7 @@ async fn each_field_of_the_status_is_what_it_names() {
         ("stale", at("stale") == false),
         ("zfs.listedAgo", refresh.is_ago(&at("zfs.listedAgo"))),
         ("zfs.announced", at("zfs.announced") == true),
+        ("zfs.slow", at("zfs.slow") == json!({})),
         ("zfs.changes", at("zfs.changes") == "changes are shown when their event comes"),
         (
             "sources.*",
