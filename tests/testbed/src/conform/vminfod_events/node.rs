@@ -52,6 +52,11 @@ impl RecordedNode {
             let text = file["text"].as_str().with_context(|| format!("no text of {path}"))?;
             node.write(path, text, file["mtime"].as_f64(), "rename")?;
         }
+        // The recorder's node had no zone index; without one nothing is ever gone.
+        let index = node.path("/etc/zones/index");
+        if !index.exists() {
+            fs::write(index, "global:installed:/\n")?;
+        }
         let mut rows = node.rows();
         rows.zoneadm = texts(&base["zoneadm"]);
         rows.zoneinfo = base["zoneinfo"].as_array().cloned().unwrap_or_default();
@@ -131,10 +136,7 @@ impl RecordedNode {
                 let mut rows = self.rows();
                 rows.change(op);
                 self.show(&rows);
-                match op["op"] == "zoneadm" {
-                    true => self.forget(&texts(&op["del"])),
-                    false => Ok(()),
-                }
+                Ok(())
             }
             "sysevent" => {
                 let (stream, line) = sysevent(op);
@@ -146,18 +148,6 @@ impl RecordedNode {
             }
             other => bail!("unknown operation {other:?}"),
         }
-    }
-
-    /// Removes the lines of zones from the index, which zoneadm reads: a recording has the one without the other.
-    fn forget(&self, zones: &[String]) -> anyhow::Result<()> {
-        let index = self.path("/etc/zones/index");
-        if zones.is_empty() || !index.exists() {
-            return Ok(());
-        }
-        let text = fs::read_to_string(&index)?;
-        let is_left = |line: &&str| !zones.iter().any(|zone| line.split(':').next() == Some(zone));
-        let left: String = text.lines().filter(is_left).map(|line| format!("{line}\n")).collect();
-        Ok(fs::write(&index, left)?)
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
