@@ -87,7 +87,7 @@ pub async fn asked(centre: &Centre, node: &Compromised, rows: &mut Rows) {
 
 /// The node is revoked: what it has claimed of VMs of others is shown no more.
 pub async fn revoked(centre: &Centre, node: &Compromised, rows: &mut Rows) {
-    let claims = format!("on {} migration", node.cn);
+    let claims = format!("the copy on {} is said", node.cn);
     let shown = async || centre.typed("migration-service status").await.stdout.contains(&claims);
     assert!(shown().await);
     let kept = node.kept().await;
