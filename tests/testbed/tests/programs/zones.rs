@@ -284,6 +284,14 @@ async fn records_authority_and_certificates_outlive_a_reprovision_on_real_zfs() 
         let done = cn.zfs(&line.split(' ').collect::<Vec<_>>()).unwrap();
         assert!(done.status.success(), "zfs {line}: {}", String::from_utf8_lossy(&done.stderr));
     };
+    // zfs-fuse lets go of a dataset a moment after the last file of it was closed.
+    let renamed = async |names: String| {
+        let done = async || {
+            let words = names.split(' ').collect::<Vec<_>>();
+            cn.zfs(&[&["rename"], &*words].concat()).unwrap().status.success()
+        };
+        common::until("the dataset is renamed", done).await;
+    };
     for line in ["create zones/image", "snapshot zones/image@final"] {
         zfs(line);
     }
@@ -306,11 +314,11 @@ async fn records_authority_and_certificates_outlive_a_reprovision_on_real_zfs() 
     std::fs::write(&service.config, text).unwrap();
     std::fs::write(cn.path(&top, "lost"), "of the old root").unwrap();
     // What vmadm does to a stopped zone.
-    zfs(&format!("rename {top}/data {away}"));
-    zfs(&format!("rename {top} {old}"));
+    renamed(format!("{top}/data {away}")).await;
+    renamed(format!("{top} {old}")).await;
     zfs(&format!("clone zones/image@final {top}"));
     zfs(&format!("destroy -r {old}"));
-    zfs(&format!("rename {away} {top}/data"));
+    renamed(format!("{away} {top}/data")).await;
     assert!(!cn.path(&top, "lost").exists());
     service.start().await.unwrap();
     assert_eq!([service.trust(&["export"]).await, service.trust(&["list", "-j"]).await], before);
