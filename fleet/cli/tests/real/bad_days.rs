@@ -38,7 +38,7 @@ async fn servers_without_room_are_named_and_have_every_vm_when_they_have_room() 
     agreed("the first VM", &hub, &seen).await;
     for n in 0..100 {
         let mut large = vm(n, "large");
-        large.insert("description".to_owned(), "x".repeat(100_000).into());
+        large.insert("dns_domain".to_owned(), "x".repeat(100_000).into());
         hub.put(large);
     }
     until("it is named", async || agent.says().contains("no room")).await;
