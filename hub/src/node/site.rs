@@ -318,6 +318,8 @@ impl Site {
     /// Removes the manifest, and the service where this boot has imported it.
     pub async fn remove_manifest(&self) -> anyhow::Result<()> {
         remove(&self.manifest())?;
+        // An update that was killed may have left its note that the manifest comes back.
+        remove(&self.state("enabled"))?;
         let args = ["-H", "-o", "state", SERVICE].map(str::to_owned).to_vec();
         let known = self.commands.run(Call::new(Program::Svcs, args, COMMAND)).await?;
         if known.status == 0 {

@@ -5,8 +5,8 @@
 //! The packages for apm on an imitated node: what an installation, an update, the Node.js agent and the way back leave
 //! of settings, uuids and services; what SAPI may answer; a death after any line.
 
-mod boots;
 mod killed;
+mod life;
 #[cfg(target_os = "linux")] // namespaces
 mod mounts;
 mod site;

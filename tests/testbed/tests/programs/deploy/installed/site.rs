@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use mocks::sapi;
+use serde_json::json;
 use simnode::agents::config_agent::{ConfigAgent, Pass};
 use simnode::{CreateOptions, Node, NodeKind};
 use testbed::process::{self, Finished};
@@ -49,6 +50,15 @@ pub fn package(name: &str, stamp: &str) -> String {
     file(&out, &package, stamp).to_string_lossy().into_owned()
 }
 
+/// vminfod of the platform, and its start method.
+pub const VMINFOD: &str = "/usr/vm/sbin/vminfod";
+const METHOD: &str = "/usr/vm/smf/system-vminfod";
+
+/// Where the kit for a live node lies.
+pub fn kit(kind: NodeKind) -> &'static str {
+    if kind.is_triton() { "/opt/smartdc/agents/lib/node_modules/hub" } else { "/opt/custom/hub" }
+}
+
 /// A node of a data centre.
 pub struct Site {
     pub dir: tempfile::TempDir,
@@ -83,6 +93,9 @@ impl Site {
         let options =
             CreateOptions { program: Some(program()), ..CreateOptions::new(dir.path().join("cn")) };
         let node = Node::create(&CreateOptions { vms: 0, kind, ..options }).unwrap();
+        for place in [VMINFOD, METHOD] {
+            node.put_image(place, b"the platform's", 0o555).unwrap();
+        }
         let site = Site { dir, node, sapi, runtime };
         site.node.boot(|_| Ok(true)).unwrap();
         site.lay();
@@ -122,6 +135,67 @@ impl Site {
         assert_eq!(done.code, Some(0), "{file}: {}{}", done.stdout, done.stderr);
     }
 
+    /// `hub node VERB` of the kit on this node.
+    pub fn hub(&self, verb: &str) {
+        let vmadm = self.node.platform("vmadm-list");
+        std::fs::write(&vmadm, "#!/bin/sh\n").unwrap();
+        make_executable(&vmadm);
+        let smf = ["mount", "umount", "svcs", "svcadm", "svccfg", "uname"];
+        let mut commands: serde_json::Map<String, serde_json::Value> =
+            smf.iter().map(|it| ((*it).to_owned(), json!(self.node.platform(it)))).collect();
+        commands.insert("zoneadm".to_owned(), json!(self.node.tool("zoneadm")));
+        commands.insert("vmadm".to_owned(), json!(vmadm));
+        let kit = kit(self.node.info().kind);
+        let config = self.dir.path().join("node.json");
+        let content = json!({"root": self.node.root(), "kit": kit, "commands": commands});
+        std::fs::write(&config, content.to_string()).unwrap();
+        let args = ["@hub", "node", "--config", &config.to_string_lossy(), verb];
+        let done = self.runs(&program(), &args, &[]);
+        assert_eq!(done.code, Some(0), "hub node {verb}: {}{}", done.stdout, done.stderr);
+    }
+
+    /// The node boots: what the platform has is laid, and our methods of the boot run. None that is to start is missing.
+    pub fn boots(&self) {
+        let (mut laid, mut missing) = (false, Vec::new());
+        let boot = self.node.boot(|start| {
+            if !laid {
+                self.lay();
+                laid = true;
+            }
+            let place = start.exec.split(' ').next().unwrap_or_default();
+            let method = self.node.path(place);
+            if place.starts_with("/opt/") && !method.exists() && !place.contains("/build/node/") {
+                missing.push(start.exec.clone());
+                return Ok(false);
+            }
+            match place.rsplit('/').next() {
+                Some("boot") => Ok(self.runs(&method, &["start"], &[]).code == Some(0)),
+                Some("hub-node") => {
+                    self.lays_the_mounts();
+                    Ok(true)
+                }
+                _ => Ok(true),
+            }
+        });
+        assert_eq!(boot.unwrap().refused, Vec::new());
+        assert_eq!(missing, Vec::<String>::new(), "SMF starts what is not there");
+    }
+
+    /// What the start method of hub-node does where no boot has failed; `kit::boots` runs the real one.
+    fn lays_the_mounts(&self) {
+        let tried = std::fs::read_to_string(self.node.path("/var/db/hub/platforms"));
+        let platform = format!("joyent_{}", self.node.running_platform().unwrap());
+        if !tried.unwrap_or_default().lines().any(|line| line == platform) {
+            return;
+        }
+        let kit = kit(self.node.info().kind);
+        for (name, on) in [("bin/vminfod", VMINFOD), ("smf/system-vminfod", METHOD)] {
+            let args = ["-F", "lofs", &format!("{kit}/{name}"), on];
+            let done = self.runs(&self.node.platform("mount"), &args, &[]);
+            assert_eq!(done.code, Some(0), "{}", done.stderr);
+        }
+    }
+
     /// A file of the agents, such as `etc/net-agent`.
     pub fn agents(&self, place: &str) -> PathBuf {
         self.node.path(&format!("{AGENTS}/{place}"))
@@ -138,6 +212,13 @@ impl Site {
         agent.pass(&self.node, |instance| self.sapi.store().config(instance))
     }
 
+    /// The files and links below a folder of the node.
+    pub fn below(&self, folder: &str) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        walk(&self.node.path(folder), &self.node.root(), &mut found);
+        found
+    }
+
     /// What `svcs` says of a service; nothing where SMF does not know it.
     pub fn state(&self, fmri: &str) -> Option<String> {
         let svcs = self.node.platform("svcs");
@@ -149,7 +230,7 @@ impl Site {
     pub fn files(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         for folder in ["/opt", "/etc", "/var/svc"] {
-            walk(&self.node.path(folder), &self.node.root(), &mut found);
+            found.append(&mut self.below(folder));
         }
         let (root, dir) = (self.node.root(), self.dir.path());
         let as_on_a_node = |text: String| {
