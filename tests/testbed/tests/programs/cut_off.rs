@@ -20,13 +20,13 @@ fn copy(node: &Node) -> Copy {
 }
 
 /// Gives an order, and waits until the migration is in this state.
-async fn done(client: &Migrations, action: &str, options: &Options, state: &str) {
+pub async fn done(client: &Migrations, action: &str, options: &Options, state: &str) {
     client.act(VM, action, options).await.unwrap();
     until(action, async || client.get(VM).await.is_ok_and(|it| it.state == state)).await;
 }
 
 /// Two nodes with a VM whose first sync is done, and the source's uuid. Agents ask the service after so long a silence.
-async fn synced(ask_after: &str) -> (Lab, World, Migrations, String) {
+pub async fn synced(ask_after: &str) -> (Lab, World, Migrations, String) {
     let (mut lab, other) = nodes(|options| {
         options.migration_agent.insert("ask_after".to_owned(), json!(ask_after));
     })

@@ -5,10 +5,14 @@
 //! The packages for apm on an imitated node: what an installation, an update, the Node.js agent and the way back leave
 //! of settings, uuids and services; what SAPI may answer; a death after any line.
 
+#[cfg(target_os = "linux")] // namespaces
+mod dead;
 mod killed;
 mod life;
 #[cfg(target_os = "linux")] // namespaces
 mod mounts;
+#[cfg(target_os = "linux")]
+mod namespace;
 mod site;
 
 use mocks::faults::{Action, Rule};

@@ -52,7 +52,7 @@ pub fn package(name: &str, stamp: &str) -> String {
 
 /// vminfod of the platform, and its start method.
 pub const VMINFOD: &str = "/usr/vm/sbin/vminfod";
-const METHOD: &str = "/usr/vm/smf/system-vminfod";
+pub const METHOD: &str = "/usr/vm/smf/system-vminfod";
 
 /// Where the kit for a live node lies.
 pub fn kit(kind: NodeKind) -> &'static str {
