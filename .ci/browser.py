@@ -35,10 +35,17 @@ class Browser:
         # What the browser's console says: of the page, and of answers that are errors.
         self.said, self.refused = [], []
         self.number, self.left, self.session = 0, b"", None
+        self.session, self.target = self.tab()
+
+    def tab(self):
+        """Opens a tab; what is asked with its session is asked of it."""
+        own, self.session = self.session, None
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        opened = self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.ask(f"{domain}.enable")
+        self.session = own
+        return opened, target
 
     def ask(self, method, **params):
         self.number += 1
@@ -103,6 +110,38 @@ class Browser:
         shot = self.ask("Page.captureScreenshot", format="webp", quality=80)["data"]
         with open(path, "wb") as file:
             file.write(base64.b64decode(shot))
+
+
+def many_tabs(browser, page, is_shown, is_quiet):
+    """Eight tabs of one page, and ten visits of one of them. A browser gives a host six connections."""
+    own, others = browser.session, [browser.tab() for _ in range(7)]
+    tabs = [*(session for session, _ in others), own]
+
+    def visit(session, what):
+        browser.session = session
+        # As in windows beside each other: all are looked at.
+        browser.ask("Emulation.setFocusEmulationEnabled", enabled=True)
+        browser.ask("Page.navigate", url=page)
+        browser.until(what, is_shown)
+
+    for at, session in enumerate(tabs):
+        visit(session, f"tab {at + 1}")
+    for nth in range(9):
+        visit(tabs[0], f"visit {nth + 2}")
+    # A program that is asked in vain is an alarm after 5 seconds.
+    until = time.monotonic() + 12
+    while time.monotonic() < until:
+        for at, session in enumerate(tabs):
+            browser.session = session
+            if not browser.value(is_quiet):
+                text = browser.value("document.title + '\\n' + document.getElementById('alarms').innerText")
+                raise SystemExit(f"tab {at + 1} of {len(tabs)} is not quiet:\n{text}")
+    browser.session = own
+    browser.ask("Emulation.setFocusEmulationEnabled", enabled=False)
+    for _, target in others:
+        browser.ask("Target.closeTarget", targetId=target)
+    browser.ask("Target.activateTarget", targetId=browser.target)
+    print(f"seen: {len(tabs)} tabs at once, all well", flush=True)
 
 
 # The text of axe-core, if npm has it.

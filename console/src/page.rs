@@ -21,12 +21,12 @@ macro_rules! files {
 const FILES: &[(&str, &str, &[u8])] = files! {
     "text/css; charset=utf-8": "style.css";
     "text/javascript; charset=utf-8":
-        "main.js" "place.js" "tabs.js" "stream.js" "source.js" "history.js" "alarms.js"
+        "main.js" "place.js" "tabs.js" "feed.js" "shared.js" "stream.js" "source.js" "history.js" "alarms.js"
         "vms.js" "filter.js" "summary.js" "trends.js" "events.js" "health.js"
         "detail.js" "fields.js" "agents.js" "net-agent.js" "vm-agent.js" "kvmd.js"
         "migration-agent.js" "migrations.js" "volumes.js" "needs.js"
         "drawing.js" "dom.js" "format.js"
-        "fleet.js" "fleet-nodes.js" "fleet-one.js" "feed.js";
+        "fleet.js" "fleet-nodes.js" "fleet-one.js";
 };
 
 /// How each page begins.

@@ -5,7 +5,9 @@
 //! Passes requests of the page on to vminfod, the agents, migration-service and volapi: GET only, only the pages
 //! listed here, only to the configured addresses (loopback but for the services'), and only JSON comes back.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use daemon::Shutdown;
 use daemon::http::{Body, query, refuse, reply, reply_json};
@@ -16,6 +18,7 @@ use sdc_clients::http::{Call, Http};
 use sdc_clients::{Error, http::StreamResponse};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
 
 use crate::config::{HUB, MIGRATIONS, VOLUMES};
 
@@ -28,12 +31,15 @@ const STATUS_CAP: usize = 4 << 20;
 const STREAMS: usize = 64;
 /// The entries of the history that a page shows.
 const ENTRIES: u32 = 100;
+/// A program that is waited for so long is not waited for by a second request.
+const LATE: Duration = Duration::from_secs(2);
 
 /// Clients of vminfod and of each agent.
 #[derive(Clone)]
 pub(crate) struct Relay {
     programs: Arc<Vec<(String, Http)>>,
     streams: Arc<Semaphore>,
+    waits: Waits,
     shutdown: Shutdown,
 }
 
@@ -46,6 +52,7 @@ impl Relay {
         Ok(Self {
             programs: Arc::new(all.collect::<Result<_, Error>>()?),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            waits: Waits::default(),
             shutdown,
         })
     }
@@ -78,9 +85,13 @@ impl Relay {
             (VOLUMES, "status") => get("status"),
             (VOLUMES, "plan") => get("volumes"),
             (MIGRATIONS | VOLUMES, _) => return None,
-            (_, "status") => return Some(whole(http, get(page), STATUS_CAP).await),
+            (_, "status") => {
+                return Some(self.waits.limited(program, whole(http, get(page), STATUS_CAP)).await);
+            }
             (_, "plan" | "history") => get(page),
-            (_, "metrics") => return Some(text(http, get("metrics")).await),
+            (_, "metrics") => {
+                return Some(self.waits.limited(program, text(http, get("metrics"))).await);
+            }
             (HUB, "why") => Call::get(&["why", query::value(asked, "vm")?]),
             (HUB, "sysinfo") => get("sysinfo"),
             (HUB, "vms") => return Some(self.stream(http, get("vms")).await),
@@ -92,7 +103,7 @@ impl Relay {
             }
             _ => return None,
         };
-        Some(whole(http, call, ANSWER_CAP).await)
+        Some(self.waits.limited(program, whole(http, call, ANSWER_CAP)).await)
     }
 
     /// Passes a body on as it comes.
@@ -125,6 +136,44 @@ impl Relay {
     }
 }
 
+/// The programs that are waited for, and since when. A browser gives a host six connections: with many tabs a program
+/// that hangs would hold them all, and the page would have none left for the others.
+#[derive(Clone, Default)]
+struct Waits(Arc<Mutex<BTreeMap<String, Instant>>>);
+
+impl Waits {
+    /// Waits for an answer of a program; where another request does already, no longer than that one has left of `LATE`.
+    async fn limited(
+        &self,
+        program: &str,
+        answer: impl Future<Output = Response<Body>>,
+    ) -> Response<Body> {
+        let (left, _held) = self.begin(program);
+        timeout(left, answer).await.unwrap_or_else(|_| {
+            let message = format!("no answer for {} s", LATE.as_secs());
+            refuse(StatusCode::GATEWAY_TIMEOUT, "GatewayTimeout", &message)
+        })
+    }
+
+    fn begin(&self, program: &str) -> (Duration, Option<Held>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(since) = all.get(program) {
+            return (LATE.saturating_sub(since.elapsed()), None);
+        }
+        all.insert(program.to_owned(), Instant::now());
+        (Duration::MAX, Some(Held(self.clone(), program.to_owned())))
+    }
+}
+
+/// The first that waits for a program.
+struct Held(Waits, String);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
+}
+
 /// Reads the whole answer and writes it anew, so that nothing but JSON is passed on.
 async fn whole(http: &Http, call: Call, most: usize) -> Response<Body> {
     let answer = http.execute(call.body_cap(most)).await;
@@ -150,4 +199,31 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 fn bad_gateway(message: &str) -> Response<Body> {
     refuse(StatusCode::BAD_GATEWAY, "BadGateway", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_hangs_holds_one_request_and_no_other_program() {
+        let (waits, began) = (Waits::default(), Instant::now());
+        let hangs = || std::future::pending::<Response<Body>>();
+        let first = tokio::spawn({
+            let waits = waits.clone();
+            async move { waits.limited("vminfod", hangs()).await }
+        });
+        tokio::task::yield_now().await;
+        for late in [LATE, Duration::ZERO] {
+            let before = Instant::now();
+            let answer = waits.limited("vminfod", hangs()).await;
+            assert_eq!((answer.status(), before.elapsed()), (StatusCode::GATEWAY_TIMEOUT, late));
+        }
+        let answers =
+            async || waits.limited("net-agent", async { reply(StatusCode::OK, "") }).await;
+        assert_eq!((answers().await.status(), began.elapsed()), (StatusCode::OK, LATE));
+        first.abort();
+        let _ended = first.await;
+        assert_eq!(waits.begin("vminfod").0, Duration::MAX, "the next one waits again");
+    }
 }

@@ -2,45 +2,33 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// Follows the feed of the data centre as long as the page is open: a line for each node and VM, then each line that
-// changes. After a break it begins anew: what is gone meanwhile is not in the new lines.
-
-import { lines } from './stream.js';
-
-const LONGEST_WAIT_MS = 10000;
-/** console says every 5 s that it is there; silence for longer is a connection that nobody has closed. */
-const SILENCE_MS = 20000;
+// A tab's end of the stream that all tabs of the browser share.
 
 /**
- * Calls `on.begin()` before the lines of a connection, `on.line(line)` for each, and `on.state(text, isGood)` when the
- * connection changes. Never returns.
+ * Follows the stream `kind`, `node` or `centre`. Calls `on.line(line)` for each line and `on.state(text, isGood)` when the
+ * connection changes.
  */
-export async function follow(on) {
-  let wait = 500;
-  for (;;) {
-    const stop = new AbortController();
-    let timer = null;
-    const alive = () => {
-      clearTimeout(timer);
-      timer = setTimeout(() => stop.abort(), SILENCE_MS);
-    };
-    try {
-      alive();
-      const response = await fetch('/ui/fleet/feed', { cache: 'no-store', signal: stop.signal });
-      if (!response.ok) throw new Error(`HTTP ${response.status}`);
-      on.begin();
-      on.state('live', true);
-      wait = 500;
-      for await (const line of lines(response.body)) {
-        alive();
-        on.line(JSON.parse(line));
-      }
-      on.state('stream ended, reconnecting…', false);
-    } catch (error) {
-      on.state(`no connection (${error.message}), trying again…`, false);
-    }
-    clearTimeout(timer);
-    await new Promise((resolve) => setTimeout(resolve, wait * (0.5 + Math.random() / 2)));
-    wait = Math.min(wait * 2, LONGEST_WAIT_MS);
+export async function follow(kind, on) {
+  const take = ({ lines, state }) => {
+    if (state) on.state(...state);
+    for (const line of lines ?? []) on.line(line);
+  };
+  const tell = await joined(kind, take);
+  const look = () => tell(document.hidden ? 'hidden' : 'shown');
+  document.addEventListener('visibilitychange', look);
+  window.addEventListener('pagehide', () => tell('gone'));
+  window.addEventListener('pageshow', look);
+  look();
+}
+
+/** Returns the function that tells the stream how this tab is. */
+async function joined(kind, take) {
+  if ('SharedWorker' in window) {
+    const { port } = new SharedWorker('/ui/shared.js', { type: 'module', name: kind });
+    port.onmessage = ({ data }) => take(data);
+    return (how) => port.postMessage(how);
   }
+  const { Shared } = await import('./shared.js');
+  const [shared, tab] = [new Shared(kind), { postMessage: take }];
+  return (how) => shared.heard(tab, how);
 }

@@ -202,6 +202,9 @@ function show(uuid, cn, isShown) {
 }
 
 const take = {
+  begin() {
+    unsaid = new Set(vms.vms.keys());
+  },
   feed({ lost, command }) {
     feed = { ...feed, lost, command, since: lost === null ? null : (feed.since ?? Date.now()) };
   },
@@ -245,10 +248,7 @@ const take = {
   tick() {},
 };
 
-follow({
-  begin() {
-    unsaid = new Set(vms.vms.keys());
-  },
+follow('centre', {
   line(line) {
     take[line.type]?.(line);
     later();

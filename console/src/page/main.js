@@ -9,11 +9,11 @@ import * as alarms from './alarms.js';
 import * as detail from './detail.js';
 import { ago, byId } from './dom.js';
 import * as events from './events.js';
+import { follow } from './feed.js';
 import * as health from './health.js';
 import * as history from './history.js';
 import * as place from './place.js';
 import { watch } from './source.js';
-import { follow } from './stream.js';
 import * as summary from './summary.js';
 import * as tabs from './tabs.js';
 import * as trends from './trends.js';
@@ -90,27 +90,33 @@ agents.watch(name, () => {
   drawSummary();
 });
 trends.watch();
-follow({
-  ready(list, seen) {
-    vms.reset(list);
-    isListed = true;
-    drawSummary();
-    goTo();
-    history.fill(seen).then(() => {
-      log.fill(history.all());
-      trends.draw();
-      one.changed(place.get('vm'));
-    });
-  },
-  event(event) {
-    history.keep(event);
-    log.push(event);
-    vms.apply(event);
-    one.changed(event.uuid);
-    drawSummary();
+follow('node', {
+  line(event) {
+    if (event.type === 'ready') list(event.vms, event.place);
+    else change(event);
   },
   state(text, isGood) {
     stream = { text, isGood };
     drawState();
   },
 });
+
+function list(all, seen) {
+  vms.reset(all);
+  isListed = true;
+  drawSummary();
+  goTo();
+  history.fill(seen).then(() => {
+    log.fill(history.all());
+    trends.draw();
+    one.changed(place.get('vm'));
+  });
+}
+
+function change(event) {
+  history.keep(event);
+  log.push(event);
+  vms.apply(event);
+  one.changed(event.uuid);
+  drawSummary();
+}

@@ -13,11 +13,29 @@ const AGAIN_MS = 3000;
 /** The error where an answer is not what its tab can show. */
 const ODD = 'an answer that is not understood';
 
-/** The error where the page's own server is gone. */
-export const NO_CONSOLE = 'the program that serves this page is gone';
+/** The error where the page's own server is gone, or this browser has no connection to it left. */
+export const NO_CONSOLE = 'this page cannot reach console, the program that serves it';
 
-/** Returns `{ value }`, or `{ error }` in words. Never throws. */
+let asked = null;
+
+/** Whether console answers this page, asked once by all who want to know at a time. */
+function reaches() {
+  const ask = async () => {
+    try {
+      return (await fetch('/ping', { cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) })).ok;
+    } catch {
+      return false;
+    } finally {
+      asked = null;
+    }
+  };
+  asked ??= ask();
+  return asked;
+}
+
+/** Returns `{ value }`, or `{ error }` in words. Never throws. A request that waits in the browser blames no program. */
 export async function read(path) {
+  if (!await reaches()) return { error: NO_CONSOLE };
   try {
     const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
     const value = await response.json();

@@ -2,45 +2,67 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// Follows vminfod's events as long as the page is open: a snapshot, then every change. After a break
-// it resumes after the last change it saw, or asks for a new snapshot where that is no longer possible.
+// Reads a stream of lines for ever: after a break again, while somebody looks.
 
-const LONGEST_WAIT_MS = 30000;
+/** Lets a stream run while it is open. */
+export class Gate {
+  #stop = null;
+  #opened = () => {};
+
+  set(isOpen) {
+    if (isOpen === (this.#stop !== null)) return;
+    this.#stop?.abort();
+    this.#stop = isOpen ? new AbortController() : null;
+    if (isOpen) this.#opened();
+  }
+
+  /** Waits until it is open; returns the signal that it is closed. */
+  async pass() {
+    while (!this.#stop) await new Promise((resolve) => { this.#opened = resolve; });
+    return this.#stop.signal;
+  }
+}
 
 /**
- * Calls `on.ready(vms, { epoch, seq })` for a snapshot, `on.event(event)` for each change and
- * `on.state(text, good)` when the connection changes. Never returns.
+ * Reads `source.path()` while the gate is open. Calls `source.begin()` where it begins anew, `source.line(line)` for each
+ * line, `source.isOver(status)` for a refusal, which returns true where the next path is another one, and
+ * `source.state(text, isGood)` when the connection changes. Waits `source.waits` ms after a break, at least and at most;
+ * silence for `source.silence` ms is one. Never returns.
  */
-export async function follow(on) {
-  let place = null;
-  let wait = 1000;
+export async function follow(gate, source) {
+  const [least, most] = source.waits;
+  let wait = least;
   for (;;) {
+    const shut = await gate.pass();
+    const silent = new AbortController();
+    let timer = null;
+    const alive = () => {
+      clearTimeout(timer);
+      if (source.silence) timer = setTimeout(() => silent.abort(new Error('it is silent')), source.silence);
+    };
     try {
-      const query = place ? `?epoch=${encodeURIComponent(place.epoch)}&since=${place.seq}` : '';
-      const response = await fetch(`/ui/agents/vminfod/events${query}`, { cache: 'no-store' });
-      if (response.status === 410) {
-        place = null;
-        continue;
-      }
+      alive();
+      const signal = AbortSignal.any([shut, silent.signal]);
+      const response = await fetch(source.path(), { cache: 'no-store', signal });
+      if (source.isOver(response.status)) continue;
       if (!response.ok) throw new Error(`HTTP ${response.status}`);
-      on.state('live', true);
-      wait = 1000;
+      source.begin();
+      source.state('live', true);
+      wait = least;
       for await (const line of lines(response.body)) {
-        const event = JSON.parse(line);
-        if (event.type === 'ready') {
-          place = { epoch: event.epoch, seq: event.seq };
-          on.ready(JSON.parse(event.vms), { ...place });
-        } else if (event.type !== 'resume') {
-          on.event(event);
-        }
-        if (place && Number.isFinite(event.seq)) place.seq = event.seq;
+        alive();
+        source.line(JSON.parse(line));
       }
-      on.state('stream ended, reconnecting…', false);
+      source.state('stream ended, reconnecting…', false);
     } catch (error) {
-      on.state(`no connection (${error.message}), trying again…`, false);
+      // Nobody looks: that is no break.
+      if (shut.aborted) continue;
+      source.state(`no connection (${error.message}), trying again…`, false);
+    } finally {
+      clearTimeout(timer);
     }
     await new Promise((resolve) => setTimeout(resolve, wait * (0.5 + Math.random() / 2)));
-    wait = Math.min(wait * 2, LONGEST_WAIT_MS);
+    wait = Math.min(wait * 2, most);
   }
 }
 

@@ -226,7 +226,8 @@ async fn a_deleted_stream_is_filled_again_and_the_hole_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_feed_that_is_restored_from_yesterday_shows_what_the_node_has_and_tells_a_hole_that_is_left() {
+async fn a_feed_that_is_restored_from_yesterday_shows_what_the_node_has_and_tells_a_hole_that_is_left()
+ {
     // N10, N11
     let Some(nats) = servers(1, None) else { return };
     let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
@@ -254,7 +255,8 @@ async fn a_feed_that_is_restored_from_yesterday_shows_what_the_node_has_and_tell
     copy(&backup.path().join("js"), &nats.store(0));
     nats.run(0).unwrap();
     // An agent whose question met the restart begins behind what the feed has, and its hub has all of today: no hole then.
-    let is_told = async || seen.lock().unwrap().holes > 0 || events().await.is_ok_and(|it| it == today);
+    let is_told =
+        async || seen.lock().unwrap().holes > 0 || events().await.is_ok_and(|it| it == today);
     until("the hole, or each event again", is_told).await;
     agreed("restored", &hub, &seen).await;
     until("VMS", async || {
