@@ -29,6 +29,8 @@ use migration_core::sync_plan::Side;
 
 /// How long an answer may wait at most.
 const WAITS: Duration = Duration::from_secs(20);
+/// A program that does not end is killed so long after another order has come.
+const GRACE: Duration = Duration::from_secs(20);
 /// So often a copy is deleted that vmadm does not delete, and the pause between two tries.
 const DELETES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(5);
@@ -39,7 +41,14 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, NotTaken> 
     let id = about.migration;
     if what == What::Over && parts.memory.is_over(id) {
         let (state, warnings) = (State::Done, Vec::new());
-        return Ok(Doing { order: what, state, progress: None, warnings, no_room: false });
+        return Ok(Doing {
+            order: what,
+            state,
+            progress: None,
+            warnings,
+            no_room: false,
+            runs: None,
+        });
     }
     parts.memory.accept_with(&about, |entry| named(entry, &what, instead)).await?;
     let is_newest = || parts.memory.is_newest(&about);
@@ -56,7 +65,8 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, NotTaken> 
         });
     }
     work.wait(Duration::from_millis(wait_ms).min(WAITS)).await;
-    let doing = work.doing();
+    let mut doing = work.doing();
+    doing.runs = parts.running.of(about.vm).filter(|_| doing.state == State::Running);
     if work.what == What::Over && doing.state == State::Done {
         parts.works.forget(id);
     }
@@ -67,6 +77,7 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, NotTaken> 
 fn named(entry: &mut Entry, what: &What, instead: Option<Uuid>) {
     match what {
         What::Send { to: other, .. }
+        | What::Rehearse { to: other, .. }
         | What::SendImage { to: other, .. }
         | What::Receive { from: other, .. } => entry.other = Some(*other),
         What::Show | What::Boot => entry.instead = instead,
@@ -77,7 +88,18 @@ fn named(entry: &mut Entry, what: &What, instead: Option<Uuid>) {
 
 async fn run(parts: &Parts, about: &About, work: &Work) {
     let what = &work.what;
-    let done = daemon::tasks::caught("order", execute(parts, about, work)).await;
+    // Dropping it is what kill -9 does. What ends by itself does so before.
+    let replaced = async {
+        work.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    let executed = async {
+        tokio::select! {
+            done = execute(parts, about, work) => done,
+            () = replaced => Err(Failed::Cancelled),
+        }
+    };
+    let done = daemon::tasks::caught("order", executed).await;
     let (state, outcome) = match &done {
         Some(Ok(())) => (State::Done, Outcome::Done),
         Some(Err(failed)) => {
@@ -149,6 +171,7 @@ async fn execute(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed
         What::Send { number, to, mbps } => {
             sync::send(parts, about, work, *number, (*to, *mbps)).await
         }
+        What::Rehearse { number, to } => sync::rehearse(parts, about, work, *number, *to).await,
         What::SendImage { image, to } => sync::send_image(parts, about, work, *image, *to).await,
         What::Receive { .. } => Ok(()),
         What::RestoreQuota => quotas::restore(parts, id).await,

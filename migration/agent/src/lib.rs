@@ -66,6 +66,8 @@ mod status; // the state of each task
 
 mod work; // one order at a time
 
+mod running; // the programs that run now
+
 mod peer; // other agents
 
 mod memory; // what outlives it

@@ -16,6 +16,7 @@ use super::counts::Counts;
 use super::memory::Memory;
 use super::node::Node;
 use super::peer::Peers;
+use super::running::Running;
 use super::status::Status;
 use super::vm_agents::VmAgents;
 use super::wire::Wire;
@@ -63,6 +64,8 @@ pub struct Parts {
     /// Where the node's directories begin.
     pub top: PathBuf,
     pub commands: Arc<dyn Commands>,
+    /// Those that run now.
+    pub running: Arc<Running>,
     pub node: Node,
     pub zfs: Zfs,
     pub vm_agents: VmAgents,

@@ -26,6 +26,7 @@ use super::memory::Memory;
 use super::node::Node;
 use super::parts::{Parts, Streams};
 use super::peer::Peers;
+use super::running::Watched;
 use super::status::{Count, State, Status, Task};
 use super::vm_agents::VmAgents;
 use super::wire::Wire;
@@ -76,13 +77,15 @@ impl Agent {
     pub async fn new(setup: Setup, shutdown: &Shutdown) -> Result<Agent, Damage> {
         let Setup { cn, top, pool, state_dir, seed, mbps, .. } = setup;
         let memory = Memory::read(&state_dir, cn).await?;
+        let (commands, running) = Watched::new(setup.commands);
         let parts = Parts {
             cn,
             top,
-            node: Node::new(Arc::clone(&setup.commands), setup.vminfod),
-            zfs: Zfs::new(Arc::clone(&setup.commands), &pool),
+            node: Node::new(Arc::clone(&commands), setup.vminfod),
+            zfs: Zfs::new(Arc::clone(&commands), &pool),
             vm_agents: VmAgents::new(setup.vm_agent),
-            commands: setup.commands,
+            commands,
+            running,
             peers: Peers::new(setup.transport, setup.agents, cn),
             memory,
             streams: Streams {

@@ -209,7 +209,11 @@ impl Work {
         }
         let total = self.total.load(Ordering::Relaxed).max(current);
         let progress = Progress { current, total, rate: sample.rate };
-        let has_streams = matches!(self.what, What::Send { .. } | What::SendImage { .. });
+        let has_streams = match self.what {
+            What::Send { .. } | What::SendImage { .. } => true,
+            What::Rehearse { .. } => total > 0,
+            _ => false,
+        };
         let failed = self.last_failure();
         let is_full = failed.as_ref().is_some_and(|failure| failure.full);
         let failed = failed.map(|Failure { error, fatal, .. }| State::Failed { error, fatal });
@@ -218,6 +222,7 @@ impl Work {
             state: failed.unwrap_or_else(|| self.state.borrow().clone()),
             progress: has_streams.then_some(progress),
             warnings: lock(&self.warnings).iter().cloned().collect(),
+            runs: None,
             no_room: is_full || self.no_room.load(Ordering::Relaxed),
         }
     }

@@ -91,20 +91,12 @@ impl Act<'_> {
         &self,
         vm: &str,
         source_dead: Option<&str>,
-        really: bool,
-        force: bool,
-        Rate { bwlimit }: Rate,
+        mut options: Options,
         consent: Consent,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
         let source_dead = self.services.any_node(source_dead).await?;
-        let options = Options {
-            source_dead: source_dead.clone(),
-            really,
-            force,
-            bwlimit,
-            ..Options::default()
-        };
+        options.source_dead.clone_from(&source_dead);
         if source_dead.is_none() && !is_asked(consent) {
             return self.order(&vm, "switch", &options).await;
         }
@@ -112,7 +104,7 @@ impl Act<'_> {
         let name = self.name(&vm).await;
         let (text, stake) = match &source_dead {
             Some(cn) => {
-                let says = self.dead(&vm, cn, really).await?;
+                let says = self.dead(&vm, cn, options.really).await?;
                 (loss::of_source(&name, cn, &migration, now()) + "\n" + &says, Stake::Data)
             }
             None => {

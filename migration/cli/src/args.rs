@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 use daemon::cli::{Generated, ListArgs};
 
 pub use self::list::MigrationList;
-pub use self::parts::{Consent, Placed, Proof, Rate, Reach, Which};
+pub use self::parts::{Consent, Down, Placed, Proof, Rate, Reach, Which};
 pub use self::trust::TrustVerb;
 
 /// The name in messages and requests.
@@ -146,6 +146,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   sdc-migrate switch VM
+  sdc-migrate switch --max-downtime 60s VM  not at all where the instance would be down for longer
   sdc-migrate switch --source-dead CN VM    the old node is dead and stays so: boot the last copy
 
 --source-dead: you confirm that nothing runs on that node any more. What the instance wrote there since the
@@ -165,6 +166,8 @@ last contact is younger than the setting dead_after, or not known: --really says
         force: bool,
         #[command(flatten)]
         rate: Rate,
+        #[command(flatten)]
+        down: Down,
         /// Do not watch it: print its job and end.
         #[arg(long)]
         no_wait: bool,

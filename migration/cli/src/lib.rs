@@ -155,8 +155,10 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         Verb::Migrate { placed } => act.begin(&placed, true).await,
         Verb::Begin { placed } => act.begin(&placed, false).await,
         Verb::Sync { vm, rate, .. } => act.sync(&vm, rate).await,
-        Verb::Switch { vm, source_dead, really, force, rate, consent, .. } => {
-            act.switch(&vm, source_dead.as_deref(), really, force, rate, consent).await
+        Verb::Switch { vm, source_dead, really, force, rate, down, consent, .. } => {
+            let (bwlimit, max_downtime) = (rate.bwlimit, down.max_downtime);
+            let options = Options { really, force, bwlimit, max_downtime, ..Options::default() };
+            act.switch(&vm, source_dead.as_deref(), options, consent).await
         }
         Verb::Pause { which, consent } => match &which.vm {
             Some(vm) => act.pause(vm).await,

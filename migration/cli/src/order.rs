@@ -114,6 +114,7 @@ impl Act<'_> {
             affinity: placed.affinity.clone(),
             force: placed.force,
             bwlimit: placed.rate.bwlimit,
+            max_downtime: placed.down.max_downtime,
             ..Options::default()
         })
     }

@@ -35,6 +35,11 @@ pub struct Estimate {
     pub size_bytes: u64,
 }
 
+/// Returns for how many seconds a VM is down whose last sync has so many bytes.
+pub fn downtime(bytes: u64, rate: u64, switch_seconds: u64) -> u64 {
+    bytes.div_ceil(rate.max(1)).saturating_add(switch_seconds)
+}
+
 impl Basis {
     /// Plays the syncs that the rule leads to: each sends what was written during the one before.
     pub fn estimate(&self, rule: &Rule) -> Estimate {
@@ -55,7 +60,7 @@ impl Basis {
                 break;
             }
         }
-        let switch_seconds = bytes.div_ceil(rate).saturating_add(self.switch_seconds);
+        let switch_seconds = downtime(bytes, rate, self.switch_seconds);
         Estimate {
             total_seconds: seconds.saturating_add(switch_seconds),
             downtime_seconds: if self.is_stopped { 0 } else { switch_seconds },

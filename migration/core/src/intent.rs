@@ -80,6 +80,12 @@ pub struct Intent {
     /// How often that snapshot's name was taken already.
     #[serde(skip_serializing_if = "is_none_lost")]
     pub names_lost: u32,
+    /// What a rehearsal of the running switch has found; none before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rehearsed: Option<Rehearsal>,
+    /// A switch is refused that would keep the VM down for longer, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_downtime: Option<u32>,
     /// Bytes of the last syncs, oldest first; as many as the rule of another sync looks at.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sync_sizes: Vec<u64>,
@@ -185,9 +191,41 @@ pub struct Intent {
     /// Bytes that streams sent since the last operation in the history. Only people read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<u64>,
+    /// A program of a node for which the step that runs waits. Only people read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Runs>,
     /// A step does not succeed and is tried again. Only people read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again: Option<Again>,
+}
+
+/// A program that runs on a node for long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    /// It and its arguments.
+    pub command: String,
+    /// Whose node's.
+    pub end: End,
+    /// By the node's clock.
+    pub since: Time,
+}
+
+impl std::fmt::Display for Runs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Runs { command, end, since } = self;
+        write!(f, "`{command}` on the {end}'s node, which has run since {since}")
+    }
+}
+
+/// What is left of a switch, found while the VM runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rehearsal {
+    /// What the last sync sends, as far as the node can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// How long the VM will be down, about, in seconds.
+    #[serde(default)]
+    pub downtime: u64,
 }
 
 /// Who asked for an operation, as far as the request names it.

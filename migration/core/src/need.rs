@@ -128,7 +128,10 @@ pub fn waits_for(record: &Record, turn: Option<&str>, now: Time) -> Option<Strin
                 .scheduled_timestamp
                 .map_or("its time".to_owned(), |at| format!("its time, {at}")),
         ),
-        (None, State::Running) => intent.creation.as_ref().map(|it| it.sentence(now)),
+        (None, State::Running) => {
+            let creation = intent.creation.as_ref().map(|it| it.sentence(now));
+            creation.or_else(|| intent.runs.as_ref().map(ToString::to_string))
+        }
         (None, _) => None,
     }
 }

@@ -44,7 +44,7 @@ const CARRIED: [&str; 25] = [
 ];
 
 /// Other properties whose values are keywords, numbers and names of `zfs`, never free text.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 17] = [
     "available",
     "creation",
     "createtxg",
@@ -60,6 +60,7 @@ const WORDS: [&str; 16] = [
     "used",
     "userrefs",
     "volsize",
+    "written",
     "zoned",
 ];
 

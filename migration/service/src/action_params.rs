@@ -35,6 +35,8 @@ pub struct ActionParams {
     pub affinity: Vec<Affinity>,
     /// The limit of its streams in Mbit/s from now on; 0 is none.
     pub bwlimit: Option<u32>,
+    /// A switch that would keep the VM down for longer, in seconds, is refused; 0 takes it back.
+    pub max_downtime: Option<u32>,
     /// The operator's confirmation that something may be lost.
     pub words: Words,
     /// The program that asks.
@@ -74,6 +76,7 @@ impl ActionParams {
             at: None,
             affinity: Vec::new(),
             bwlimit: None,
+            max_downtime: None,
             words: Words::default(),
             through: Through::default(),
         }
@@ -101,7 +104,8 @@ impl ActionParams {
             with_target: is_rfd34 && params.is_true("with_target"),
             at: params.text("scheduled_timestamp").map(str::to_owned),
             affinity,
-            bwlimit: limit(params)?,
+            bwlimit: whole(params, "bwlimit", LIMIT)?,
+            max_downtime: whole(params, "max_downtime", DOWNTIME)?,
             words,
             through: params.through.clone(),
         })
@@ -146,15 +150,17 @@ fn affinity(params: &Params) -> Result<Vec<Affinity>, BadAffinity> {
     }
 }
 
-/// Reads the limit of a migration.
-fn limit(params: &Params) -> Result<Option<u32>, Refused> {
-    let Some(value) = params.get("bwlimit") else { return Ok(None) };
+const LIMIT: &str = "expected whole megabits per second, or 0 for no limit of its own";
+const DOWNTIME: &str = "expected whole seconds, or 0 for any";
+
+/// Reads a whole number that may be absent.
+fn whole(params: &Params, name: &str, what: &str) -> Result<Option<u32>, Refused> {
+    let Some(value) = params.get(name) else { return Ok(None) };
     let read = match value.as_str() {
         Some(text) => text.parse().ok(),
         None => value.as_u64().and_then(|it| u32::try_from(it).ok()),
     };
-    let what = "expected whole megabits per second, or 0 for no limit of its own";
-    read.map(Some).ok_or_else(|| Refused::parameter("bwlimit", what))
+    read.map(Some).ok_or_else(|| Refused::parameter(name, what))
 }
 
 /// Reads a uuid that may be absent.

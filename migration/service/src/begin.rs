@@ -21,7 +21,7 @@ use migration_core::record::{Phase, Record, RecordFields, State};
 use migration_core::time::Time;
 
 /// What a switch takes besides its last sync, and what passes between two syncs.
-const SWITCH_SECONDS: u64 = 30;
+pub const SWITCH_SECONDS: u64 = 30;
 const SYNC_SECONDS: u64 = 60;
 
 /// A VM as VMAPI has it, with what every action needs.
@@ -245,6 +245,7 @@ impl Service {
             intent: migration_core::intent::Intent {
                 affinity: asked.affinity.iter().map(|rule| json!(rule)).collect(),
                 bwlimit: asked.bwlimit.filter(|limit| *limit > 0),
+                max_downtime: asked.max_downtime.filter(|most| *most > 0),
                 ..migration_core::intent::Intent::default()
             },
         })

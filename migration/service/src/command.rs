@@ -13,7 +13,7 @@ use super::history;
 use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::Warning;
-use migration_core::intent::Confirmation;
+use migration_core::intent::{Confirmation, End};
 use migration_core::machine::{
     Action, Admitted, Ending, Refusal, admit, queue, rescue, settle, start,
 };
@@ -143,6 +143,9 @@ impl Service {
         if let (Some(limit), Admitted::Start(_) | Admitted::Schedule) = (asked.bwlimit, &admitted) {
             kept.record.intent.bwlimit = Some(limit).filter(|limit| *limit > 0);
         }
+        if let Some(most) = asked.max_downtime {
+            kept.record.intent.max_downtime = Some(most).filter(|most| *most > 0);
+        }
         if matches!(admitted, Admitted::Start(Phase::Begin | Phase::Switch)) && forced.is_some() {
             kept.record.intent.any_vm_agent = forced;
         }
@@ -178,6 +181,16 @@ impl Service {
                 record: Box::new(kept.record.clone()),
                 warnings,
             },
+            // What it waits for does not end, and a person has said that it need not: the copy is left, and named.
+            Admitted::PauseThenAbort if let Some(left) = hangs(&kept.record) => {
+                kept.record.intent.discard = Some(Confirmation { by, at: now });
+                kept.record.intent.undo.get_or_insert(left);
+                Done::Started {
+                    job: running(&kept.record),
+                    record: Box::new(kept.record.clone()),
+                    warnings,
+                }
+            }
             // It was asked for before.
             Admitted::PauseThenAbort if kept.record.phase == Phase::Abort => Done::Started {
                 job: running(&kept.record),
@@ -318,6 +331,13 @@ fn paused(record: &mut Record) -> Uuid {
     }
     record.intent.pause = true;
     running(record)
+}
+
+/// Returns what an abort leaves that waits for a program of the target's node that does not end.
+fn hangs(record: &Record) -> Option<String> {
+    let runs = record.intent.runs.as_ref().filter(|it| it.end == End::Target)?;
+    let cn = record.target_server_uuid.filter(|_| record.phase == Phase::Abort)?;
+    Some(format!("the copy on {cn} is left: it waited for {runs}"))
 }
 
 /// Returns the id of the operation that runs.

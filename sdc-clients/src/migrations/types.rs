@@ -181,6 +181,8 @@ pub struct Options {
     pub affinity: Option<String>,
     /// The limit of its streams in Mbit/s, below those of the nodes; 0 is none.
     pub bwlimit: Option<u32>,
+    /// A switch that would keep the VM down for longer, in seconds, is refused; 0 takes it back.
+    pub max_downtime: Option<u32>,
     /// For `schedule`: ISO 8601, or a wait such as `2 days`.
     pub scheduled_timestamp: Option<String>,
     /// For `abort`: pause what runs first. For `finalize`: although the copies differ.
@@ -203,6 +205,7 @@ impl Options {
             .query_opt("override_server_uuid", self.override_server_uuid.as_ref())
             .query_opt("affinity", self.affinity.as_ref())
             .query_opt("bwlimit", self.bwlimit)
+            .query_opt("max_downtime", self.max_downtime)
             .query_opt("scheduled_timestamp", self.scheduled_timestamp.as_ref())
             .query_opt("force", set(self.force))
             .query_opt("source_dead", self.source_dead.as_ref())

@@ -25,7 +25,7 @@ impl Zfs {
     /// Lists these datasets with what is below them, and these snapshots of images; what is not there is left
     /// out.
     pub async fn list(&self, roots: &[String], origins: &[String]) -> Result<Listed, ZfsError> {
-        let mut wanted = vec!["type", "guid", "createtxg", "origin", "referenced"];
+        let mut wanted = vec!["type", "guid", "createtxg", "origin", "referenced", "userrefs"];
         if self.can().await?.resume {
             wanted.push("receive_resume_token");
         }
@@ -76,6 +76,9 @@ fn add(listed: &mut Listed, rows: &[Property]) -> Result<(), ZfsError> {
             let txg = number("get", get("createtxg"))?;
             let (dataset, rest) = (dataset.to_owned(), rest.to_owned());
             let row = Row { dataset, name: rest, guid, txg, number: None };
+            if !matches!(get("userrefs"), "0" | "-") {
+                listed.side.held.push(row.full_name());
+            }
             if name.contains('@') { &mut snapshots } else { &mut bookmarks }.push(row);
             continue;
         }

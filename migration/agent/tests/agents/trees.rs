@@ -95,10 +95,12 @@ async fn tree(seed: u64) {
         for nth in 0..rng.random_range(1..=EDITS) {
             told.push(edits(&world, &mut rng, nth + 100 * number as usize));
         }
+        told.push(format!("sync {number}"));
+        let rehearsed = world.rehearse(number).await.unwrap(); // M230
+        assert_eq!(rehearsed, State::Done, "{told:#?}");
         if rng.random_range(0..3) == 0 {
             world.net.fails(Fault::Cut(rng.random_range(0..4000)));
         }
-        told.push(format!("sync {number}"));
         let mut sent = world.send(End::Source, number).await.unwrap();
         for _ in 0..9 {
             if sent == State::Done {

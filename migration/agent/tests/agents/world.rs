@@ -318,6 +318,16 @@ impl World {
         assert_eq!(self.order(end, order.clone()).await.unwrap(), State::Done, "{order:?}");
     }
 
+    /// Plans the sync of this number, from the source, while nothing is changed.
+    pub async fn rehearse(&self, number: u32) -> Result<State, Error> {
+        let (source, to) = (self.source.uuid, self.target.uuid);
+        self.done(End::Target, What::Receive { from: source, image: None }).await;
+        let before = (self.source.snapshots(), self.target.snapshots());
+        let done = self.order(End::Source, What::Rehearse { number, to }).await;
+        assert!(before == (self.source.snapshots(), self.target.snapshots()), "it changes nothing");
+        done
+    }
+
     /// Sends the snapshot of this number to the other copy.
     pub async fn send(&self, from: End, number: u32) -> Result<State, Error> {
         self.done(from.other(), What::Receive { from: self.cn(from).uuid, image: None }).await;

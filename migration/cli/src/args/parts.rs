@@ -5,8 +5,10 @@
 //! What several verbs have: where the services are, of which VMs, where to, how fast, and whether to ask.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use daemon::config::parse_span;
 
 /// Where the services are.
 #[derive(Args, Debug, Clone, Default)]
@@ -55,6 +57,23 @@ pub struct Rate {
     pub bwlimit: Option<u32>,
 }
 
+/// How long the instance may be down.
+#[derive(Args, Debug, Clone, Copy, Default)]
+pub struct Down {
+    /// Refuse to switch where the instance would be down for longer, such as 90s or 2m; it runs on then. 0: any.
+    #[arg(long, value_name = "TIME", value_parser = seconds, allow_negative_numbers = true)]
+    pub max_downtime: Option<u32>,
+}
+
+/// Reads a span, or whole seconds.
+fn seconds(text: &str) -> Result<u32, String> {
+    let span = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => parse_span(text)?,
+    };
+    u32::try_from(span.as_secs()).map_err(|_| "that is too long".to_owned())
+}
+
 /// A migration that begins.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Placed {
@@ -71,6 +90,8 @@ pub struct Placed {
     pub force: bool,
     #[command(flatten)]
     pub rate: Rate,
+    #[command(flatten)]
+    pub down: Down,
     /// Do not watch it: print its job and end.
     #[arg(long)]
     pub no_wait: bool,

@@ -23,6 +23,8 @@ mod refusal;
 
 mod action;
 
+mod rest;
+
 mod outcome;
 
 mod decide;
@@ -35,9 +37,9 @@ mod facts;
 
 pub use action::{Action, Call};
 pub use admit::{Admitted, admit};
-pub use decide::next;
 pub use facts::{Copy, Facts, Node, Protection, Report, SettingsMatch, Snapshot};
 pub use fence::{MayBoot, MayDelete, MayMove, MayShow, Unsafe};
 pub use next::{Ending, Next, Note, Reason, Step, Wait};
 pub use outcome::{After, follow, give_up, may_be_over, note, queue, rescue, settle, stall, start};
 pub use refusal::Refusal;
+pub use rest::{next, rest};

@@ -104,6 +104,9 @@ pub enum Step {
     /// Protect the copy against deletion again.
     #[error("protect the copy on the {0}'s node against deletion")]
     Protect(End, Protection),
+    /// Find out, while the VM runs, whether all that the rest of a switch needs is there.
+    #[error("rehearse the rest of the switch")]
+    Rehearse,
     /// Reserve the VM's addresses in NAPI.
     #[error("reserve the VM's addresses in NAPI")]
     Reserve,
@@ -181,6 +184,9 @@ pub enum Reason {
          starts it, a second abort with force deletes it"
     )]
     LastCopy(End),
+    /// What the nodes show leads to no end of the switch.
+    #[error("the rest of the switch cannot be planned from what the nodes show")]
+    Unplanned,
     /// Both copies are there.
     #[error("both nodes have a copy of the VM: there is nothing to rescue")]
     NothingLost,
@@ -289,6 +295,7 @@ impl Step {
             | Step::Protect(of, _)
             | Step::Hide(of) => *of,
             Step::BringOver | Step::Date => End::Target,
+            Step::Rehearse => End::Source,
             Step::Autoboot(may) | Step::Boot(may) => may.end(),
             Step::Show(may) => may.end(),
             Step::Delete(may) => may.end(),

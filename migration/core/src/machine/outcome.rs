@@ -44,7 +44,7 @@ pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: T
     record.started_timestamp.get_or_insert(now);
     (record.intent.undo, record.intent.again, record.intent.remedy) = (None, None, None);
     (record.intent.sending, record.intent.names_lost) = (None, 0);
-    record.intent.pause = false;
+    (record.intent.pause, record.intent.rehearsed, record.intent.runs) = (false, None, None);
     (record.intent.rescue, record.intent.let_go) = (None, false);
     // A word is given with a command, and for it; but once the other copy was shown, a node that comes
     // back must still find that it was replaced.
@@ -245,6 +245,7 @@ fn fail(record: &mut Record, error: String, now: Time) {
 
 /// Closes the last entry of the history.
 fn finish(record: &mut Record, state: State, now: Time) {
+    record.intent.runs = None;
     let error = record.error.clone();
     record.state = state;
     if let Some(entry) = record.progress_history.last_mut() {

@@ -14,6 +14,7 @@ pub fn mark(phase: Phase, step: &Step) -> Option<(u64, &'static str)> {
     let mark = match (phase, step) {
         (Phase::Switch, Step::Stop(End::Source)) => (3, "stopping the instance"),
         (Phase::Switch, Step::BringOver) => (2, "bringing changed settings over"),
+        (Phase::Switch, Step::Rehearse) => (2, "making sure that the rest can be done"),
         (Phase::Switch, Step::Reserve) => (60, "reserving the IP addresses"),
         (Phase::Switch, Step::Hide(End::Source)) => (75, "hiding the original instance"),
         (Phase::Switch, Step::Protect(..)) => (97, "restoring the protection against deletion"),

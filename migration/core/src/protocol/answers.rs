@@ -48,6 +48,18 @@ pub struct Doing {
     /// It failed, since the node that receives has no room for what was sent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_room: bool,
+    /// The oldest program that runs on the node for the VM, while the order does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Runs>,
+}
+
+/// A program that runs on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    /// It and its arguments.
+    pub command: String,
+    /// Since when, in ms since 1970.
+    pub since_ms: i64,
 }
 
 /// How an order goes.

@@ -46,7 +46,7 @@ mod answers;
 mod orders;
 
 pub use answers::{
-    Datasets, Doing, Failure, Node, Observed, Open, Progress, Replaced, Rest, Size, State,
+    Datasets, Doing, Failure, Node, Observed, Open, Progress, Replaced, Rest, Runs, Size, State,
 };
 pub use orders::{
     About, Accepted, Clear, Gone, Observe, Offer, Order, Properties, Rate, Received, What, Whole,

@@ -82,6 +82,14 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mbps: Option<u32>,
     },
+    /// Plan what `Send` of this number will do, to its end, while the VM runs: nothing is changed. What the streams will
+    /// carry is the total of its progress.
+    Rehearse {
+        /// N of `vm-migration-N`.
+        number: u32,
+        /// The node that will receive.
+        to: Uuid,
+    },
     /// Send an image that the other node lacks, its snapshot with the same GUID.
     SendImage {
         image: Uuid,
@@ -139,6 +147,7 @@ impl What {
             What::Hide => "hide",
             What::Show => "show",
             What::Send { .. } => "send",
+            What::Rehearse { .. } => "rehearse",
             What::SendImage { .. } => "send_image",
             What::Receive { .. } => "receive",
             What::RestoreQuota => "restore_quota",

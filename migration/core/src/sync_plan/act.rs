@@ -91,4 +91,10 @@ pub enum Refusal {
     /// A full stream would replace a copy that must not be replaced.
     #[error("{0} has no snapshot in common with the other node's")]
     NothingInCommon(String),
+    /// Somebody holds what would have to go from the receiver.
+    #[error("{0} has to go from the other node, and is held there (zfs holds)")]
+    Held(String),
+    /// The last plans are the same again and again.
+    #[error("the plan of the sync comes to no end")]
+    Endless,
 }

@@ -12,6 +12,8 @@
 #[cfg(test)]
 mod tests;
 
+mod rehearse;
+
 mod plan;
 
 mod shape;
@@ -23,7 +25,8 @@ mod side;
 mod datasets;
 
 pub use act::{Act, Base, Capabilities, Refusal};
-pub use datasets::{Disks, Mode, Sent, Vm, sent};
+pub use datasets::{Disks, Mode, Sent, Vm, is_below, sent};
 pub use plan::plan;
+pub use rehearse::rehearse;
 pub use shape::is_deep;
 pub use side::{Notes, Row, Side, Token, snapshot_name};

@@ -79,6 +79,9 @@ pub struct Side {
     pub tokens: Vec<Token>,
     /// Dataset and GUID of the snapshot that it is a clone of.
     pub origins: Vec<(String, u64)>,
+    /// The snapshots that are held.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
 }
 
 impl Side {

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::rehearse::play;
 use super::side::number_of;
 use super::*;
 
@@ -333,6 +334,57 @@ fn the_datasets_of_each_kind_of_vm() {
     }
 }
 
+#[test] // M230
+fn a_rehearsal_names_all_that_a_sync_will_do_or_why_it_cannot() {
+    for (what, from, to, held, want) in [
+        ("the last increment", "1=11", "1=11", "", "snapshot 2; send 2 from 1"),
+        ("first", "-=0", "-=0", "", "snapshot 2; destroy zones/vm; send 2"),
+        (
+            "renamed",
+            "1=11 zones/vm/data@1=21 zones/vm/data/b@1=31",
+            "1=11 zones/vm/data@1=21 zones/vm/data/a@1=31",
+            "",
+            "snapshot 2; rename zones/vm/data/a zones/vm/data/b; send 2 from 1",
+        ),
+        (
+            "promoted",
+            "1=11 zones/vm/data@1=21 zones/vm/data/b@s=32 zones/vm/data/b@1=41 ^zones/vm/data/a@-=32 zones/vm/data/a@1=33",
+            "1=11 zones/vm/data@1=21 zones/vm/data/a@s=32 zones/vm/data/a@1=33 ^zones/vm/data/b@-=32 zones/vm/data/b@1=41",
+            "",
+            "snapshot 2; promote zones/vm/data/b; send 2 from 1",
+        ),
+        (
+            "what is gone goes",
+            "1=11 zones/vm/data@1=21",
+            "1=11 zones/vm/data@1=21 zones/vm/data/a@1=31",
+            "",
+            "snapshot 2; send 2 from 1; destroy zones/vm/data/a",
+        ),
+        (
+            "what is gone is held",
+            "1=11 zones/vm/data@1=21",
+            "1=11 zones/vm/data@1=21 zones/vm/data/a@1=31",
+            "zones/vm/data/a@vm-migration-1",
+            "refused: zones/vm/data/a@vm-migration-1 has to go from the other node, and is held there (zfs holds)",
+        ),
+        (
+            "the image is gone",
+            "1=11 ^zones/vm/data@-=5 zones/vm/data@1=21",
+            "1=11",
+            "",
+            "refused: zones/vm/data is a clone, and the other node does not have the snapshot that it was made of",
+        ),
+    ] {
+        let (from, mut to) = (side(from), side(to));
+        to.held.extend(Some(held.to_owned()).filter(|held| !held.is_empty()));
+        let got = match rehearse(&root(Mode::Replicate), &from, &to, 2, ALL) {
+            Ok(acts) => acts.iter().map(short).collect::<Vec<_>>().join("; "),
+            Err(refusal) => format!("refused: {refusal}"),
+        };
+        assert_eq!(got, want, "{what}");
+    }
+}
+
 #[test] // M16, M110
 fn the_snapshots_of_children_go_first_and_those_of_the_root_last() {
     for (node, keep, want) in [
@@ -419,65 +471,6 @@ fn names_of_sync_snapshots() {
     }
 }
 
-/// Does what a plan says, as zfs would.
-fn does(act: Act, from: &mut Side, to: &mut Side, next: &mut u64) {
-    match act {
-        Act::Snapshot(names) => names.iter().for_each(|name| {
-            *next += 1;
-            let (dataset, name) = name.split_once('@').unwrap();
-            let row =
-                Row { dataset: dataset.into(), name: name.into(), guid: *next, ..Row::default() };
-            from.snapshots.push(row);
-        }),
-        Act::DropSnapshot(names) => {
-            from.snapshots.retain(|row| !names.contains(&format!("{}@{}", row.dataset, row.name)));
-        }
-        Act::DropPartial(dataset) => to.tokens.retain(|token| token.dataset != dataset),
-        Act::DestroyDataset(dataset) => {
-            to.datasets.retain(|it| *it != dataset);
-            to.snapshots.retain(|row| row.dataset != dataset);
-        }
-        Act::Rename { .. } | Act::Promote(_) => unreachable!("one dataset"),
-        Act::DestroySnapshots(names) => {
-            to.snapshots.retain(|row| !names.contains(&format!("{}@{}", row.dataset, row.name)));
-        }
-        Act::Send { to: goal, base, mode } => {
-            let (dataset, _) = goal.split_once('@').unwrap();
-            let ours: Vec<Row> = from.of(dataset).into_iter().cloned().collect();
-            let end =
-                ours.iter().position(|row| goal.ends_with(&format!("@{}", row.name))).unwrap();
-            let start = match &base {
-                None if mode != Mode::Replicate => end,
-                None => 0,
-                Some(Base::Snapshot(base)) => {
-                    let at = ours.iter().position(|row| base.ends_with(&format!("@{}", row.name)));
-                    let guid = ours[at.unwrap()].guid;
-                    let at_theirs = to.snapshots.iter().position(|row| row.guid == guid).unwrap();
-                    let younger: Vec<u64> = to.snapshots[at_theirs + 1..]
-                        .iter()
-                        .filter(|row| row.dataset == dataset)
-                        .map(|row| row.guid)
-                        .collect();
-                    to.snapshots.retain(|row| !younger.contains(&row.guid)); // receive -F
-                    at.unwrap() + 1
-                }
-                Some(Base::Bookmark(_)) => end,
-            };
-            if !to.datasets.iter().any(|it| it == dataset) {
-                to.datasets.push(dataset.into());
-            }
-            assert!(mode != Mode::Plain || start == end, "one snapshot in one stream");
-            to.snapshots.extend(ours[start..=end].iter().cloned());
-        }
-        Act::Resume { dataset, token: _ } => {
-            let at = to.tokens.iter().position(|it| it.dataset == dataset).unwrap();
-            let guid = to.tokens.remove(at).guid;
-            let row = from.snapshots.iter().find(|row| row.guid == guid).unwrap().clone();
-            to.snapshots.push(row);
-        }
-    }
-}
-
 proptest! {
     /// Wherever both sides are, the plans lead to the goal in a few steps, and no two snapshots of a
     /// dataset have one name then.
@@ -509,12 +502,15 @@ proptest! {
         }
         to.tokens = token.map(|guid| Token { dataset: ROOT.into(), text: "t".into(), guid }).into_iter().collect();
         let can = Capabilities { resume, bookmarks: false, packages };
-        let mut next = 100;
+        let planned = rehearse(&root(Mode::Replicate), &numbered(from.clone()), &to, number, can).unwrap();
+        let mut done = Vec::new();
         for _ in 0..12 {
             from = numbered(from);
             let acts = plan(&root(Mode::Replicate), &from, &to, number, can, true).unwrap();
-            acts.into_iter().for_each(|act| does(act, &mut from, &mut to, &mut next));
+            acts.iter().for_each(|act| play(act, number, &mut from, &mut to));
+            done.extend(acts);
         }
+        prop_assert_eq!(planned, done);
         from = numbered(from);
         let acts = plan(&root(Mode::Replicate), &from, &to, number, can, true).unwrap();
         prop_assert_eq!(acts, Vec::new());

@@ -41,6 +41,20 @@ const KEPT: [&str; 10] = [
 /// A request whose answer did not come is done after so many milliseconds, or never. NAPI's own tries took up to 13 s.
 const LATEST: i64 = 120_000;
 
+/// Finds out whether the addresses can be reserved later: NAPI has them, and they are this VM's or nobody's.
+pub async fn rehearse(service: &Service, object: &Map<String, Value>) -> Result<(), Failed> {
+    let vm = object.get("uuid").and_then(Value::as_str).unwrap_or_default();
+    for address in addresses(object) {
+        let network = address.network_uuid.to_string();
+        let there = service.peers.napi.get_ip(&network, address.ip).await?.value;
+        if let Some(whose) = there.belongs_to_uuid.filter(|whose| !whose.eq_ignore_ascii_case(vm)) {
+            let ip = address.ip;
+            return Err(Failed::Fatal(format!("NAPI gives the VM's address {ip} to {whose}")));
+        }
+    }
+    Ok(())
+}
+
 /// Reserves the addresses of the VM. What is reserved already was not reserved here, and stays. The record names an
 /// address before it is reserved, and until when that may happen; an agent has accepted the revision that names it, so
 /// that a store which has lost the name is known to be older.

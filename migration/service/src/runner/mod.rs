@@ -30,6 +30,8 @@ mod step;
 
 mod create;
 
+mod rehearse; // what a switch needs, while the VM runs
+
 mod addresses;
 
 mod order;

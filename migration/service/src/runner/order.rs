@@ -13,13 +13,16 @@ use super::observe::{about, is_old, sentence};
 use crate::records::Stored;
 use crate::refused::Refused;
 use crate::state::Service;
-use migration_core::intent::End;
-use migration_core::protocol::{Doing, Order, Progress, State, What};
+use migration_core::intent::{self, End};
+use migration_core::protocol::{Doing, Order, Progress, Runs, State, What};
 use migration_core::record::{Record, node_of};
+use migration_core::time::Time;
 
 /// How long an order is waited for. A stream is polled once a second, for those who watch it.
 const WAIT: Duration = Duration::from_secs(30);
 const STREAM_WAIT: Duration = Duration::from_secs(1);
+/// A program that has run for so many ms is told to people.
+const LONG: i64 = 10_000;
 /// So much of what was done without something is kept for people.
 const MOST_DETAIL: usize = 4000;
 /// How a step went.
@@ -90,7 +93,7 @@ pub async fn order(
     end: End,
     what: What,
 ) -> Result<Reported, Failed> {
-    reported(ordered(service, record, end, what).await?)
+    reported(order_doing(service, record, end, what).await?)
 }
 
 /// Gives an order to the agent of a copy, and keeps in the record what it is done without.
@@ -101,8 +104,19 @@ pub async fn order_and_note(
     what: What,
     fence: &Fence,
 ) -> Result<Reported, Failed> {
-    let doing = ordered(service, &kept.record, end, what).await?;
+    let doing = order_doing(service, &kept.record, end, what).await?;
     let vm = kept.record.vm_uuid;
+    let now = service.clock.now();
+    let runs = doing.runs.clone().map(|Runs { command, since_ms }| intent::Runs {
+        command,
+        end,
+        since: Time::from_millis(since_ms),
+    });
+    let runs = runs.filter(|it| now.since(it.since) >= LONG && !is_stream(&doing.order));
+    if runs != kept.record.intent.runs {
+        kept.record.intent.runs = runs;
+        service.records.write(kept, Some(fence)).await?;
+    }
     if let Some(entry) = kept.record.progress_history.last_mut() {
         let mut detail = entry.error_detail.clone().unwrap_or_default();
         for text in &doing.warnings {
@@ -120,7 +134,8 @@ pub async fn order_and_note(
     reported(doing)
 }
 
-async fn ordered(
+/// The same, with all that the agent answers.
+pub async fn order_doing(
     service: &Service,
     record: &Record,
     end: End,
@@ -141,7 +156,8 @@ fn is_stream(what: &What) -> bool {
     matches!(what, What::Send { .. } | What::SendImage { .. })
 }
 
-fn reported(doing: Doing) -> Result<Reported, Failed> {
+/// Returns how far an order is.
+pub fn reported(doing: Doing) -> Result<Reported, Failed> {
     match (doing.state, doing.progress) {
         (State::Failed { error, .. }, _) if doing.no_room => Err(Failed::NoRoom(error)),
         (State::Done, progress) if is_stream(&doing.order) => {

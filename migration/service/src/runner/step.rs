@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::observe::Round;
 use super::order::{Failed, Reported, order, order_and_note};
-use super::{addresses, create};
+use super::{addresses, create, rehearse};
 use crate::records::Stored;
 use crate::state::Service;
 use migration_core::bring_over::bring_over;
@@ -50,6 +50,7 @@ pub async fn run_step(
             move_record(service, record, permission.end(), round).await?;
             return Ok(Reported::Done);
         }
+        Step::Rehearse => return rehearse::rehearse(service, kept, round, fence).await,
         Step::Send { from, number } => return send(service, kept, *from, *number, fence).await,
         Step::BringOver => {
             let objects = round.object(End::Source).zip(round.object(End::Target));

@@ -66,6 +66,7 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
         // An update that fails costs nothing as long as the VM is on. What changes later is brought over below.
         unless(facts.settings == SettingsMatch::Same, Step::BringOver)?;
         unless(facts.dated, Step::Date)?; // the target of an older service
+        unless(intent.rehearsed.is_some(), Step::Rehearse)?;
     }
     if intent.power.is_none() {
         return Err(Next::Note(Note::Power(source.map_or(UNKNOWN, Copy::power))));

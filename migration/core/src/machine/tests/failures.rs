@@ -42,6 +42,32 @@ fn until(world: &mut World, order: &str) {
     }
 }
 
+#[test] // M230
+fn a_switch_whose_rest_cannot_be_planned_stops_no_vm() {
+    let mut world = after(&[Action::Begin, Action::Sync]);
+    world.command(Action::Switch);
+    let record = world.record.clone().unwrap();
+    let seen = |world: &mut World, end: End| {
+        let copy = Some(world.disk(end).unwrap().seen.clone());
+        Report::Node(Node { copy, vm_agent: VmAgent::Ours, ..Node::default() })
+    };
+    let facts = Facts {
+        source: seen(&mut world, End::Source),
+        target: seen(&mut world, End::Target),
+        vmapi: Some(End::Source),
+        reserved: false,
+        settings: SettingsMatch::Same,
+        dated: true,
+    };
+    assert_eq!(next(&record, &facts), Next::Do(Step::Rehearse));
+    let deaf = Facts { vmapi: None, ..facts.clone() };
+    assert_eq!(next(&record, &deaf), Next::Wait(Wait::Vmapi));
+    let mut full = facts.clone();
+    let Report::Node(Node { copy: Some(copy), .. }) = &mut full.source else { panic!() };
+    copy.taken = vec![(2, u32::MAX)];
+    assert!(matches!(next(&record, &full), Next::GiveUp(Reason::NamesTaken(_))));
+}
+
 #[test] // M19, R10
 fn a_stream_that_is_cut_is_sent_again_and_a_dead_end_fails_with_the_quota_restored() {
     let mut world = after(&[Action::Begin]);

@@ -83,6 +83,8 @@ pub struct World {
     pub bug: Option<Bug>,
     /// The orders that were given, by name.
     pub orders: Vec<String>,
+    /// Those that a rehearsal has planned.
+    pub planned: Vec<String>,
     /// What a promise was broken by.
     pub broken: Option<String>,
     pub is_running: bool,
@@ -110,6 +112,7 @@ impl World {
             late: Vec::new(),
             bug,
             orders: Vec::new(),
+            planned: Vec::new(),
             broken: None,
             is_running,
             writes: 1,
@@ -226,7 +229,7 @@ impl World {
             Step::BringOver => return self.settings = SettingsMatch::Same,
             Step::Date => return self.dated = true,
             Step::Protect(end, _) => end,
-            Step::Place => return,
+            Step::Place | Step::Rehearse => return,
             Step::Reserve => return self.reserved = true,
             Step::Unreserve => return self.reserved = false,
             Step::MoveRecord(may) => return self.vmapi = may.end(),

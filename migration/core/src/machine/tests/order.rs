@@ -34,6 +34,7 @@ fn the_order_of_each_operation() {
     let mut late = world.clone();
     let switch = [
         "bringover",
+        "rehearse",
         "no autoboot source",
         "stop source",
         "send 2 from source",
@@ -52,6 +53,7 @@ fn the_order_of_each_operation() {
         "unreserve",
     ];
     assert_eq!(orders(&mut world, Action::Switch), switch);
+    assert_eq!(world.planned, switch[2..], "the rehearsal plans what is done"); // M230
     // What changes while the VM stops is brought over when all of it was sent.
     late.orders.clear();
     assert!(late.command(Action::Switch));

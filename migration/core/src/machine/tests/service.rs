@@ -7,7 +7,7 @@
 use uuid::Uuid;
 
 use super::model::{Bug, Fault, World};
-use crate::intent::{Confirmation, End, Power};
+use crate::intent::{Confirmation, End, Power, Rehearsal};
 use crate::machine::*;
 use crate::record::{Phase, Record, State};
 use crate::time::Time;
@@ -142,6 +142,10 @@ impl World {
                 record.intent.made = true;
                 self.order(revision, Step::Create, false);
             }
+            Next::Do(Step::Rehearse) => {
+                self.planned = rest(&record, &facts).unwrap().iter().map(spelled).collect();
+                record.intent.rehearsed = Some(Rehearsal::default());
+            }
             Next::Do(Step::Place) => record.target_server_uuid = Some(Uuid::max()),
             Next::Do(step) => match fault {
                 Fault::OrderLost => {}
@@ -204,6 +208,7 @@ fn spelled(step: &Step) -> String {
             format!("protect {end}{}", which.collect::<String>())
         }
         Step::Place
+        | Step::Rehearse
         | Step::Create
         | Step::Date
         | Step::BringOver

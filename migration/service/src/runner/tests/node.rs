@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use migration_core::intent::{End, differ};
 use migration_core::machine::{Copy, Node, Snapshot};
-use migration_core::protocol::{About, Doing, Observed, Order, Progress, State, What};
+use migration_core::protocol::{About, Doing, Observed, Order, Progress, Runs, State, What};
 use migration_core::vm_agent::VmAgent;
 
 /// The VM of the stories, its owner, and the two nodes.
@@ -174,9 +174,13 @@ impl Host {
             What::Hide | What::Delete => *instead = None,
             _ => {}
         }
-        let sends = matches!(order.order, What::Send { .. } | What::SendImage { .. });
+        let sends = matches!(
+            order.order,
+            What::Send { .. } | What::SendImage { .. } | What::Rehearse { .. }
+        );
         let done = |state| Doing {
             no_room: false,
+            runs: None,
             order: order.order.clone(),
             state,
             progress: sends.then_some(Progress { current: 1000, total: 1000, rate: 0 }),
@@ -186,7 +190,9 @@ impl Host {
             fails.times -= 1;
             let (current, total) = (fails.moved)(fails.times);
             let progress = Progress { current, total, rate: 0 };
-            let doing = Doing { progress: Some(progress), ..done(fails.state.clone()) };
+            let runs = (fails.state == State::Running)
+                .then(|| Runs { command: format!("vmadm {name} x"), since_ms: 0 });
+            let doing = Doing { progress: Some(progress), runs, ..done(fails.state.clone()) };
             self.fails.take_if(|fails| fails.times == 0);
             return doing;
         }

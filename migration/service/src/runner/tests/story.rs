@@ -115,6 +115,72 @@ async fn a_switch_whose_fault_is_gone_boots_within_seconds() {
     assert_eq!(world.centre().broken, None);
 }
 
+/// Types `switch` in a synced world, and returns how it ended and whether the VM was ever seen down.
+async fn switched(world: &Arc<World>, how: &str) -> (String, bool) {
+    world.synced().await;
+    world.command(&format!("migration_action=switch{how}")).await.unwrap();
+    let mut was_down = false;
+    while world.record().await.unwrap().state != State::Failed
+        && world.record().await.unwrap().state != State::Successful
+    {
+        let centre = world.centre();
+        was_down |= !centre.hosts.values().any(|it| it.copy.as_ref().is_some_and(|it| it.running));
+        drop(centre);
+        sleep(Duration::from_millis(1)).await;
+    }
+    (world.record().await.unwrap().error.clone().unwrap_or_default(), was_down)
+}
+
+#[tokio::test(start_paused = true)] // M230
+async fn what_a_switch_lacks_is_said_while_the_vm_runs() {
+    let world = World::new(true);
+    let (why, was_down) = beside(&world, async {
+        let state = protocol::State::Failed { error: "zones/x is held there".into(), fatal: true };
+        let fails = Fails { name: "rehearse", state, times: 1, moved: |_| (0, 0) };
+        world.centre().hosts.get_mut(&ONE).unwrap().fails = Some(fails);
+        switched(&world, "").await
+    })
+    .await;
+    assert_eq!((why.as_str(), was_down), ("zones/x is held there", false));
+}
+
+#[tokio::test(start_paused = true)] // M231
+async fn a_switch_that_would_take_longer_than_allowed_stops_no_vm() {
+    for (most, refused) in [("5", true), ("0", false), ("3600", false)] {
+        let world = World::new(true);
+        let (why, was_down) =
+            beside(&world, switched(&world, &format!("&max_downtime={most}"))).await;
+        assert_eq!(why.contains("--max-downtime allows 5 s"), refused, "{why}");
+        assert_eq!(was_down, !refused);
+    }
+}
+
+#[tokio::test(start_paused = true)] // M233
+async fn an_abort_that_waits_for_a_program_is_let_go_and_names_what_is_left() {
+    let world = World::new(true);
+    let record = beside(&world, async {
+        world.synced().await;
+        let moved = |_| (0, 0);
+        let state = protocol::State::Running;
+        let fails = Fails { name: "delete", state, times: u32::MAX, moved };
+        world.centre().hosts.get_mut(&TWO).unwrap().fails = Some(fails);
+        world.command("migration_action=abort").await.unwrap();
+        sleep(Duration::from_secs(60)).await;
+        let record = world.record().await.unwrap();
+        let waits = migration_core::need::waits_for(&record, None, record.created_timestamp);
+        assert!(waits.unwrap().contains("`vmadm delete x` on the target's node"));
+        world.command("migration_action=abort&force=true").await.unwrap();
+        world.settled().await.unwrap()
+    })
+    .await;
+    assert_eq!(record.state, State::Aborted);
+    let error = record.error.clone().unwrap();
+    assert!(error.contains("is left") && error.contains("`vmadm delete x`"), "{error}");
+    let centre = world.centre();
+    let copy = centre.hosts[&ONE].copy.as_ref().unwrap();
+    assert!(copy.running && !copy.hidden && copy.snapshots.is_empty());
+}
+
 #[tokio::test(start_paused = true)] // R25
 async fn an_alias_that_changes_between_the_syncs_is_brought_over() {
     let world = World::new(true);
