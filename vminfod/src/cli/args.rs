@@ -313,7 +313,7 @@ pub struct CheckArgs {
     /// Change nothing on the node: wait for a ZFS event that another program causes.
     #[arg(long)]
     pub passive: bool,
-    /// How long to wait for event streams and events.
+    /// How long to wait for each source, for event streams and for events.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = daemon::config::parse_span)]
     pub timeout: Duration,
     #[command(flatten)]

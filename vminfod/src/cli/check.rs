@@ -3,14 +3,17 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! `vminfod check`: reads every source of this node and waits for its events; one line each. It does
-//! not use the daemon. It sets a user property of one pool and removes it again.
+//! not use the daemon. It sets a user property of one pool and removes it again. What does not answer
+//! in time is named, while it is waited for and then: a pool that hangs takes nothing from the others.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon::cli::{Cell, Progress, Screen, Table, Tone};
 use daemon::command::{Call, Program};
 use daemon::log::chain;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use vm_model::parse::zone_index::lines;
 
 use super::args::{CheckArgs, ReachArgs};
@@ -21,9 +24,6 @@ use crate::sources::sysevent::{Channel, Helper, signals};
 
 /// The user property that is set and removed to cause an event.
 const PROPERTY: &str = "vminfod:check";
-/// How long a change of a property may take.
-const SET_LIMIT: Duration = Duration::from_secs(30);
-
 /// What is found of a stream.
 const STARTS: &str = "the event stream starts";
 /// Why nothing may have come.
@@ -40,8 +40,8 @@ pub async fn run(args: &CheckArgs, screen: Screen) -> anyhow::Result<(String, bo
     let config = ClientConfig::of(&reach, args.root.clone())?;
     let ctx = config.ctx();
     let findings = {
-        let _shown = Progress::begin("checking the node");
-        findings(&ctx, args).await
+        let waits = Waits::begin(args.timeout);
+        findings(&ctx, args, &waits).await
     };
     let good = findings.iter().all(|(_, outcome)| outcome.is_ok());
     let mut table = Table::new(&["name", "state", "detail"]);
@@ -55,14 +55,43 @@ pub async fn run(args: &CheckArgs, screen: Screen) -> anyhow::Result<(String, bo
     Ok((table.print(&args.list.layout(), screen)?, good))
 }
 
+/// What is waited for, and how long.
+struct Waits {
+    limit: Duration,
+    open: Mutex<BTreeSet<&'static str>>,
+    shown: Progress,
+}
+
+impl Waits {
+    fn begin(limit: Duration) -> Waits {
+        let shown = Progress::begin("checking the node");
+        Waits { limit, open: Mutex::default(), shown }
+    }
+
+    /// Waits for a finding; fails where it does not come in time.
+    async fn until(&self, name: &'static str, finding: impl Future<Output = Outcome>) -> Outcome {
+        self.say(|open| open.insert(name));
+        let found = timeout(self.limit, finding).await;
+        self.say(|open| open.remove(name));
+        found.unwrap_or_else(|_| Err(format!("no answer within {:?}", self.limit).into()))
+    }
+
+    fn say(&self, change: impl FnOnce(&mut BTreeSet<&'static str>) -> bool) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut open);
+        let names: Vec<_> = open.iter().copied().collect();
+        self.shown.say(&format!("waiting for {}", names.join(", ")));
+    }
+}
+
 /// Returns what was found for each source.
-async fn findings(ctx: &Ctx, args: &CheckArgs) -> [(&'static str, Outcome); 8] {
+async fn findings(ctx: &Ctx, args: &CheckArgs, waits: &Waits) -> [(&'static str, Outcome); 8] {
     let (zones, datasets, kstats, sysinfo, index, zone_events, (zfs_events, zfs_history)) = tokio::join!(
-        zones(ctx),
-        datasets(ctx),
-        kstats(ctx),
-        sysinfo(ctx),
-        index(ctx),
+        waits.until("zoneadm", zones(ctx)),
+        waits.until("zfs", datasets(ctx)),
+        waits.until("kstat", kstats(ctx)),
+        waits.until("sysinfo", sysinfo(ctx)),
+        waits.until("the zone index", index(ctx)),
         zone_events(ctx, args.timeout),
         zfs_events(ctx, args),
     );
@@ -127,11 +156,11 @@ async fn arrival(ctx: &Ctx, args: &CheckArgs, helper: &mut Helper) -> Outcome {
         came.map_err(|reason| format!("{reason}; {PERHAPS}"))?;
         return Ok("an event arrived".to_owned());
     }
-    let pool = pool(ctx).await?;
+    let pool = pool(ctx, limit).await?;
     let value = format!("{PROPERTY}={}", std::process::id());
-    zfs(ctx, &["set", &value, &pool]).await?;
+    zfs(ctx, &["set", &value, &pool], limit).await?;
     let came = event(helper, Instant::now() + limit, Some(&pool)).await;
-    let removed = zfs(ctx, &["inherit", PROPERTY, &pool]).await;
+    let removed = zfs(ctx, &["inherit", PROPERTY, &pool], limit).await;
     came?;
     removed?;
     let ms = began.elapsed().as_millis();
@@ -139,16 +168,16 @@ async fn arrival(ctx: &Ctx, args: &CheckArgs, helper: &mut Helper) -> Outcome {
 }
 
 /// The first pool.
-async fn pool(ctx: &Ctx) -> Outcome {
+async fn pool(ctx: &Ctx, limit: Duration) -> Outcome {
     let list = ["list", "-H", "-d", "0", "-o", "name", "-t", "filesystem"];
-    let printed = zfs(ctx, &list).await?;
+    let printed = zfs(ctx, &list, limit).await?;
     let pool = printed.lines().find(|name| !name.is_empty() && !name.contains('/'));
     Ok(pool.ok_or("there is no pool")?.to_owned())
 }
 
-async fn zfs(ctx: &Ctx, args: &[&str]) -> Outcome {
+async fn zfs(ctx: &Ctx, args: &[&str], limit: Duration) -> Outcome {
     let owned = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let output = ctx.commands.run(Call::new(Program::Zfs, owned, SET_LIMIT)).await?;
+    let output = ctx.commands.run(Call::new(Program::Zfs, owned, limit)).await?;
     if output.status == 0 {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -179,4 +208,20 @@ async fn event(helper: &mut Helper, until: Instant, dataset: Option<&str>) -> Re
 async fn line(helper: &mut Helper, until: Instant) -> Result<bytes::Bytes, Reason> {
     let line = timeout_at(until, helper.line()).await.map_err(|_| "nothing arrived in time")?;
     line.map_err(|end| format!("sysevent {}", chain(&end)).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_hangs_is_named_in_time_and_holds_up_no_other() {
+        let (waits, began) = (Waits::begin(Duration::from_secs(10)), Instant::now());
+        let (hung, good) = tokio::join!(
+            waits.until("zfs", std::future::pending()),
+            waits.until("kstat", async { Ok("7 zones".to_owned()) }),
+        );
+        assert_eq!(hung.unwrap_err().to_string(), "no answer within 10s");
+        assert_eq!((good.unwrap(), began.elapsed()), ("7 zones".to_owned(), waits.limit));
+    }
 }
