@@ -46,6 +46,10 @@ pub enum Program {
     Vminfod,
     /// svcprop(1)
     Svcprop,
+    /// zlogin(1)
+    Zlogin,
+    /// Triton's updates, on a headnode.
+    Sdcadm,
 }
 
 impl Program {
@@ -69,6 +73,8 @@ impl Program {
             Program::Uname => ("uname", "/usr/bin/uname"),
             Program::Vminfod => ("vminfod", "/usr/vm/sbin/vminfod"),
             Program::Svcprop => ("svcprop", "/usr/bin/svcprop"),
+            Program::Zlogin => ("zlogin", "/usr/sbin/zlogin"),
+            Program::Sdcadm => ("sdcadm", "/opt/smartdc/bin/sdcadm"),
         }
     }
 

@@ -2,17 +2,21 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `hub setup volapi|migration|feed`: the service in SAPI with a delegated dataset, and the first move of a running
-//! zone's data to it, before the zone is reprovisioned for the first time. Each step is said before it is done, with
-//! the way back; run again, it goes on where it was.
+//! `hub setup agents`: our agents on the nodes. `hub setup volapi|migration|feed`: the service in SAPI with a delegated
+//! dataset and a zone, and the first move of a running zone's data to it, before the zone is reprovisioned for the
+//! first time. Each step is said before it is done, with the way back; run again, it goes on where it was.
 //!
 //! Modules, highest first; each uses only modules listed below it.
+
+mod agents; // our agents on the nodes, by sdcadm
 
 mod zone; // a zone of this node
 
 mod plan; // what is left to do
 
 mod copy; // a folder, copied and compared
+
+mod site; // which data centre this is, and what is asked before anything is done
 
 mod sapi; // what is read and written of SAPI
 
@@ -23,15 +27,11 @@ mod refusal; // why nothing more is done
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use daemon::cli::{Usage, ask};
 use daemon::command::{Commands, Paths, Spawned};
-use sdc_clients::Http;
-use sdc_clients::http::user_agent;
 use sdc_clients::papi::{PackageQuery, Papi};
 use serde_json::json;
 
@@ -39,32 +39,48 @@ use piece::Piece;
 use plan::{Instance, Service, Step, steps};
 use refusal::Refusal;
 use sapi::{Object, Sapi, text};
+use site::{Site, agreed, http};
 use zone::Node;
 
-/// Where a headnode says which data centre it is.
-const SITE: &str = "/usbkey/config";
 /// What marks an instance of ours that is in use, and one whose data is being moved.
 const IN_USE: &str = "HUB_DATA_IN_USE";
 const MOVING: &str = "HUB_DATA_MOVING";
 /// The value of [`MOVING`] where the move protects the zone itself.
 const PROTECTS: &str = "protects the zone";
 
-/// Give a service of ours a zone whose data outlives its updates: on the headnode.
+/// Set up our agents, or a service of ours in a zone whose data outlives its updates: on the headnode.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  hub setup volapi --dry-run                what would be done
-  hub setup migration                       move the data of the running zone to /data
-  hub setup feed --image UUID               a new service, with a zone from this image
+  hub setup agents agents-hub-….sh --server UUID    our agents on one node
+  hub setup volapi --dry-run                        what would be done
+  hub setup migration                               move the data of the running zone to /data
+  hub setup feed --image UUID                       a new service, with a zone from this image
 
 A service that SAPI has and that is not ours is left alone. Afterwards an update of the zone keeps its data:
 sapiadm reprovision INSTANCE IMAGE.
 
 Exit status: 0 everything is set up, 1 something is left, 2 wrong usage or configuration.")]
 pub struct Args {
-    /// The service.
-    piece: Piece,
-    /// The image of a new service's zone, which IMGAPI has.
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Our agents on the nodes.
+    Agents(agents::Args),
+    /// volapi
+    Volapi(ZoneArgs),
+    /// migration-service
+    Migration(ZoneArgs),
+    /// A server of the feed.
+    Feed(ZoneArgs),
+}
+
+#[derive(Clone, Debug, Default, clap::Args)]
+struct ZoneArgs {
+    /// The image of a new zone, which IMGAPI has.
     #[arg(long, value_name = "UUID")]
     image: Option<String>,
     /// SAPI (default: as /usbkey/config says).
@@ -81,69 +97,43 @@ pub struct Args {
     yes: bool,
 }
 
-/// Which data centre this is.
-#[derive(Debug, Default)]
-struct Site(BTreeMap<String, String>);
-
-impl Site {
-    fn read(file: &Path) -> Site {
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        let pairs = text.lines().filter_map(|line| line.trim().split_once('='));
-        let value = |value: &str| value.trim_matches(['"', '\'']).to_owned();
-        Site(pairs.map(|(key, it)| (key.to_owned(), value(it))).collect())
-    }
-
-    /// Returns the name of a service in the data centre.
-    fn domain(&self, service: &str) -> Option<String> {
-        let of = |key: &str| self.0.get(key).filter(|value| !value.is_empty());
-        Some(format!("{service}.{}.{}", of("datacenter_name")?, of("dns_domain")?))
-    }
-
-    fn url(&self, given: Option<&str>, service: &str) -> Result<String, Usage> {
-        let made = || Some(format!("http://{}", self.domain(service)?));
-        given.map(str::to_owned).or_else(made).ok_or_else(|| {
-            Usage(format!("where is {service}? {SITE} does not say it: give --{service} URL"))
-        })
-    }
-}
-
 /// Runs it.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let commands = Spawned::new(Paths::default());
-    setup(&args, &commands, Path::new("/")).await
+    let (commands, root) = (Spawned::new(Paths::default()), Path::new("/"));
+    match args.what {
+        What::Agents(args) => agents::setup(&args, &commands, root).await,
+        What::Volapi(args) => setup(Piece::Volapi, &args, &commands, root).await,
+        What::Migration(args) => setup(Piece::Migration, &args, &commands, root).await,
+        What::Feed(args) => setup(Piece::Feed, &args, &commands, root).await,
+    }
 }
 
-async fn setup(args: &Args, commands: &dyn Commands, root: &Path) -> anyhow::Result<ExitCode> {
-    let site = Site::read(&root.join(SITE.trim_start_matches('/')));
-    let agent = user_agent(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), None);
-    let http = |url: String| Http::new(&url, &agent);
-    let sapi = Sapi::new(http(site.url(args.sapi.as_deref(), "sapi")?)?);
+async fn setup(
+    piece: Piece,
+    args: &ZoneArgs,
+    commands: &dyn Commands,
+    root: &Path,
+) -> anyhow::Result<ExitCode> {
+    let site = Site::read(root);
+    let sapi = Sapi::new(http(&site.url(args.sapi.as_deref(), "sapi")?)?);
     let node = Node { commands, root: root.to_owned() };
-    let setup = Setup { piece: args.piece, image: args.image.as_deref(), sapi, node };
+    let setup = Setup { piece, image: args.image.as_deref(), sapi, node };
     let seen = setup.look().await?;
     let left = steps(seen.as_ref())?;
-    for step in &left {
-        println!("  {}", step.says(args.piece));
-        if let Some(back) = step.back() {
-            println!("      back: {back}");
-        }
-    }
+    let goes_on =
+        agreed(left.iter().map(|step| (step.says(piece), step.back())), args.yes || args.dry_run)?;
     if args.dry_run {
         return Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let goes_on = left.is_empty() || args.yes || ask::is_answered() && ask::goes_on("")?;
     if !goes_on {
         return Ok(ExitCode::FAILURE);
     }
-    let papi = Papi::new(http(
-        site.url(args.papi.as_deref(), "papi").unwrap_or_else(|_| "http://papi".to_owned()),
-    )?);
+    let papi = site.url(args.papi.as_deref(), "papi").unwrap_or_else(|_| "http://papi".to_owned());
+    let papi = Papi::new(http(&papi)?);
     for step in &left {
-        eprintln!("{}", step.says(args.piece));
+        eprintln!("{}", step.says(piece));
         let done = setup.perform(step, &site, &papi).await;
-        done.with_context(|| {
-            format!("did not {}; run this again to go on", step.says(args.piece))
-        })?;
+        done.with_context(|| format!("did not {}; run this again to go on", step.says(piece)))?;
     }
     setup.told().await
 }
@@ -207,7 +197,7 @@ impl Setup<'_> {
 
     async fn create_service(&self, site: &Site, papi: &Papi) -> anyhow::Result<()> {
         let name = self.piece.service();
-        let none = Refusal::NoImage { service: name, piece: self.piece.program() };
+        let none = Refusal::NoImage { service: name, piece: self.piece.word() };
         let image = self.image.ok_or(none)?;
         let mut service = self.piece.definition();
         let package = text(&service, "params", "package_name").to_owned();
@@ -235,9 +225,10 @@ impl Setup<'_> {
     async fn create_instance(&self) -> anyhow::Result<()> {
         let name = self.piece.service();
         let service = self.sapi.service(name).await?.context("SAPI does not show the service")?;
-        let body = json!({
-            "service_uuid": text(&service, "", "uuid"), "params": { "alias": format!("{name}0") }, "metadata": {},
-        });
+        // Like sdcadm's own services it is placed here: the headnode takes no other VMs.
+        let params = json!({ "alias": format!("{name}0"), "server_uuid": self.node.uuid()? });
+        let body =
+            json!({ "service_uuid": text(&service, "", "uuid"), "params": params, "metadata": {} });
         let body: Object = body.as_object().cloned().unwrap_or_default();
         self.sapi.create("instances", &body).await?;
         Ok(())

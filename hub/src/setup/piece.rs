@@ -6,7 +6,6 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use clap::ValueEnum;
 use daemon::Fields;
 use serde_json::{Map, Value};
 
@@ -15,8 +14,8 @@ use super::refusal::Refusal;
 /// Behind the name of a folder that was moved.
 pub const ASIDE: &str = ".before-data";
 
-/// A service that `hub setup` sets up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// A service that `hub setup` sets up in a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// volapi
     Volapi,
@@ -54,6 +53,15 @@ impl Piece {
         match self {
             Piece::Volapi => "volapi",
             Piece::Migration => "migration-service",
+            Piece::Feed => "feed",
+        }
+    }
+
+    /// Returns the word of the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Piece::Volapi => "volapi",
+            Piece::Migration => "migration",
             Piece::Feed => "feed",
         }
     }

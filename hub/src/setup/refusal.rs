@@ -14,6 +14,9 @@ pub enum Refusal {
         "SAPI has a service {0} that is not ours (its metadata has no HUB_PROGRAM): it stays as it is"
     )]
     NotOurs(&'static str),
+    /// A script that deploy/shar did not make, or of a name that sdcadm does not take.
+    #[error("{} is no agents-….sh that deploy/shar made: it names no agent of ours", .0.display())]
+    NotOurShar(PathBuf),
     /// A new service needs an image.
     #[error(
         "SAPI has no service {service}: to make it, import the image (imgadm import -m MANIFEST -f FILE into IMGAPI: \

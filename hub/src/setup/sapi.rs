@@ -4,9 +4,14 @@
 
 //! What is read and written of SAPI: services, their instances, and the metadata of both.
 
+use std::time::Duration;
+
 use sdc_clients::http::Call;
 use sdc_clients::{Error, Http};
 use serde_json::{Map, Value, json};
+
+/// A zone is made within this time.
+const PROVISIONED: Duration = Duration::from_secs(1800);
 
 /// A service or an instance.
 pub type Object = Map<String, Value>;
@@ -48,10 +53,14 @@ impl Sapi {
         self.0.execute(call).await?.json("an array of instances")
     }
 
-    /// Makes a service, or an instance.
-    pub async fn create(&self, kind: &str, object: &Object) -> Result<Object, Error> {
-        let call = Call::new(http::Method::POST, &[kind]).json(object);
-        self.0.execute(call).await?.object()
+    /// Makes a service, or an instance; SAPI answers when the zone of that is there, or says why not.
+    pub async fn create(&self, kind: &str, object: &Object) -> anyhow::Result<Object> {
+        let call = Call::new(http::Method::POST, &[kind]).timeout(PROVISIONED).json(object);
+        let reply = self.0.execute(call).await.map_err(|error| {
+            let said = error.peer_text().unwrap_or_default();
+            anyhow::Error::from(error).context(format!("SAPI says: {said}"))
+        })?;
+        Ok(reply.object()?)
     }
 
     /// Sets one key of `params` or `metadata`.

@@ -16,11 +16,23 @@ use simnode::{CreateOptions, Verbs, Wait, sample};
 use super::*;
 
 /// What the zone has today, and where it is after the move.
-const FILES: [(&str, &str); 3] = [
-    ("var/db/migration-service/store.redb", "migration-service/store.redb"),
-    ("var/db/migration-service/authority.json", "migration-service/authority.json"),
-    ("root/.sdc-migrate/identity.json", "migration-service/operator/identity.json"),
-];
+fn files(piece: Piece) -> &'static [(&'static str, &'static str)] {
+    match piece {
+        Piece::Migration => &[
+            ("var/db/migration-service/store.redb", "migration-service/store.redb"),
+            ("var/db/migration-service/authority.json", "migration-service/authority.json"),
+            ("root/.sdc-migrate/identity.json", "migration-service/operator/identity.json"),
+        ],
+        Piece::Volapi => &[
+            ("var/db/volapi/volapi.redb", "volapi/volapi.redb"),
+            ("opt/smartdc/volapi/etc/trust/key.pem", "volapi/trust/key.pem"),
+        ],
+        Piece::Feed => &[
+            ("var/db/nats/jetstream/meta", "feed/jetstream/meta"),
+            ("var/db/nats/accounts.conf", "feed/accounts.conf"),
+        ],
+    }
+}
 
 /// A headnode's commands; after so many, each fails.
 struct Headnode {
@@ -95,7 +107,8 @@ struct World {
     head: Headnode,
     sapi: sapi::Store,
     _server: sapi::Server,
-    args: Args,
+    piece: Piece,
+    args: ZoneArgs,
     zone: String,
     image: String,
     service: String,
@@ -103,6 +116,10 @@ struct World {
 
 impl World {
     async fn new() -> World {
+        World::of(Piece::Migration).await
+    }
+
+    async fn of(piece: Piece) -> World {
         let dir = tempfile::tempdir().unwrap();
         let options = CreateOptions { vms: 0, ..CreateOptions::new(dir.path().join("cn")) };
         let node = simnode::Node::create(&options).unwrap();
@@ -110,7 +127,7 @@ impl World {
         vm.remove("delegate_dataset");
         let image = vm["image_uuid"].as_str().unwrap().to_owned();
         let zone = Verbs::new(&node, Wait::none()).create(&vm).await.unwrap();
-        for (path, _) in FILES {
+        for (path, _) in files(piece) {
             let file = node.path(&format!("/zones/{zone}/root/{path}"));
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, path).unwrap();
@@ -119,29 +136,22 @@ impl World {
         let server =
             sapi::Server::with_store("127.0.0.1:0".parse().unwrap(), store.clone()).await.unwrap();
         let application = store.application("sdc", json!({}));
-        let service = store.service(&application, "hub-migration", "vm");
+        let service = store.service(&application, piece.service(), "vm");
         let of = |value: Value| value.as_object().cloned().unwrap();
         store.put(of(json!({
             "uuid": service, "application_uuid": application, "params": {},
-            "metadata": { "HUB_PROGRAM": "migration-service" },
+            "metadata": { "HUB_PROGRAM": piece.program() },
         })));
         store.put(of(
             json!({ "uuid": zone, "service_uuid": service, "params": {}, "metadata": {} }),
         ));
-        let args = Args {
-            piece: Piece::Migration,
-            image: None,
-            sapi: Some(server.url()),
-            papi: None,
-            dry_run: false,
-            yes: true,
-        };
+        let args = ZoneArgs { sapi: Some(server.url()), yes: true, ..ZoneArgs::default() };
         let head = Headnode { node, left: AtomicUsize::new(usize::MAX) };
-        World { _dir: dir, head, sapi: store, _server: server, args, zone, image, service }
+        World { _dir: dir, head, sapi: store, _server: server, piece, args, zone, image, service }
     }
 
     async fn setup(&self) -> anyhow::Result<ExitCode> {
-        setup(&self.args, &self.head, &self.head.node.root()).await
+        setup(self.piece, &self.args, &self.head, &self.head.node.root()).await
     }
 
     fn metadata(&self, key: &str) -> String {
@@ -167,8 +177,8 @@ impl World {
         let service = self.sapi.get(&self.service).unwrap();
         assert_eq!(service["params"]["delegate_dataset"], true);
         self.reprovision().await.unwrap();
-        for (path, to) in FILES {
-            assert_eq!(self.kept(to).as_deref(), Some(path));
+        for (path, to) in files(self.piece) {
+            assert_eq!(self.kept(to).as_deref(), Some(*path));
             let old = self.head.node.path(&format!("/zones/{}/root/{path}", self.zone));
             assert!(!old.exists(), "the root is not new");
         }
@@ -182,7 +192,7 @@ impl World {
 async fn without_the_move_a_reprovision_destroys_the_records_and_the_authority() {
     let world = World::new().await;
     world.reprovision().await.unwrap();
-    for (path, _) in FILES {
+    for (path, _) in files(world.piece) {
         assert!(
             !world.head.node.path(&format!("/zones/{}/root/{path}", world.zone)).exists(),
             "{path}"
@@ -266,20 +276,120 @@ async fn a_link_that_leads_out_of_the_zone_is_not_followed() {
 #[tokio::test] // Z9
 async fn a_dry_run_does_nothing_and_a_new_service_needs_an_image() {
     let world = World::new().await;
-    let dry = Args { dry_run: true, sapi: world.args.sapi.clone(), ..new_args(Piece::Migration) };
+    let dry = ZoneArgs { dry_run: true, ..world.args.clone() };
     world.head.left.store(0, Ordering::SeqCst);
     let root = world.head.node.root();
-    assert_eq!(
-        setup(&dry, &world.head, &root).await.unwrap(),
-        ExitCode::FAILURE,
-        "something is left"
-    );
+    let run = async |piece, args: &ZoneArgs| setup(piece, args, &world.head, &root).await;
+    let left = run(Piece::Migration, &dry).await.unwrap();
+    assert_eq!(left, ExitCode::FAILURE, "something is left");
     assert!(world.metadata(MOVING).is_empty());
-    let feed = Args { sapi: world.args.sapi.clone(), ..new_args(Piece::Feed) };
-    let error = format!("{:#}", setup(&feed, &world.head, &root).await.unwrap_err());
-    assert!(error.contains("no service hub-feed") && error.contains("--image"), "{error}");
+    let error = format!("{:#}", run(Piece::Feed, &world.args).await.unwrap_err());
+    assert!(error.contains("no service hub-feed"), "{error}");
+    assert!(error.contains("hub setup feed --image"), "{error}");
 }
 
-fn new_args(piece: Piece) -> Args {
-    Args { piece, image: None, sapi: None, papi: None, dry_run: false, yes: true }
+#[tokio::test] // Z5
+async fn each_service_is_moved_whole() {
+    for piece in [Piece::Volapi, Piece::Feed] {
+        let world = World::of(piece).await;
+        assert_eq!(world.setup().await.unwrap(), ExitCode::SUCCESS);
+        world.is_safe().await;
+    }
+}
+
+#[tokio::test] // Z15
+async fn where_there_is_no_service_one_is_made_with_a_zone_that_keeps_its_records() {
+    for piece in [Piece::Volapi, Piece::Migration, Piece::Feed] {
+        let mut world = World::of(piece).await;
+        // Nothing of ours but the application, and the service from which zones have their user-script.
+        let known = world.sapi.all();
+        let application = known.iter().find(|it| it.contains_key("owner_uuid")).unwrap();
+        let application = application["uuid"].as_str().unwrap().to_owned();
+        let store = sapi::Store::default();
+        let of = |value: Value| value.as_object().cloned().unwrap();
+        store.put(of(json!({ "uuid": application, "name": "sdc", "owner_uuid": ADMIN,
+            "params": { "owner_uuid": ADMIN }, "metadata": {} })));
+        let vmapi = store.service(&application, "vmapi", "vm");
+        store.put(of(json!({ "uuid": vmapi, "metadata": { "user-script": "#!/bin/bash" } })));
+        let any = || "127.0.0.1:0".parse().unwrap();
+        let server = sapi::Server::with_store(any(), store.clone()).await.unwrap();
+        let papi = mocks::papi::Server::start(any()).await.unwrap();
+        for name in ["sdc_1024", "sdc_4096"] {
+            papi.store().put(of(json!({ "uuid": uuid_of(name), "name": name, "active": true })));
+        }
+        let (node, image) = (world.head.node.clone(), world.image.clone());
+        let made = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = Arc::clone(&made);
+        store.set_hands(Arc::new(move |params| {
+            let (node, image, seen) = (node.clone(), image.clone(), Arc::clone(&seen));
+            Box::pin(async move {
+                assert_eq!(params["server_uuid"], node.cn_uuid(), "it is placed here");
+                assert_eq!(params["image_uuid"], json!(image));
+                let mut vm = sample::fresh("joyent", Some(7)).unwrap();
+                for key in ["uuid", "alias", "delegate_dataset", "image_uuid"] {
+                    vm.insert(key.to_owned(), params[key].clone());
+                }
+                let uuid = Verbs::new(&node, Wait::none()).create(&vm).await;
+                seen.lock().unwrap().push(uuid.map_err(|error| error.to_string())?);
+                Ok(())
+            })
+        }));
+        world.args = ZoneArgs {
+            sapi: Some(server.url()),
+            papi: Some(papi.url()),
+            image: Some(world.image.clone()),
+            ..world.args
+        };
+        assert_eq!(world.setup().await.unwrap(), ExitCode::SUCCESS);
+        assert_eq!(world.setup().await.unwrap(), ExitCode::SUCCESS);
+        let zones = made.lock().unwrap().clone();
+        let [zone] = &zones[..] else { panic!("one zone") };
+        let find = |name: &str| {
+            let all = store.all();
+            all.into_iter().find(|it| it.get("name") == Some(&json!(name))).unwrap()
+        };
+        world.zone.clone_from(zone);
+        world.service = find(piece.service())["uuid"].as_str().unwrap().to_owned();
+        (world.sapi, world._server) = (store.clone(), server);
+        let vm = world.head.vm(zone).unwrap();
+        assert_eq!(vm["datasets"], json!([format!("zones/{zone}/data")]));
+        assert!(world.metadata(IN_USE).is_empty(), "it has no records yet");
+        // Its service writes its records in its dataset, which the zone mounts at /data.
+        let node = &world.head.node;
+        let dataset = node.directory(&format!("zones/{zone}/data")).unwrap();
+        for top in [dataset, node.path(&format!("/zones/{zone}/root/data"))] {
+            let file = top.join(piece.records());
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "records").unwrap();
+        }
+        assert_eq!(world.setup().await.unwrap(), ExitCode::SUCCESS);
+        assert!(!world.metadata(IN_USE).is_empty());
+        world.reprovision().await.unwrap();
+        assert_eq!(world.kept(piece.records()).as_deref(), Some("records"));
+    }
+}
+
+#[tokio::test] // Z15
+async fn a_zone_that_could_not_be_made_is_said() {
+    let world = World::new().await;
+    let object = |value: Value| value.as_object().cloned().unwrap();
+    let service = world.sapi.get(&world.service).unwrap();
+    let store = sapi::Store::default();
+    store.put(service);
+    store.set_hands(Arc::new(|_| Box::pin(async { Err("no such image".to_owned()) })));
+    store.put(object(json!({ "uuid": world.service, "params": { "delegate_dataset": true } })));
+    let server =
+        sapi::Server::with_store("127.0.0.1:0".parse().unwrap(), store.clone()).await.unwrap();
+    let args = ZoneArgs { sapi: Some(server.url()), ..world.args.clone() };
+    let root = world.head.node.root();
+    let failed = setup(world.piece, &args, &world.head, &root).await.unwrap_err();
+    let failed = format!("{failed:#}");
+    assert!(failed.contains("did not make the instance"), "{failed}");
+    assert!(failed.contains("no such image"), "{failed}");
+}
+
+const ADMIN: &str = "00000000-0000-4000-8000-0000000000ad";
+
+fn uuid_of(name: &str) -> String {
+    format!("00000000-0000-4000-8000-00000000{}", &name[4..])
 }

@@ -115,6 +115,15 @@ impl Node<'_> {
         if is_inside { Ok(place) } else { Err(Refusal::Outside(place)) }
     }
 
+    /// Returns the uuid of the node, as its sysinfo has it.
+    pub fn uuid(&self) -> anyhow::Result<String> {
+        let file = self.file(Path::new("/tmp/.sysinfo.json"));
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let sysinfo: Value =
+            serde_json::from_str(&text).with_context(|| file.display().to_string())?;
+        Ok(sysinfo["UUID"].as_str().context("sysinfo has no UUID")?.to_owned())
+    }
+
     /// Looks at a zone; none where this node does not have it.
     pub async fn look(&self, piece: Piece, uuid: &str) -> anyhow::Result<Option<Zone>> {
         let text = match self.run(Program::Vmadm, &["get", uuid]).await {

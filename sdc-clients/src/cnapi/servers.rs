@@ -104,13 +104,18 @@ pub struct ServerQuery {
     pub setup: Option<bool>,
     /// Whether each record has its sysinfo.
     pub sysinfo: bool,
+    /// Whether each record has its agents.
+    pub agents: bool,
 }
 
 impl ServerQuery {
     pub(super) fn apply(&self, call: Call) -> Call {
+        let parts = [(self.sysinfo, "sysinfo"), (self.agents, "agents")];
+        let extras = parts.iter().filter(|(wanted, _)| *wanted).map(|(_, part)| *part);
+        let extras = extras.collect::<Vec<_>>().join(",");
         call.query_list("uuids", &self.uuids)
             .query_opt("setup", self.setup)
-            .query_opt("extras", self.sysinfo.then_some("sysinfo"))
+            .query_opt("extras", Some(extras).filter(|it| !it.is_empty()))
     }
 }
 

@@ -124,6 +124,11 @@ pub(crate) trait Keeper: Clone + Send + Sync + 'static {
 
     /// Answers a request that has a route; nothing if the process dies of it.
     fn operate(&self, way: &Way) -> Option<Answer>;
+
+    /// Does what the service does before this answer leaves.
+    fn before_answer(&self, _way: &Way, answer: Answer) -> BoxFuture<'_, Answer> {
+        Box::pin(std::future::ready(answer))
+    }
 }
 
 impl<T: Keeper> Service for T {
@@ -147,14 +152,15 @@ impl<T: Keeper> Service for T {
         request: &'a Request<Bytes>,
         _: &'a [Action],
     ) -> BoxFuture<'a, Option<Response<Bytes>>> {
-        let answered = match T::ROUTER.way(request) {
-            Ok(way) => self.operate(&way).map(|answer| {
-                let own = T::HEADERS.iter();
-                let answer = own.fold(answer, |answer, (name, value)| answer.with(name, value));
-                answer.response(request, T::SERVER, self.records().now_ms())
-            }),
-            Err(response) => Some(*response),
-        };
-        Box::pin(std::future::ready(answered))
+        Box::pin(async move {
+            let way = match T::ROUTER.way(request) {
+                Ok(way) => way,
+                Err(response) => return Some(*response),
+            };
+            let answer = self.before_answer(&way, self.operate(&way)?).await;
+            let own = T::HEADERS.iter();
+            let answer = own.fold(answer, |answer, (name, value)| answer.with(name, value));
+            Some(answer.response(request, T::SERVER, self.records().now_ms()))
+        })
     }
 }

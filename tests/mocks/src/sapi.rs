@@ -3,11 +3,14 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The mock SAPI: applications, services and instances, and what config-agent reads of an instance. A second
-//! `POST /instances` of a uuid replaces the first, and what it does not repeat is gone. Agents are not deployed.
+//! `POST /instances` of a uuid replaces the first, and what it does not repeat is gone. Agents are not deployed; the VM
+//! of another instance is made before the answer, with the params of application, service and instance.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use crate::faults::{self, Listed};
@@ -16,8 +19,18 @@ use crate::restify::Endpoint;
 use crate::router::{Answer, Router, Way};
 
 /// The records of a mock, with its rules and log. Clones share all of it.
-#[derive(Debug, Clone, Default)]
-pub struct Store(Records);
+#[derive(Clone, Default)]
+pub struct Store(Records, Arc<OnceLock<Hands>>);
+
+/// Makes the VM of an instance, from its params with its uuid, or says why it could not.
+pub type Hands =
+    Arc<dyn Fn(Map<String, Value>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Store").field(&self.0).finish_non_exhaustive()
+    }
+}
 
 /// A mock SAPI on a socket.
 pub type Server = faults::Server<Store>;
@@ -69,6 +82,27 @@ impl Store {
         uuid
     }
 
+    /// From now on this makes the VMs of instances; the first that is set stays.
+    pub fn set_hands(&self, hands: Hands) {
+        drop(self.1.set(hands));
+    }
+
+    /// The params of an instance that is a VM: those of its application, its service and itself, each over the one
+    /// before.
+    fn vm(&self, instance: &Record) -> Option<Map<String, Value>> {
+        let service = self.get(text(instance, "service_uuid"))?;
+        if text(&service, "type") == "agent" {
+            return None;
+        }
+        let application = self.get(text(&service, "application_uuid")).unwrap_or_default();
+        let mut vm = Map::new();
+        for record in [&application, &service, instance] {
+            vm.extend(record.get("params").and_then(Value::as_object).cloned().unwrap_or_default());
+        }
+        vm.insert("uuid".to_owned(), json!(text(instance, "uuid")));
+        Some(vm)
+    }
+
     /// An application, a service or an instance.
     pub fn get(&self, uuid: &str) -> Option<Record> {
         self.0.get(uuid)
@@ -88,6 +122,11 @@ impl Store {
             );
         }
         Some(json!({ "manifests": [], "metadata": metadata }))
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Record> {
+        self.0.all()
     }
 
     fn list(&self, wanted: usize, way: &Way) -> Answer {
@@ -179,6 +218,20 @@ impl Keeper for Store {
 
     fn records(&self) -> &Records {
         &self.0
+    }
+
+    fn before_answer(&self, way: &Way, answer: Answer) -> BoxFuture<'_, Answer> {
+        let made = (way.method == "POST" && way.route == "/instances" && answer.status == 200)
+            .then(|| answer.body.as_ref()?.as_object())
+            .flatten();
+        let vm = made.and_then(|instance| self.vm(instance));
+        Box::pin(async move {
+            let (Some(hands), Some(vm)) = (self.1.get(), vm) else { return answer };
+            match hands(vm).await {
+                Ok(()) => answer,
+                Err(why) => Answer::error(500, "InternalError", why),
+            }
+        })
     }
 
     fn operate(&self, way: &Way) -> Option<Answer> {
