@@ -6,6 +6,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use daemon::command::{Paths, Program};
 use daemon::config::http_url;
 use daemon::{ConfigError, Fields};
 use serde_json::Value;
@@ -36,6 +37,8 @@ pub struct Config {
     pub migrations: Option<String>,
     /// The URL of volapi, which is elsewhere in the data centre; none: no tab.
     pub volumes: Option<String>,
+    /// Where svcprop is.
+    pub commands: Paths,
     /// Where other nodes may collect metrics, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// A tracing filter.
@@ -51,6 +54,7 @@ impl Config {
             agents: AGENTS.map(|(name, port)| (name.to_owned(), local(port))).into(),
             migrations: None,
             volumes: None,
+            commands: Paths::read(&mut Fields::empty(), &[Program::Svcprop]),
             metrics: None,
             log_level: "info".to_owned(),
         }
@@ -72,6 +76,7 @@ impl Config {
             agents: agents(&mut fields).unwrap_or(default.agents),
             migrations: service(&mut fields, MIGRATIONS),
             volumes: service(&mut fields, VOLUMES),
+            commands: Paths::read(&mut fields, &[Program::Svcprop]),
             metrics: fields.metrics(),
             log_level: fields.text("log_level", &default.log_level),
         };

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon::Shutdown;
+use daemon::command::{Paths, Spawned};
 use daemon::http::{Body, query, refuse, reply, reply_json};
+use daemon::smf::{Whose, whose_service};
 use futures_util::StreamExt;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{Response, StatusCode};
@@ -38,19 +40,25 @@ const LATE: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(crate) struct Relay {
     programs: Arc<Vec<(String, Http)>>,
+    commands: Arc<Spawned>,
     streams: Arc<Semaphore>,
     waits: Waits,
     shutdown: Shutdown,
 }
 
 impl Relay {
-    pub(crate) fn new(programs: &[(String, String)], shutdown: Shutdown) -> Result<Self, Error> {
+    pub(crate) fn new(
+        programs: &[(String, String)],
+        commands: Paths,
+        shutdown: Shutdown,
+    ) -> Result<Self, Error> {
         let all = programs.iter().map(|(name, url)| {
             let agent = concat!("console/", env!("CARGO_PKG_VERSION"));
             Ok((name.clone(), Http::new(url, agent)?.without_retries()))
         });
         Ok(Self {
             programs: Arc::new(all.collect::<Result<_, Error>>()?),
+            commands: Arc::new(Spawned::new(commands)),
             streams: Arc::new(Semaphore::new(STREAMS)),
             waits: Waits::default(),
             shutdown,
@@ -93,6 +101,8 @@ impl Relay {
                 return Some(self.waits.limited(program, text(http, get("metrics"))).await);
             }
             (HUB, "why") => Call::get(&["why", query::value(asked, "vm")?]),
+            // A program that does not answer may be another of that name.
+            (_, "whose") => return Some(self.whose(program).await),
             (HUB, "sysinfo") => get("sysinfo"),
             (HUB, "vms") => return Some(self.stream(http, get("vms")).await),
             (HUB, "events") => {
@@ -104,6 +114,17 @@ impl Relay {
             _ => return None,
         };
         Some(self.waits.limited(program, whole(http, call, ANSWER_CAP)).await)
+    }
+
+    /// Answers whose program SMF starts under this name: true if it is the one that ours takes the place of.
+    async fn whose(&self, program: &str) -> Response<Body> {
+        match whose_service(&*self.commands, program).await {
+            Ok(whose) => {
+                let is_other = whose.is_some_and(|whose| whose != Whose::Ours);
+                reply_json(StatusCode::OK, &json!({ "is_other": is_other }))
+            }
+            Err(error) => bad_gateway(&error.to_string()),
+        }
     }
 
     /// Passes a body on as it comes.

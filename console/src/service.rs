@@ -32,7 +32,7 @@ pub enum ServeError {
 
 /// Starts the server; returns its address and its tasks.
 pub async fn serve(config: Config, shutdown: Shutdown) -> Result<(SocketAddr, Tasks), ServeError> {
-    let relay = Relay::new(&config.programs(), shutdown.clone())?;
+    let relay = Relay::new(&config.programs(), config.commands.clone(), shutdown.clone())?;
     let (address, metrics) = (config.listen, config.metrics);
     let tasks = Tasks::new(shutdown.clone());
     let routes = http::router(config, relay);

@@ -18,6 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use console::config::Config;
 use daemon::Shutdown;
+use daemon::command::{Paths, Program};
 use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -84,6 +85,8 @@ async fn fixture() -> Fixture {
         agents: agents.map(|(name, at)| (name.to_owned(), at)).into(),
         migrations: Some(format!("http://{service}")),
         volumes: Some(format!("http://{service}")),
+        // What it prints names no program of ours.
+        commands: Paths::default().with(Program::Svcprop, "/bin/echo"),
         ..Config::beside(hub)
     };
     let shutdown = Shutdown::new();
@@ -156,6 +159,7 @@ async fn passes_on_json_of_known_programs_only() {
         ("/ui/agents/vminfod/metrics", r##""# HELP\nup 1\n""##),
         ("/ui/agents/net-agent/status", r#"{"pass":1}"#),
         ("/ui/agents/net-agent/plan", r#"{"decisions":[]}"#),
+        ("/ui/agents/off/whose", r#"{"is_other":true}"#),
         ("/ui/agents/migrations/status", r#"["format=raw"]"#),
         ("/ui/agents/volumes/status", r#"{"degraded":[]}"#),
         ("/ui/agents/volumes/plan", r#"[{"uuid":"v"}]"#),

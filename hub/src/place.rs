@@ -4,7 +4,7 @@
 
 //! Where the programs of a node find things: from their configuration files, as far as they are there.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use daemon::command::{Paths, Program};
@@ -21,7 +21,7 @@ pub const INSTALLED: [&str; 5] = [
 ];
 
 /// The programs that the product runs, as the configurations name them.
-pub const PROGRAMS: [Program; 9] = [
+pub const PROGRAMS: [Program; 11] = [
     Program::Zoneadm,
     Program::Zonecfg,
     Program::Zfs,
@@ -31,6 +31,8 @@ pub const PROGRAMS: [Program; 9] = [
     Program::Sysevent,
     Program::Fswatcher,
     Program::Svcs,
+    Program::Svcprop,
+    Program::Zlogin,
 ];
 
 /// A service, and the keys under which configurations have its address.
@@ -68,6 +70,8 @@ pub struct Place {
     pub hub: String,
     /// Where migration-agent shows its status.
     pub migration_agent: String,
+    /// The address of migration-service, if a configuration has one.
+    pub front: Option<IpAddr>,
     /// vminfod's unix socket, if it has one.
     pub socket: Option<PathBuf>,
     /// The services that some configuration names.
@@ -82,6 +86,8 @@ impl Place {
         let root = text("root").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         let listen = text("listen").and_then(|listen| listen.parse::<SocketAddr>().ok());
         let shown = text("status.listen").and_then(|listen| listen.parse::<SocketAddr>().ok());
+        let front = text("service_url").and_then(|url| url.parse::<http::Uri>().ok());
+        let front = front.and_then(|url| url.host()?.trim_matches(['[', ']']).parse().ok());
         let socket = text("socket.path").map(PathBuf::from);
         let named =
             SERVICES.map(|(service, keys)| (service, keys.iter().find_map(|key| text(key))));
@@ -100,7 +106,7 @@ impl Place {
             .fold(Paths::default(), |paths, (program, path)| paths.with(program, path));
         let hub = listen.map_or_else(|| "http://127.0.0.1:9090".to_owned(), url_of);
         let migration_agent = shown.map_or_else(|| "http://127.0.0.1:5317".to_owned(), url_of);
-        Ok(Place { root, commands, wanted, hub, migration_agent, socket, services })
+        Ok(Place { root, commands, wanted, hub, migration_agent, front, socket, services })
     }
 
     /// Returns the path of a file of the node.

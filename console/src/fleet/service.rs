@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use daemon::command::Paths;
 use daemon::{Shutdown, Tasks};
 use sdc_clients::Jitter;
 use sdc_clients::fleet::Fleet;
@@ -22,7 +23,7 @@ use crate::service::open;
 pub(crate) async fn serve(config: Config, shutdown: Shutdown) -> anyhow::Result<Tasks> {
     let fleet = Fleet::connect(&config.nats, "console", Jitter::from_entropy()).await?;
     let programs: Vec<_> = services(&config.migrations, &config.volumes).collect();
-    let relay = Relay::new(&programs, shutdown.clone())?;
+    let relay = Relay::new(&programs, Paths::default(), shutdown.clone())?;
     let board = Arc::new(Board::new(config.node_page));
     let tasks = Tasks::new(shutdown.clone());
     tasks.spawn_dropped("vms", feed::vms(fleet.clone(), Arc::clone(&board)));

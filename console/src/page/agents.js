@@ -49,6 +49,10 @@ export async function watch(name, onRead) {
     agents.push(one);
     watchSource(`/ui/agents/${agent}/status`, one.view.EVERY_MS ?? EVERY_MS, async (source) => {
       one.status = source.value;
+      if (source.error && one.isOther === undefined) {
+        one.isOther = (await read(`/ui/agents/${agent}/whose`)).value?.is_other;
+      }
+      if (!source.error) one.isOther = undefined;
       if (!source.error && one.view.HAS_PLAN) one.plan = (await read(`/ui/agents/${agent}/plan`)).value ?? one.plan;
       if (!source.error && one.view.written) await reread(one);
       show(one, source, { state, body, mark }, name);
@@ -67,17 +71,19 @@ async function reread(agent) {
 
 function show(agent, source, { state, body, mark }, name) {
   const { view, status, plan, history } = agent;
-  const [text, kind] = source.error ? ['does not answer', 'bad'] : view.state(status);
+  const silence = agent.isOther ? 'another one runs' : 'does not answer';
+  const [text, kind] = source.error ? [silence, 'bad'] : view.state(status);
   state.replaceChildren(text, source.at ? ', read ' : '', source.at ? ago(source.at) : '', source.at ? ' ago' : '');
   state.className = `pill ${kind}`;
   mark(kind, text);
-  alarms.set(agent.name, source.error ? [silent(agent.name, source)] : view.alarms?.(status, plan, name) ?? []);
+  alarms.set(agent.name, source.error ? [silent(agent, source)] : view.alarms?.(status, plan, name) ?? []);
   const none = [el('p', { class: 'soft' }, 'Not running, or not on this node.')];
   redraw(body, status ? view.parts(status, plan, name, history) : none);
   body.classList.toggle('old', source.error !== null);
 }
 
-function silent(name, source) {
+function silent({ name, isOther }, source) {
+  if (isOther) return alarms.another(name, source);
   const never = 'If it is not on this node, leave it out of console.json.';
   return alarms.silent(name, source, source.at ? `Its tab shows what it said at ${clock(source.at)}.` : never);
 }

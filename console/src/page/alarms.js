@@ -53,6 +53,12 @@ function line({ kind, title, text, since, command: typed }) {
   return el('p', { class: `alarm ${kind}` }, words, `${short(text, 400)} `, el('code', {}, typed));
 }
 
+/** The alarm of a node that runs another program of that name, such as the one that ours takes the place of. */
+export const another = (name, { since }) => ({
+  kind: 'bad', title: `This node runs another ${name}`, since, command: `svcprop -p start/exec ${name}`,
+  text: 'It is not the one that this page can ask: an install of ours, or of upstream’s agents, decides which one runs.',
+});
+
 /** The alarm of a program that does not answer, or of console, through which it is asked. */
 export function silent(name, source, text) {
   const who = source.error === NO_CONSOLE ? 'console' : name;

@@ -23,6 +23,9 @@ export function alarms(source, stream) {
   const status = source.value;
   const all = [];
   const add = (kind, title, text, typed, since) => all.push({ kind, title, text, command: typed, since });
+  if (!status.sources) {
+    add('warn', 'This node runs another vminfod', 'It says nothing of its sources.', 'hub node status');
+  }
   if (stream) add('warn', 'No event stream', `${stream} ${says('vminfod-no-stream')}`, command('vminfod-no-stream'));
   if (status.stale) {
     add('bad', 'vminfod’s view is stale', says('vminfod-stale'), command('vminfod-stale'));

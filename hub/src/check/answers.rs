@@ -53,7 +53,13 @@ async fn answer(place: &Place, cn: Option<&str>) -> Finding {
             against.push("it serves the sysinfo of another node".to_owned());
         }
         Ok(_) => {}
-        Err(_) => return Finding::unless("B16", &against, "the shipped hub: it serves no sysinfo"),
+        Err(_) => {
+            return Finding::unless(
+                "B16",
+                &against,
+                "this node runs another vminfod: it serves no sysinfo",
+            );
+        }
     }
     Finding::unless("B16", &against, "ours")
 }

@@ -27,7 +27,7 @@ pub(super) async fn check(place: &Place, cn: Option<&str>) -> Vec<Finding> {
     ]
 }
 
-fn client(place: &Place, service: Service) -> Option<Http> {
+pub(super) fn client(place: &Place, service: Service) -> Option<Http> {
     let agent = user_agent("hub", env!("CARGO_PKG_VERSION"), None);
     Some(Http::new(place.service(service)?, &agent).ok()?.without_retries())
 }

@@ -11,6 +11,8 @@
 
 mod report; // what is printed, and what is sent
 
+mod front; // who asks VMAPI past migration-service
+
 mod data_centre; // NAPI, VMAPI, CNAPI, IMGAPI, PAPI
 
 mod answers; // who answers on vminfod's port
@@ -20,6 +22,8 @@ mod certificate; // how migration-agent's certificate stands
 mod agents; // the state files of our agents
 
 mod services; // SMF
+
+mod whose; // whose agents run, and whether the next boot starts ours
 
 mod streams; // the helpers that run: sysevent, fswatcher
 
@@ -42,7 +46,7 @@ use daemon::cli::{self, ListArgs, Progress, Screen};
 use daemon::config::parse_span;
 use serde_json::Value;
 
-use crate::place::{Place, installed};
+use crate::place::{Place, Service, installed};
 use finding::{Finding, Verdict};
 use programs::Programs;
 
@@ -101,11 +105,13 @@ async fn all(place: &Place, watch: Duration) -> Vec<Finding> {
     findings.extend(zones.findings);
     findings.extend(datasets::check(&programs).await);
     findings.extend(services::check(&programs).await);
+    findings.extend(whose::check(place, &programs).await);
     let cn = zones.cn_uuid.as_deref();
     findings.extend(answers::check(place, cn).await);
     findings.push(agents::check(place, cn));
     findings.push(certificate::check(place).await);
     findings.extend(data_centre::check(place, cn).await);
+    findings.push(front::check(place, &programs, data_centre::client(place, Service::Cnapi)).await);
     let (events, files) =
         tokio::join!(streams::events(&programs, watch), streams::files(place, &programs));
     findings.extend(events);

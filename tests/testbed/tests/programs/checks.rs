@@ -93,7 +93,10 @@ async fn the_labs_node_is_as_believed_and_the_report_names_nobody() {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(with(&report, "false").is_empty(), "{report:#}");
     // Nobody runs vmadm, zpool and SMF below this root, and no configuration names the other services.
-    assert_eq!(with(&report, "unknown"), ["B7", "B11", "B15", "B25", "B26", "B22", "B23", "B24"]);
+    assert_eq!(
+        with(&report, "unknown"),
+        ["B7", "B11", "B15", "B27", "B28", "B25", "B26", "B22", "B23", "B24", "B29"]
+    );
     let text = report.to_string();
     for vm in lab.vms().await {
         for secret in [common::text(&vm, "uuid"), common::text(&vm, "alias"), "127.0.0.1"] {
@@ -103,7 +106,7 @@ async fn the_labs_node_is_as_believed_and_the_report_names_nobody() {
     lab.stop().await;
 }
 
-#[tokio::test] // B1–B26
+#[tokio::test] // B1–B28
 async fn a_belief_that_is_false_is_named() {
     let lab = Lab::of(4).await;
     let dir = tempfile::tempdir().unwrap();
@@ -253,6 +256,26 @@ async fn a_belief_that_is_false_is_named() {
             "a helper that cannot watch",
             "B14",
             command("fswatcher", format!("{fswatcher} \"$@\" | sed -u 's/SUCCESS/FAIL/'")),
+        ),
+        ("another net-agent in the place of ours", "B27", {
+            let mut world = files(&|root| {
+                let etc = root.join("opt/smartdc/agents/etc");
+                std::fs::create_dir_all(&etc).unwrap();
+                std::fs::write(etc.join("net-agent.policy.json"), "{}").unwrap();
+            });
+            let text = "echo '/a/node/bin/node\\\\ /a/net-agent.js'";
+            world["commands"] = json!({"svcprop": script(dir.path(), "svcprop", text)});
+            world
+        }),
+        (
+            "a manifest that no boot imports",
+            "B28",
+            files(&|root| {
+                let smf = root.join("opt/smartdc/agents/lib/node_modules/net-agent/smf");
+                std::fs::create_dir_all(smf.join("manifests")).unwrap();
+                std::fs::write(smf.join("boot"), "").unwrap();
+                std::fs::write(smf.join("manifests/net-agent.xml.in"), "").unwrap();
+            }),
         ),
         (
             "a service in maintenance",
