@@ -87,6 +87,10 @@ struct FileArgs {
     config: Option<PathBuf>,
 }
 
+#[cfg(not(feature = "fleet"))]
+const WITHOUT_FLEET: &str = "the configuration has nats, for the page of the data centre: that is the program console-fleet, \
+    of the package hub-tools";
+
 #[derive(Debug, Default, Args)]
 struct ReachArgs {
     #[command(flatten)]
@@ -131,6 +135,11 @@ async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
     #[cfg(feature = "fleet")]
     if args.fleet || find(&args.file)?.get("nats").is_some() {
         return of_fleet(args).await;
+    }
+    // A page of this node in the place of that of the data centre would be no page at all on a headnode.
+    #[cfg(not(feature = "fleet"))]
+    if find(&args.file)?.get("nats").is_some() {
+        return Err(cli::Usage(WITHOUT_FLEET.to_owned()).into());
     }
     let (mut config, unknown) = load(&args.file)?;
     config.listen = args.listen.unwrap_or(config.listen);
