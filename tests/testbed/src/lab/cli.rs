@@ -54,6 +54,9 @@ struct Args {
     /// Daemons to leave out: your own agent can take their place
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAMES")]
     without: Vec<Part>,
+    /// vminfod and net-agent alone, with their story: events, leaked NICs, records without a node, states, a hold
+    #[arg(long, conflicts_with_all = ["with", "without", "nodes"])]
+    core: bool,
     /// What else to have, and to play
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAMES")]
     with: Vec<Extra>,
@@ -99,10 +102,14 @@ struct Services {
 
 /// Runs `testbed lab`; the arguments start after that word.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let args: Args = match crate::arguments::parse("testbed lab", &args) {
+    let mut args: Args = match crate::arguments::parse("testbed lab", &args) {
         Ok(args) => args,
         Err(status) => return status,
     };
+    if args.core {
+        let all = Part::value_variants().iter().copied();
+        args.without = all.filter(|part| *part != Part::NetAgent).collect();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(err) => return exit::report("testbed lab", &err, exit::FAILED),
@@ -242,7 +249,7 @@ async fn begin(
     if args.script == Script::None {
         return Ok(true);
     }
-    if !(is_in(Part::NetAgent) && is_in(Part::VmAgent)) {
+    if !(is_in(Part::NetAgent) && (is_in(Part::VmAgent) || args.core)) {
         say("no story: it needs net-agent and vm-agent");
         return Ok(true);
     }

@@ -231,6 +231,32 @@ async fn a_node_is_evacuated_and_its_vms_are_as_they_were() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_core_alone_has_a_story_and_an_exit_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = dir.path().join("cn");
+    let place = node.to_string_lossy();
+    let args = ["lab", "--core", "--once", "--speed", "600", "--dir", &place];
+    let done = process::run(&program(), &args, LATE).await.unwrap();
+    assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
+    let story = [
+        "ok   leaked NICs reaped 3/3",
+        "ok   backfilled 4/4",
+        "ok   provisioning fixed 2/2",
+        "ok   booted VM seen running, its NICs running in NAPI",
+        "ok   quota set by zfs seen",
+        "tour 3/4: net-agent hold",
+        "ok   held: NICs of a VM that is gone kept ",
+        "tour 4/4: net-agent release",
+        "ok   deleted VM's NICs gone ",
+        "ok   NICs of live VMs lost 0, deletes sent for them 0",
+    ];
+    in_order(&done.stdout, &story);
+    for absent in ["vm-agent", "kvmd", "console"] {
+        assert!(!node.join(format!("{absent}.log")).exists(), "{absent}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lab_can_do_without_daemons() {
     let dir = tempfile::tempdir().unwrap();
     let node = dir.path().join("cn");
