@@ -310,7 +310,9 @@ async fn a_second_vminfod_runs_beside_the_one_in_place_as_written() {
     let read: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&config).unwrap()).unwrap();
     assert!(read["metrics"]["listen"].is_string() && read.get("socket").is_none(), "{read}");
-    let serve = serve.replace("/etc/vminfod.json", &config).replace(":9091", ":0");
+    let installed = "/opt/smartdc/agents";
+    let serve = serve.replace(&format!("{installed}/etc/vminfod.config.json"), &config);
+    let serve = serve.replace(&format!("{installed}/bin/"), "").replace(":9091", ":0");
     assert!(serve.contains(&config) && serve.ends_with(":0"), "{serve}");
     let script = typed(&lab, &format!("exec {serve}"));
     let mut beside = Child::spawn("beside", Path::new("/bin/bash"), &["-c", &script]).unwrap();

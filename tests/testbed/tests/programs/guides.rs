@@ -16,6 +16,8 @@ use tokio::time::Instant;
 
 use super::common::centre::{Centre, OWNER, PROGRAMS};
 
+mod deploy;
+
 /// The documents, in the order in which they are typed.
 const DOCUMENTS: [&str; 5] = [
     "docs/cli.md",
