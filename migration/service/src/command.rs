@@ -33,8 +33,8 @@ pub enum Done {
         /// What is not as it was on the new node, or has to be seen to.
         warnings: Vec<Warning>,
     },
-    /// 200: the record is as shown.
-    Changed(Box<Record>),
+    /// 200: the record is as shown. CloudAPI wants the id of an operation where there is none any more.
+    Changed(Box<Record>, Option<Uuid>),
     /// The caller waits until the hidden source is deleted.
     Finalize(Box<Record>),
     /// The caller waits for an estimate.
@@ -155,14 +155,16 @@ impl Service {
                 kept.record.intent.finalize = true;
                 Done::Finalize(Box::new(kept.record.clone()))
             }
-            Admitted::AbortAtOnce => Done::Changed(Box::new(aborted(&mut kept.record, now))),
+            Admitted::AbortAtOnce => {
+                Done::Changed(Box::new(aborted(&mut kept.record, job, now)), Some(job))
+            }
             Admitted::Schedule => {
                 schedule::set(&mut kept.record, at.unwrap_or(now));
-                Done::Changed(Box::new(kept.record.clone()))
+                Done::Changed(Box::new(kept.record.clone()), None)
             }
             Admitted::Unschedule => {
                 schedule::unset(&mut kept.record);
-                Done::Changed(Box::new(kept.record.clone()))
+                Done::Changed(Box::new(kept.record.clone()), None)
             }
             Admitted::Rescue => {
                 rescue(&mut kept.record, "rescuing the instance", job, now);
@@ -347,7 +349,7 @@ fn running(record: &Record) -> Uuid {
 
 /// Ends a record that has no target. Returns it in the form in which the deployed service shows it, which
 /// removes it then.
-fn aborted(record: &mut Record, now: Time) -> Record {
+fn aborted(record: &mut Record, job: Uuid, now: Time) -> Record {
     record.progress_history.push(Entry::new(EntryFields {
         kind: "progress".into(),
         phase: Phase::Abort,
@@ -356,7 +358,7 @@ fn aborted(record: &mut Record, now: Time) -> Record {
         total_progress: Some(100),
         message: None,
         started_timestamp: Some(now),
-        job_uuid: None,
+        job_uuid: Some(job),
         finished_timestamp: Some(now),
         error: None,
         error_detail: None,

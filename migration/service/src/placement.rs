@@ -16,6 +16,7 @@ use super::begin::{Asks, Vm};
 use super::refused::Refused;
 use super::state::Service;
 use migration_core::checks::{self, Obstacle};
+use migration_core::target_payload::made_of;
 
 /// How many nodes are checked for one VM.
 const CANDIDATES: usize = 8;
@@ -160,7 +161,7 @@ impl Service {
         // `sdc_overlay/11` is a fabric of the tag `sdc_overlay`.
         let tags = nics.filter_map(|nic| nic["nic_tag"].as_str()?.split('/').next());
         let nic_tags: Vec<String> = tags.map(str::to_owned).collect();
-        let mut vm = sizes(object)?;
+        let mut vm = wanted(object)?;
         let affinity = if affinity.is_empty() { stored(object) } else { affinity.to_vec() };
         if !affinity.is_empty() {
             vm.insert("affinity".into(), json!(affinity));
@@ -170,37 +171,28 @@ impl Service {
     }
 }
 
-/// Returns what CNAPI wants to know of a VM, in the types on which it insists: it ends its process on others.
-pub fn sizes(object: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced> {
-    let mut vm = Map::new();
-    let number = |name: &str| object.get(name).filter(|it| it.is_number()).cloned();
-    let text = |name: &str| object.get(name).filter(|it| it.is_string()).cloned();
-    let ram = number("ram").or_else(|| number("max_physical_memory"));
-    let musts = [
-        ("vm_uuid", "uuid", text("uuid")),
-        ("owner_uuid", "owner_uuid", text("owner_uuid")),
-        ("brand", "brand", text("brand")),
-        ("ram", "ram", ram),
-    ];
-    for (name, named, value) in musts {
-        vm.insert(name.to_owned(), value.ok_or(Unplaced::Lacks(named))?);
+/// Returns what CNAPI chooses by: the payload of the target, as the deployed caller gives it, and what CNAPI takes from
+/// it in types on which it insists: it ends its process on others.
+fn wanted(object: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced> {
+    let mut vm = made_of(object).0;
+    let uuid = vm.get("uuid").cloned();
+    // Of a zone only VMAPI's record has ram.
+    let ram = object.get("ram").filter(|ram| ram.is_number());
+    let ram = ram.or_else(|| vm.get("max_physical_memory")).cloned();
+    vm.extend(uuid.map(|uuid| ("vm_uuid".to_owned(), uuid)));
+    vm.extend(ram.map(|ram| ("ram".to_owned(), ram)));
+    for (name, named) in
+        [("vm_uuid", "uuid"), ("owner_uuid", "owner_uuid"), ("brand", "brand"), ("ram", "ram")]
+    {
+        if !vm.contains_key(name) {
+            return Err(Unplaced::Lacks(named));
+        }
     }
-    for name in ["max_physical_memory", "quota", "cpu_cap", "vcpus"] {
-        vm.extend(number(name).map(|value| (name.to_owned(), value)));
-    }
-    // By these CNAPI's filters keep nodes that are encrypted, that docker uses, or that have traits.
+    // What no node has of a VM, and VMAPI may.
     type IsFine = fn(&Value) -> bool;
-    let has: [(&str, IsFine); 8] = [
-        ("alias", Value::is_string),
-        ("disks", Value::is_array),
-        ("docker", Value::is_boolean),
-        ("flexible_disk_size", Value::is_number),
-        ("internal_metadata", Value::is_object),
-        ("tags", Value::is_object),
-        ("traits", Value::is_object),
-        ("volumes", Value::is_array),
-    ];
-    for (name, is_fine) in has {
+    let of_vmapi: [(&str, IsFine); 2] =
+        [("traits", Value::is_object), ("volumes", Value::is_array)];
+    for (name, is_fine) in of_vmapi {
         let value = object.get(name).filter(|it| is_fine(it));
         vm.extend(value.map(|value| (name.to_owned(), value.clone())));
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use store::{Batch, Bucket, Error, Etag, Expect, Fence, Marker, Query, Schema, Store};
 use uuid::Uuid;
 
-use super::ends::Ends;
+use super::ends::{Ends, rows};
 use super::history::History;
 use super::news::News;
 use super::strangers::Strangers;
@@ -55,6 +55,10 @@ const MOST_IDS: usize = 64;
 
 /// The last record of each VM that went, by the operations of its history, whose ids are jobs for the callers.
 const PAST: Schema = Schema { bucket: "migration_past", version: 1, fields: &[], lists: &["jobs"] };
+
+/// Tickets that outlive their record: CNAPI did not answer when they were to be released.
+const UNRELEASED: Schema =
+    Schema { bucket: "migration_tickets", version: 1, fields: &[], lists: &[] };
 
 /// A record and the version that was read.
 #[derive(Clone, Debug)]
@@ -103,6 +107,8 @@ pub struct Records {
     records: Bucket<Value>,
     locks: Bucket<Value>,
     past: Bucket<Value>,
+    /// Tickets of CNAPI that could not be released, each with the time at which it has expired (`until`).
+    pub unreleased: Bucket<Value>,
 }
 
 impl Records {
@@ -117,6 +123,7 @@ impl Records {
             records: Bucket::open(store, RECORDS).await?,
             locks: Bucket::open(store, LOCKS).await?,
             past: Bucket::open(store, PAST).await?,
+            unreleased: Bucket::open(store, UNRELEASED).await?,
         })
     }
 
@@ -168,6 +175,42 @@ impl Records {
         let page = self.past.find(of_job()).await?;
         let mut records = page.records.iter().map(|row| Record::read(&row.value["record"]));
         Ok(records.next().and_then(Result::ok))
+    }
+
+    /// Returns all records of a VM, or of all VMs, and the last one of each that has gone.
+    pub async fn with_past(&self, vm: Option<Uuid>) -> Result<Vec<Record>, Error> {
+        let query = match vm {
+            Some(vm) => Query::all().with("vm_uuid", vm.to_string()),
+            None => Query::all(),
+        };
+        let found = self.found(query).await?.into_iter().map(|kept| kept.record);
+        let past = match vm {
+            Some(vm) => match self.past.get(&vm.to_string()).await {
+                Ok(row) => vec![row],
+                Err(Error::NotFound { .. }) => Vec::new(),
+                Err(error) => return Err(error),
+            },
+            None => rows(&self.past, Query::all()).await?,
+        };
+        let past = past.iter().filter_map(|row| Record::read(&row.value["record"]).ok());
+        Ok(found.chain(past).collect())
+    }
+
+    /// Returns the last migration of a VM, if it ended within this time.
+    pub async fn ended_lately(
+        &self,
+        vm: Uuid,
+        within: Duration,
+        now: Time,
+    ) -> Result<Option<Record>, Error> {
+        let within = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
+        let ended = |record: &Record| {
+            let last = record.progress_history.last().and_then(|last| last.finished_timestamp);
+            last.max(record.finished_timestamp)
+        };
+        let mut all = self.with_past(Some(vm)).await?;
+        all.retain(|record| ended(record).is_some_and(|at| now.since(at) <= within));
+        Ok(all.into_iter().max_by_key(ended))
     }
 
     /// Returns true if the record was changed or removed since it was read.
@@ -418,7 +461,7 @@ fn corrupt(key: String, why: &Invalid) -> Error {
 }
 
 /// The ids of a record's operations, and of the one that waits for its turn.
-fn jobs(record: &Record) -> impl Iterator<Item = Uuid> {
+pub fn jobs(record: &Record) -> impl Iterator<Item = Uuid> {
     let entries = record.progress_history.iter().filter_map(|entry| entry.job_uuid);
     entries.chain(record.intent.job)
 }

@@ -30,6 +30,11 @@ impl Server {
 }
 
 impl Store {
+    /// All packages.
+    pub fn all(&self) -> Vec<Map<String, Value>> {
+        self.0.all()
+    }
+
     /// Adds a package, or changes the fields of the one that has its uuid. A new one gets what each has.
     pub fn put(&self, mut package: Map<String, Value>) {
         let known = package.get("uuid").and_then(Value::as_str).and_then(|uuid| self.0.get(uuid));

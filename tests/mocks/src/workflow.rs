@@ -90,6 +90,11 @@ impl Store {
         self.jobs.get(uuid)
     }
 
+    /// All jobs, in the order in which they were ordered.
+    pub fn all(&self) -> Vec<Map<String, Value>> {
+        self.jobs.all()
+    }
+
     /// The job that was ordered last.
     pub fn newest(&self) -> Option<Map<String, Value>> {
         self.jobs.all().pop()

@@ -26,7 +26,7 @@ use crate::verify::verify;
 use migration_core::checks::Warning;
 use migration_core::estimate;
 use migration_core::machine::{Action, Call, Refusal, admit};
-use migration_core::permit;
+use migration_core::permit::{self, Caller};
 use migration_core::record::{Phase, Record, State as RecordState, is_over};
 use migration_core::resync::Rule;
 
@@ -165,10 +165,15 @@ impl Front {
         }
         match self.service.command(&vm, action, &asked, target).await? {
             Done::Started { job, record, warnings } => {
-                self.accepted(job, &record, action, &warnings).await
+                let caller = asked.caller;
+                self.accepted(job, &record, (action, caller), &warnings).await
             }
-            Done::Changed(record) => {
-                ok(&json!({"migration": record.raw_entries(self.service.clock.now())}))
+            Done::Changed(record, job) => {
+                let mut body = json!({"migration": record.raw_entries(self.service.clock.now())});
+                if let Some(job) = job {
+                    body["job_uuid"] = json!(job);
+                }
+                ok(&body)
             }
             Done::Finalize(record) => self.finalize(&record).await,
             Done::Estimate => self.estimate(&vm, &asked, target).await,
@@ -195,7 +200,7 @@ impl Front {
         &self,
         job: Uuid,
         record: &Record,
-        action: Action,
+        (action, caller): (Action, Caller),
         warnings: &[Warning],
     ) -> Answer {
         let waits = self.waits(std::iter::once(record)).await?;
@@ -204,7 +209,9 @@ impl Front {
         shown["state"] = json!("running");
         if let Some(reason) = waits.get(&record.id) {
             shown["state"] = json!(RecordState::Queued);
-            shown["waits_for"] = json!(reason);
+            if caller == Caller::Operator {
+                shown["waits_for"] = json!(reason);
+            }
         }
         let mut body = json!({"job_uuid": job, "migration": shown});
         if !warnings.is_empty() {

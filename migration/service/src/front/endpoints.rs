@@ -19,6 +19,8 @@ pub enum Route {
     Signs,
     Adopt,
     OfJobs,
+    Jobs,
+    JobsOfVm,
     Job,
     Evacuations,
     Evacuation,
@@ -83,8 +85,12 @@ pub const ENDPOINTS: Endpoints<Route> = Endpoints {
             .about("403: only migration-service writes the progress of migrations"),
         Endpoint::new("/migrations/{uuid}/updateVmServerUuid", "POST", Route::OfJobs)
             .about("403: a VM is moved by its migration alone"),
+        Endpoint::new("/jobs", "GET", Route::Jobs)
+            .about("the operations of migrations, before VMAPI's jobs"),
+        Endpoint::new("/vms/{uuid}/jobs", "GET", Route::JobsOfVm)
+            .about("those of a VM, before VMAPI's jobs of it"),
         Endpoint::new("/jobs/{uuid}", "GET", Route::Job)
-            .about("an operation in the form of the workflow API"),
+            .about("an operation in the form of the workflow API; a job that is none is VMAPI's"),
         Endpoint::new("/evacuations", "GET", Route::Evacuations)
             .about("the evacuations of nodes that are under way")
             .shapes(&[Shape::get(&[], "[Evacuation]")]),

@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod bypass;
+mod jobs;
+mod shown;
 mod streamed;
 
 use std::sync::Arc;
@@ -53,7 +55,10 @@ async fn world() -> World {
 }
 
 async fn world_on(store: store::Store) -> World {
-    let mock = vmapi::Store::default();
+    world_of(store, vmapi::Store::default()).await
+}
+
+async fn world_of(store: store::Store, mock: vmapi::Store) -> World {
     mock.set(VM, "running", Some(SERVER));
     let vmapi = Arc::new(Recorded::new(Arc::new(InProcess::new(mock))));
     let transport: Arc<dyn Transport> = vmapi.clone();

@@ -11,21 +11,31 @@ use daemon::http::Body;
 use futures_util::stream;
 use uuid::Uuid;
 
-use super::answer::{Answer, streamed};
+use super::answer::{Answer, streamed, uuid};
 use super::shared::Front;
 use crate::params::Params;
 use crate::state::Service;
-use migration_core::progress::Watch;
+use migration_core::progress::{Latest, Watch};
+use migration_core::record::{Record, State};
 
 /// Between two readings of the record.
 const POLL: Duration = Duration::from_secs(1);
+/// So long after its end a migration can be watched: CloudAPI begins a watch before it knows that there is one.
+const LATELY: Duration = Duration::from_secs(600);
 
 impl Front {
     /// Answers a watch. The headers go out at once; the lines follow from the store, whichever service writes it.
     pub async fn watch(&self, vm: &str, params: &Params) -> Answer {
-        let record = self.found(vm, params).await?.record;
+        let record = match self.found(vm, params).await {
+            Err(refused) if refused.status() == 404 => {
+                let (records, now) = (&self.service.records, self.service.clock.now());
+                records.ended_lately(uuid(vm)?, LATELY, now).await?.ok_or(refused)?
+            }
+            found => found?.record,
+        };
         let (service, vm, id) = (self.service.clone(), record.vm_uuid, record.id);
-        let watcher = Watcher { service, vm, id, watch: Watch::new(), is_first: true };
+        let ended = (!matches!(record.state, State::Running | State::Queued)).then_some(record);
+        let watcher = Watcher { service, vm, id, watch: Watch::new(), is_first: true, ended };
         let lines = stream::unfold(watcher, async |mut watcher| {
             let lines = watcher.lines().await?;
             Some((Ok::<Bytes, std::io::Error>(lines), watcher))
@@ -40,6 +50,8 @@ struct Watcher {
     id: Uuid,
     watch: Watch,
     is_first: bool,
+    /// The record, if nothing ran when the watch began: it may be gone.
+    ended: Option<Record>,
 }
 
 impl Watcher {
@@ -68,14 +80,9 @@ impl Watcher {
         }
     }
 
-    async fn read(
-        &self,
-    ) -> Result<
-        (Option<migration_core::record::Record>, Option<migration_core::progress::Latest>),
-        store::Error,
-    > {
+    async fn read(&self) -> Result<(Option<Record>, Option<Latest>), store::Error> {
         let kept = self.service.records.get(self.id).await?;
         let latest = self.service.records.news.event(self.vm).await?;
-        Ok((kept.map(|kept| kept.record), latest))
+        Ok((kept.map(|kept| kept.record).or_else(|| self.ended.clone()), latest))
     }
 }

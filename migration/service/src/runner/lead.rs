@@ -19,6 +19,7 @@ use super::drive::drive;
 use super::evacuate::evacuate;
 use super::order::Failed;
 use super::returned::watch;
+use super::tickets::release_left;
 use super::timers::{Sweeps, sweep};
 use crate::state::Service;
 
@@ -51,6 +52,7 @@ async fn led(service: &Service, fence: Fence, term: Duration) {
         () = worked(service, &fence) => {}
         () = pruned(service, &fence) => {}
         () = evacuate(service, &fence) => {}
+        () = release_left(service) => {}
     }
 }
 

@@ -10,17 +10,22 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt as _};
 use sdc_clients::cnapi::{DEFAULT_SERVER, ServerQuery, Ticket, TicketOrder};
 use serde_json::{Map, Value, json};
-use store::Fence;
+use store::{Expect, Fence, Query};
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::order::Failed;
+use crate::ends::rows;
 use crate::peers::{MARK, OF_VM};
 use crate::records::Stored;
 use crate::state::Service;
 use migration_core::record::Record;
+use migration_core::time::Time;
 
 /// So many nodes' tickets are asked for at once.
 const AT_ONCE: usize = 16;
+/// Between two tries to release what could not be released.
+const AGAIN: Duration = Duration::from_secs(60);
 /// How long a ticket is waited for in one round.
 const WITHIN: Duration = Duration::from_secs(60);
 /// How long a placement may take, a switch with its last sync, and a migration whose target CNAPI counts.
@@ -171,9 +176,44 @@ pub async fn let_go(service: &Service, record: &Record) {
     }
 }
 
-/// Gives a ticket back. If that fails it ends when it expires.
+/// Gives a ticket back. If that fails it is tried again until it is released or has expired, whatever becomes of its
+/// record.
 async fn release(service: &Service, ticket: &str) {
-    if let Err(error) = service.peers.cnapi.release_ticket(ticket).await {
-        tracing::warn!(ticket, reason = %error, "cannot release a CNAPI ticket; it stays until it expires");
+    let Err(error) = released(service, ticket).await else { return };
+    tracing::warn!(ticket, reason = %error, "cannot release a CNAPI ticket; trying again every minute");
+    let until = json!({"until": service.clock.now().plus(RESERVATION_MS)});
+    let kept = service.records.unreleased.put(ticket, Expect::Anything, &until).await;
+    if let Err(error) = kept {
+        tracing::warn!(ticket, reason = %error, "cannot store that a CNAPI ticket is not released; it stays until it expires");
     }
+}
+
+/// One that CNAPI does not have is released.
+async fn released(service: &Service, ticket: &str) -> Result<(), sdc_clients::Error> {
+    match service.peers.cnapi.release_ticket(ticket).await {
+        Err(error) if error.is_not_found_resource() => Ok(()),
+        done => done,
+    }
+}
+
+/// Releases again and again what could not be released before.
+pub async fn release_left(service: &Service) {
+    loop {
+        sleep(AGAIN).await;
+        if let Err(error) = release_all(service).await {
+            tracing::warn!(reason = %error, "cannot read which CNAPI tickets are not released; trying again");
+        }
+    }
+}
+
+async fn release_all(service: &Service) -> Result<(), store::Error> {
+    let bucket = &service.records.unreleased;
+    for row in rows(bucket, Query::all()).await? {
+        let until = row.value["until"].as_str().and_then(Time::parse);
+        let has_expired = until.is_none_or(|until| service.clock.now() > until);
+        if has_expired || released(service, &row.key).await.is_ok() {
+            bucket.delete(&row.key, Expect::Anything).await?;
+        }
+    }
+    Ok(())
 }

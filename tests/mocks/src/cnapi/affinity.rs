@@ -49,10 +49,11 @@ impl Hints {
         !self.near.is_empty() || !self.far.is_empty()
     }
 
-    /// Returns which nodes stay, and the reasons.
-    pub(super) fn judged(&self, left: &[Left<'_>], mark: &str) -> (Vec<bool>, Params) {
+    /// Returns which nodes stay, and the reasons. VMs of other owners count for nothing.
+    pub(super) fn judged(&self, left: &[Left<'_>], mark: &str, owner: &str) -> (Vec<bool>, Params) {
         let has = |node: &Left<'_>, vms: &[String]| {
-            node.vms.iter().any(|vm| vms.iter().any(|uuid| uuid == word(vm, "uuid")))
+            let mut own = node.vms.iter().filter(|vm| word(vm, "owner_uuid") == owner);
+            own.any(|vm| vms.iter().any(|uuid| uuid == word(vm, "uuid")))
         };
         let mut reasons = Params::new();
         let mut keep = vec![true; left.len()];

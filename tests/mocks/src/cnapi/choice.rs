@@ -16,6 +16,7 @@ use super::left::{Choice, Left};
 use super::node::{Node, number, object};
 use super::refusal::{Params, Refusal, word};
 use super::scores;
+use crate::restify;
 
 const MIB: f64 = 1_048_576.0;
 /// What a node keeps free beside a VM, in MiB.
@@ -109,9 +110,14 @@ fn before_vms<'a>(
     })?;
     choice.keep("Forced failure")?;
     choice.keep("Servers which are not virtual servers")?;
-    choice.keep("Servers which are zpool encrypted")?;
-    let why = "Requested VM is not a Docker container and/or has no internal_metadata";
-    choice.skip("Servers containing VMs required for volumesfrom", why)?;
+    let metadata = spec.vm.get("internal_metadata").map(object).unwrap_or_default();
+    let is_wanted = metadata.get("encrypted").is_some_and(|it| !restify::falsy(it));
+    choice.drop_those("Servers which are zpool encrypted", |left| {
+        let is = left.node.sysinfo.get("Zpool Encrypted").is_some_and(|it| !restify::falsy(it));
+        let says = if is { "Server is Zpool Encrypted" } else { "Server is not Zpool Encrypted" };
+        (is != is_wanted).then(|| says.to_owned())
+    })?;
+    volumes_from(choice, spec, world)?;
     choice.keep("Servers which are not reserved")?;
     choice.skip("Servers with enough free disk", "No minimum free disk set")?;
     let lists = wanted_tags(spec.order);
@@ -141,6 +147,35 @@ fn before_vms<'a>(
         None => choice.skip(ratios, "No pkg provided"),
         Some(_) => choice.keep(ratios),
     }
+}
+
+/// A container of docker that uses the volumes of others is placed beside them.
+fn volumes_from(
+    choice: &mut Choice<'_>,
+    spec: &Spec<'_>,
+    world: &World<'_>,
+) -> Result<(), Refusal> {
+    const STEP: &str = "Servers containing VMs required for volumesfrom";
+    let is_docker = spec.vm.get("docker").is_some_and(|it| !restify::falsy(it));
+    let metadata = spec.vm.get("internal_metadata").filter(|it| is_docker && it.is_object());
+    let Some(metadata) = metadata else {
+        let why = "Requested VM is not a Docker container and/or has no internal_metadata";
+        return choice.skip(STEP, why);
+    };
+    let texts = metadata["docker:volumesfrom"].as_str();
+    let vms: Vec<String> = texts.and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default();
+    if vms.is_empty() {
+        let why = "Requested VM has no VMs listed in internal_data docker:volumesfrom";
+        return choice.skip(STEP, why);
+    }
+    let known = world.vms.as_deref().unwrap_or_default();
+    choice.drop_those(STEP, |left| {
+        let is_here = |vm: &Params| word(vm, "server_uuid") == left.uuid();
+        let lacks =
+            |uuid: &&String| !known.iter().any(|vm| word(vm, "uuid") == *uuid && is_here(vm));
+        let uuid = vms.iter().find(lacks)?;
+        Some(format!("VM needs volumes from {uuid}, which was not found on server"))
+    })
 }
 
 /// Each list needs one tag that the node has.
@@ -301,10 +336,11 @@ fn near_and_far<'a>(
             return choice.enter(CONVERT, object(&json!({ "*": why })));
         }
     };
+    let owner = word(spec.vm, "owner_uuid");
     const HARD: &str = "Servers with requested hard locality considered";
     let is_hard = hints.hard.is_any();
     if is_hard {
-        let (keep, reasons) = hints.hard.judged(&choice.left, "");
+        let (keep, reasons) = hints.hard.judged(&choice.left, "", owner);
         choice.left = keep_those(std::mem::take(&mut choice.left), &keep);
         choice.enter(HARD, reasons)?;
     } else {
@@ -318,7 +354,7 @@ fn near_and_far<'a>(
     choice.keep("Filter out the largest and most empty servers")?;
     const SOFT: &str = "Servers with requested soft locality considered";
     if hints.soft.is_any() {
-        let (keep, mut reasons) = hints.soft.judged(&choice.left, "~");
+        let (keep, mut reasons) = hints.soft.judged(&choice.left, "~", owner);
         let ignored = |why: &Value| {
             json!(format!("{} (ignored b/c non-strict)", why.as_str().unwrap_or_default()))
         };

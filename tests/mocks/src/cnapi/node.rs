@@ -249,11 +249,12 @@ impl Node {
         shown
     }
 
-    /// The NIC tags that it offers.
+    /// The NIC tags that it offers: those of links that are up.
     pub(super) fn nic_tags(&self) -> Vec<&str> {
         let kinds = ["Network Interfaces", "Virtual Network Interfaces"];
         let nics = kinds.into_iter().filter_map(|kind| self.sysinfo.get(kind)?.as_object());
-        let lists = nics.flat_map(|nics| nics.values()).flat_map(|nic| {
+        let up = nics.flat_map(|nics| nics.values()).filter(|nic| nic["Link Status"] == "up");
+        let lists = up.flat_map(|nic| {
             ["NIC Names", "Overlay Nic Tags"].into_iter().filter_map(|list| nic[list].as_array())
         });
         lists.flatten().filter_map(Value::as_str).collect()

@@ -198,7 +198,9 @@ impl Store {
 /// What CNAPI says where the agent says no.
 pub(super) fn posting(error: &TaskError) -> String {
     match error.text.as_str() {
-        text @ ("socket hang up" | "{}") => format!("posting task to cn-agent: {text}"),
+        text if ["socket hang up", "{}"].contains(&text) || text.starts_with("connect ") => {
+            format!("posting task to cn-agent: {text}")
+        }
         text => format!("posting task to cn-agent: {{\"error\": {}}}", json!(text)),
     }
 }

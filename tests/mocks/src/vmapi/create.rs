@@ -103,7 +103,7 @@ impl Store {
     }
 
     /// Adds what the package gives a VM.
-    fn take_package(&self, vm: &mut Params) -> Result<(), ApiError> {
+    pub(super) fn take_package(&self, vm: &mut Params) -> Result<(), ApiError> {
         let package = vm.get("billing_id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let peers = self.peers();
         let Some(packages) = peers.packages.as_ref().filter(|_| !package.is_empty()) else {

@@ -21,6 +21,8 @@ use crate::faults::{Action, Canned, Door, Faults, Listed, Recorder, Service, Tak
 use crate::restify::{self, BadBody, Endpoint, Endpoints, Found, Params, Slashes, falsy};
 
 const VERSION: [u32; 3] = [9, 16, 0];
+/// The changefeed's, which its clients ask for.
+const FEED_VERSION: [u32; 3] = [1, 0, 0];
 /// What an `Accept` header may ask for; the answer is JSON in any case.
 const SERVED: [&str; 6] = [
     "application/json",
@@ -47,6 +49,8 @@ enum Route {
     Progress,
     StoreMigration,
     Move,
+    Jobs,
+    Job,
 }
 
 const ENDPOINTS: Endpoints<Route> = Endpoints {
@@ -64,6 +68,8 @@ const ENDPOINTS: Endpoints<Route> = Endpoints {
         Endpoint::new("/migrations/{uuid}/progress", "POST", Route::Progress),
         Endpoint::new("/migrations/{uuid}/store", "POST", Route::StoreMigration),
         Endpoint::new("/migrations/{uuid}/updateVmServerUuid", "POST", Route::Move),
+        Endpoint::new("/jobs", "GET", Route::Jobs),
+        Endpoint::new("/jobs/{uuid}", "GET", Route::Job),
     ],
     slashes: Slashes::Dropped,
 };
@@ -172,7 +178,7 @@ impl Store {
             return Some(restify::not_allowed(method, found.endpoint.methods));
         }
         if let Some(range) = restify::asked_version(request.headers())
-            && !restify::version_fits(range, VERSION)
+            && !restify::version_fits(range, version(found.endpoint.route))
         {
             return Some(restify::wrong_version(method, path, range));
         }
@@ -242,6 +248,7 @@ impl Store {
             (Route::Vms, "PUT") => self.put_all(&query, &given, actions).map(|()| Done::Empty),
             (Route::Vms, "POST") => {
                 let vm = self.create(&given)?;
+                self.take_package(&mut given)?;
                 let job = self.start_job("create", &vm, given);
                 Ok(Done::Job(vm, job))
             }
@@ -252,7 +259,11 @@ impl Store {
                 let roles = |vm: &Record| self.role_tags(text(vm, "uuid"));
                 let fields = wanted.fields.as_deref();
                 let shown = page.iter().map(|vm| with_fields(vm, fields, &roles(vm)));
-                Ok(Done::Page(count, shown.collect()))
+                let mut shown: Vec<Value> = shown.collect();
+                if fields.is_some_and(|fields| fields.split(',').any(|name| name == "*")) {
+                    as_the_first(&mut shown);
+                }
+                Ok(Done::Page(count, Value::Array(shown)))
             }
             (Route::Vm, _) if uuid.is_empty() => Ok(Done::Empty),
             (Route::Vm, "PUT") => {
@@ -265,6 +276,15 @@ impl Store {
                 let vm = self.known(uuid, &given)?;
                 let action = check_action(&given)?;
                 self.act(uuid, action, vm, given)
+            }
+            (Route::OfVm, "GET") if found.part("what") == "jobs" => {
+                self.known(uuid, &query)?;
+                Ok(Done::Json(self.jobs(Some(uuid), &query)))
+            }
+            (Route::Jobs, _) => Ok(Done::Json(self.jobs(None, &query))),
+            (Route::Job, _) => {
+                let job = self.work().jobs.as_ref().and_then(|jobs| jobs.get(uuid));
+                job.map(|job| Done::Json(Value::Object(job))).ok_or(ApiError::NotFound("job"))
             }
             (Route::OfVm, method) => {
                 let name = Some(found.part("name")).filter(|name| !name.is_empty());
@@ -374,7 +394,8 @@ const ACTIONS: [&str; 16] = [
 ];
 
 /// Those that jobs can do here.
-const JOBS: [&str; 6] = ["start", "stop", "reboot", "reprovision", "add_nics", "remove_nics"];
+const JOBS: [&str; 7] =
+    ["start", "stop", "reboot", "reprovision", "update", "add_nics", "remove_nics"];
 
 fn check_action(given: &Params) -> Result<&'static str, ApiError> {
     let Some(action) = given.get("action").filter(|action| !falsy(action)) else {
@@ -398,6 +419,21 @@ fn check_accept(request: &Request<Bytes>) -> Result<(), ApiError> {
         "Server accepts: {served},application/x-json-stream,*/*,{served},application/javascript"
     );
     Err(ApiError::Plain(406, "NotAcceptableError", message))
+}
+
+/// All fields are those of the first VM of a list.
+fn as_the_first(vms: &mut [Value]) {
+    let Some((Value::Object(first), others)) = vms.split_first_mut() else { return };
+    for vm in others.iter_mut().filter_map(Value::as_object_mut) {
+        vm.retain(|name, _| first.contains_key(name));
+    }
+}
+
+fn version(route: Route) -> [u32; 3] {
+    match route {
+        Route::Changefeeds | Route::FeedStats => FEED_VERSION,
+        _ => VERSION,
+    }
 }
 
 /// 501 for what the real service has and this mock has not.

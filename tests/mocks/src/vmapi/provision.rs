@@ -9,12 +9,32 @@ use serde_json::{Map, Value, json};
 use super::jobs::Order;
 use super::record::kept;
 use super::store::Store;
+use crate::restify::Params;
 
 impl Store {
     /// Returns true if somebody carries out the orders of jobs.
     pub(super) fn runs_jobs(&self) -> bool {
         let work = self.work();
         work.jobs.is_some() && work.hands.is_some()
+    }
+
+    /// The jobs of a VM, or of all, that a list is asked for, the newest first.
+    pub(super) fn jobs(&self, vm: Option<&str>, query: &Params) -> Value {
+        let text = |name: &str| query.get(name).and_then(Value::as_str);
+        let is = |job: &Map<String, Value>, name: &str, wanted: Option<&str>| {
+            let has = match name {
+                "execution" => job.get(name),
+                param => job.get("params").and_then(|params| params.get(param)),
+            };
+            wanted.is_none_or(|wanted| has.is_some_and(|has| has == wanted))
+        };
+        let mut all = self.work().jobs.as_ref().map(|jobs| jobs.all()).unwrap_or_default();
+        all.retain(|job| {
+            is(job, "vm_uuid", vm.or(text("vm_uuid")))
+                && is(job, "task", text("task"))
+                && is(job, "execution", text("execution"))
+        });
+        all.into_iter().rev().collect()
     }
 
     /// Starts a job for a VM, if there are jobs and somebody who runs them; returns its uuid in any case.

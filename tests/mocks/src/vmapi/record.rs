@@ -69,7 +69,7 @@ const WHEN_SET: [&str; 17] = [
     "zlog_max_size",
 ];
 /// What `fields=*` leaves out.
-const NOT_IN_ALL: [&str; 4] = ["docker", "vcpus", "cpu_type", "disks"];
+const NOT_IN_ALL: [&str; 1] = ["docker"];
 /// May come as JSON or as its text.
 const STRUCTURED: [&str; 7] =
     ["nics", "disks", "datasets", "snapshots", "customer_metadata", "internal_metadata", "tags"];
@@ -136,6 +136,10 @@ pub(super) fn as_get(record: &Record) -> Record {
         if let Some(value) = record.get(name) {
             show(name, value.clone());
         }
+    }
+    // Of what shares the node's kernel.
+    if brand == ["image_uuid"] && shown["ram"].is_null() {
+        shown["ram"] = shown["max_physical_memory"].clone();
     }
     shown
 }

@@ -313,3 +313,34 @@ async fn a_list_as_the_body_takes_the_place_of_the_uuid_in_the_path() {
     let (status, _) = ask(&store, Method::DELETE, &format!("/vms/{KEPT}"), Some(&json!([]))).await;
     assert_eq!(status, 409);
 }
+
+#[tokio::test]
+async fn jobs_are_listed_and_the_changefeed_has_a_version_of_its_own() {
+    let (store, jobs) = (store(), crate::workflow::Store::default());
+    let hands = |_| -> futures_util::future::BoxFuture<'static, Result<(), String>> {
+        Box::pin(std::future::ready(Ok(())))
+    };
+    store.run_jobs(jobs, std::sync::Arc::new(hands));
+    let get = async |target: &str| ask(&store, Method::GET, target, None).await;
+    let update = json!({"alias": "web"});
+    let act = |vm: &str| format!("/vms/{vm}?action=update");
+    let (status, told) = ask(&store, Method::POST, &act(KEPT), Some(&update)).await;
+    assert_eq!(ask(&store, Method::POST, &act(ELSEWHERE), Some(&update)).await.0, 202);
+    let job = told["job_uuid"].clone();
+    assert_eq!((status, get(&format!("/jobs/{}", job.as_str().unwrap())).await.0), (202, 200));
+    assert_eq!(get("/jobs/nonsense").await.0, 404);
+    for (target, count) in [
+        ("/jobs".to_owned(), 2),
+        (format!("/jobs?vm_uuid={KEPT}&task=update"), 1),
+        (format!("/jobs?vm_uuid={KEPT}&task=reboot"), 0),
+        (format!("/vms/{KEPT}/jobs"), 1),
+    ] {
+        let (status, listed) = get(&target).await;
+        assert_eq!((status, listed.as_array().map(Vec::len)), (200, Some(count)), "{target}");
+    }
+    for (target, status) in [("/changefeeds", 200), ("/vms", 400)] {
+        let request = Request::get(target).header("accept-version", "~1").body(Bytes::new());
+        let Reply::Full(response) = store.handle(request.unwrap()).await else { panic!() };
+        assert_eq!(response.status().as_u16(), status, "{target}");
+    }
+}

@@ -134,7 +134,8 @@ async fn tasks_fail_and_hang_by_rule() {
 #[tokio::test]
 async fn a_node_is_found_by_its_sysinfo_and_chosen_where_the_vm_fits() {
     let store = Store::at(NOW);
-    let nics = json!({ "net0": { "ip4addr": "10.99.99.7", "NIC Names": ["admin"] } });
+    let nics =
+        json!({ "net0": { "ip4addr": "10.99.99.7", "NIC Names": ["admin"], "Link Status": "up" } });
     let sysinfo = json!({ "UUID": CN, "Hostname": "cn7", "CPU Type": "X", "Live Image": "20260101T000000Z", "Network Interfaces": nics });
     store.put_sysinfo(&object(&sysinfo));
     let cnapi = client(&store);
@@ -168,6 +169,64 @@ async fn a_node_is_found_by_its_sysinfo_and_chosen_where_the_vm_fits() {
             "No compute resources available: no servers supporting required NIC Tags"
         )
     );
+}
+
+#[tokio::test]
+async fn placement_looks_at_encryption_at_dockers_volumes_and_at_vms_of_the_owner() {
+    const OTHER: &str = "c0000000-0000-4000-8000-000000000002";
+    const BESIDE: &str = "40000000-0000-4000-8000-000000000002";
+    let store = Store::at(NOW);
+    for (cn, is_encrypted) in [(CN, false), (OTHER, true)] {
+        store.put_server(object(
+            &json!({ "uuid": cn, "sysinfo": { "Zpool Encrypted": is_encrypted } }),
+        ));
+    }
+    let volumes = json!([BESIDE]).to_string();
+    let owned = |uuid: &str| json!({ "uuid": BESIDE, "server_uuid": CN, "owner_uuid": uuid, "state": "running" });
+    let far = json!({ "locality": { "far": BESIDE, "strict": true } });
+    let encrypted = "no servers which are zpool encrypted";
+    let nobody = json!({ "vms": [] });
+    for (vms, more, among, want) in [
+        (nobody.clone(), json!({}), OTHER, Err(encrypted)),
+        (nobody.clone(), json!({ "internal_metadata": { "encrypted": true } }), CN, Err(encrypted)),
+        (nobody.clone(), json!({ "internal_metadata": { "encrypted": true } }), OTHER, Ok(())),
+        (
+            nobody.clone(),
+            json!({ "docker": true, "internal_metadata": { "docker:volumesfrom": volumes } }),
+            CN,
+            Err("no servers containing VMs required for volumesfrom"),
+        ),
+        (
+            json!({ "vms": [owned(CN)] }),
+            json!({ "docker": true, "internal_metadata": { "docker:volumesfrom": volumes } }),
+            CN,
+            Ok(()),
+        ),
+        (
+            json!({ "vms": [owned(CN)] }),
+            far.clone(),
+            CN,
+            Err("no servers with requested hard locality considered"),
+        ),
+        (json!({ "vms": [owned(OTHER)] }), far, CN, Ok(())),
+    ] {
+        let known: Vec<_> = vms["vms"].as_array().unwrap().iter().map(object).collect();
+        store.set_vms(Arc::new(move || Some(known.clone())));
+        let mut vm = json!({ "vm_uuid": VM, "owner_uuid": CN, "ram": 1024, "brand": "joyent" });
+        vm.as_object_mut().unwrap().extend(object(&more));
+        let wanted = Placement {
+            vm: object(&vm),
+            image: Some(
+                created("joyent").remove("image").map(|it| object(&it)).unwrap_or_default(),
+            ),
+            servers: vec![among.into()],
+            ..Placement::default()
+        };
+        let got = client(&store).allocate(&wanted).await.map(drop);
+        let got =
+            got.map_err(|error| error.message().replace("No compute resources available: ", ""));
+        assert_eq!(got.as_ref().copied().map_err(String::as_str), want, "{more} on {among}");
+    }
 }
 
 #[tokio::test(start_paused = true)] // CN2

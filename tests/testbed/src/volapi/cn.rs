@@ -67,7 +67,7 @@ impl Cn {
 
     /// What CNAPI has of it.
     pub fn record(&self) -> Value {
-        let nic = json!({"NIC Names": ["admin"], "ip4addr": ADDRESS});
+        let nic = json!({"NIC Names": ["admin"], "ip4addr": ADDRESS, "Link Status": "up"});
         json!({"uuid": self.uuid, "status": "running", "sysinfo": {"Network Interfaces": {"e0": nic}}})
     }
 

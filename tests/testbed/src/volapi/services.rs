@@ -74,9 +74,9 @@ impl Services {
         }
         made.cnapi.put_server(object(&json!({ "uuid": CHOSEN, "sysinfo": {
             "Network Interfaces": { "net0": {
-                "MAC Address": "00:50:56:00:00:01", "NIC Names": ["admin", "external", "sdc_underlay"] } },
+                "MAC Address": "00:50:56:00:00:01", "Link Status": "up", "NIC Names": ["admin", "external", "sdc_underlay"] } },
             "Virtual Network Interfaces": { "sdc_underlay0": {
-                "MAC Address": "02:08:20:00:00:01", "Overlay Nic Tags": ["sdc_overlay"] } },
+                "MAC Address": "02:08:20:00:00:01", "Link Status": "up", "Overlay Nic Tags": ["sdc_overlay"] } },
         }})));
         let conf = Arc::clone(&made.conf);
         made.cnapi.set_hands(Arc::new(move |order| {

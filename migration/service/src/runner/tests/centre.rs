@@ -206,7 +206,7 @@ pub type Find = Arc<dyn Fn(Uuid, &mut dyn FnMut(&mut Centre)) + Send + Sync>;
 
 /// A node with this much memory in MiB.
 pub fn server(cn: Uuid, ram: u32) -> Map<String, Value> {
-    let nics = json!({"net0": {"NIC Names": ["admin", "external"]}});
+    let nics = json!({"net0": {"NIC Names": ["admin", "external"], "Link Status": "up"}});
     let sysinfo = json!({"MiB of Memory": ram.to_string(), "Network Interfaces": nics});
     json!({"uuid": cn, "sysinfo": sysinfo}).as_object().cloned().unwrap()
 }

@@ -5,11 +5,13 @@
 //! What a migration asks of CNAPI. The mock, which is held to recordings of the real one, is the judge.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mocks::faults::{Action, Rule};
 use pretty_assertions::assert_eq;
 use sdc_clients::cnapi::TicketOrder;
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::centre::server;
 use super::node::{ONE, OWNER, TWO, VM};
@@ -236,11 +238,46 @@ async fn a_record_that_is_removed_by_hand_gives_its_tickets_back() {
     assert_eq!(world.tickets(), Vec::<serde_json::Value>::new());
 }
 
+/// What CNAPI was asked with.
+fn bodies(world: &World, is_meant: impl Fn(&str) -> bool) -> Vec<serde_json::Value> {
+    let asked =
+        world.services.asked().into_iter().filter(|it| it.method == "POST" && is_meant(&it.path));
+    asked.map(|it| serde_json::from_str(&it.body).unwrap()).collect()
+}
+
 /// The rules of the placements that CNAPI was asked for.
 fn rules(world: &World) -> Vec<serde_json::Value> {
-    let asked = world.services.asked().into_iter().filter(|it| it.path == "/allocate");
-    let body = |it: mocks::faults::Seen| serde_json::from_str::<serde_json::Value>(&it.body);
-    asked.map(|it| body(it).unwrap()["vm"]["affinity"].clone()).collect()
+    let asked = bodies(world, |path| path == "/allocate").into_iter();
+    asked.map(|mut it| it["vm"]["affinity"].take()).collect()
+}
+
+#[tokio::test(start_paused = true)] // M229
+async fn a_placement_names_all_that_the_creation_will() {
+    let world = World::new(true);
+    let more = json!({"internal_metadata": {"encrypted": true}, "docker": true, "brand": "lx", "kernel_version": "4.3"});
+    world.centre().hosts.get_mut(&ONE).unwrap().more = more.as_object().unwrap().clone();
+    let refused = beside(&world, async {
+        world.command("migration_action=begin").await.unwrap();
+        world.settled().await.unwrap()
+    });
+    let refused = refused.await;
+    let why = refused.error.clone().unwrap_or_default();
+    assert!(why.contains("no servers which are zpool encrypted"), "{why}");
+    let mut encrypted = server(TWO, 65536);
+    encrypted["sysinfo"]["Zpool Encrypted"] = json!(true);
+    world.services.cnapi.put_server(encrypted);
+    let record = beside(&world, async {
+        world.command("migration_action=begin").await.unwrap();
+        world.settled().await.unwrap()
+    });
+    let record = record.await;
+    assert_eq!(record.state, State::Paused, "{:?}", record.error);
+    let placed = bodies(&world, |path| path == "/allocate").pop().unwrap();
+    let created = bodies(&world, |path| path.ends_with("/vms")).pop().unwrap();
+    for (name, value) in created.as_object().unwrap().iter().filter(|(name, _)| *name != "image") {
+        assert_eq!(&placed["vm"][name], value, "{name}");
+    }
+    assert_eq!((&placed["vm"]["vm_uuid"], &placed["vm"]["ram"]), (&json!(VM), &json!(1024)));
 }
 
 #[tokio::test(start_paused = true)] // M211
@@ -271,4 +308,40 @@ async fn the_rules_of_a_placement_are_those_typed_else_those_of_the_vm() {
         assert_eq!(record.state, State::Paused, "{of_vm}: {:?}", record.error);
         assert_eq!(rules(&world), [want], "{of_vm} {typed}");
     }
+}
+
+#[tokio::test(start_paused = true)] // M234
+async fn a_ticket_that_cnapi_could_not_release_is_released_when_it_can() {
+    let world = told(&["migration_action=begin"]).await;
+    assert_eq!(world.tickets().len(), 1);
+    let away = Action::Status { status: 503, body: None, retry_after: None };
+    let faults = world.services.cnapi.faults();
+    faults.add(Rule::new("PUT", "/tickets/*/release", away));
+    beside(&world, async {
+        assert_eq!(world.act("abort").await.0, 202);
+        assert!(world.settled().await.is_none_or(|it| it.state == State::Aborted));
+        assert_eq!(world.tickets().len(), 1, "CNAPI is away");
+        sleep(Duration::from_secs(180)).await;
+        assert_eq!(world.tickets().len(), 1);
+        faults.clear();
+        sleep(Duration::from_secs(120)).await;
+        assert_eq!(world.tickets(), Vec::<serde_json::Value>::new());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)] // M235
+async fn an_abort_of_a_begin_without_target_has_a_job() {
+    let world = World::new(true);
+    world.services.cnapi.put_server(server(TWO, 10));
+    beside(&world, async {
+        assert_eq!(world.act("begin").await.0, 202);
+        assert_eq!(world.settled().await.unwrap().state, State::Failed);
+        let (status, body) = world.act("abort").await;
+        let job = body["job_uuid"].as_str().unwrap_or_default().to_owned();
+        assert_eq!((status, job.len()), (200, 36), "{body}");
+        let (status, job) = world.ask("GET", &format!("/jobs/{job}"), json!({})).await;
+        assert_eq!((status, &job["execution"]), (200, &json!("succeeded")), "{job}");
+    })
+    .await;
 }

@@ -184,7 +184,7 @@ fn reply(status: StatusCode, body: &Value) -> Response {
 
 /// CNAPI's record of a node, as far as a begin looks at it.
 fn node(cn: &str) -> Value {
-    let nic = json!({"ip4addr": "192.0.2.1", "NIC Names": ["admin", "external", "sdc_overlay"]});
+    let nic = json!({"ip4addr": "192.0.2.1", "Link Status": "up", "NIC Names": ["admin", "external", "sdc_overlay"]});
     json!({"uuid": cn, "status": "running", "setup": true,
         "sysinfo": {"UUID": cn, "Network Interfaces": {"net0": nic}}})
 }
