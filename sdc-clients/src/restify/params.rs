@@ -143,7 +143,8 @@ pub fn is_uuid(text: &str) -> bool {
 pub fn version_fits(range: &str, server: [u32; 3]) -> bool {
     let range = range.trim();
     let digits = range.trim_start_matches(['~', '^', '=', 'v', ' ']);
-    if range.is_empty() || range == "*" || range.starts_with(['>', '<']) {
+    let is_any = ["", "*", "x", "X"].contains(&range);
+    if is_any || range.starts_with(['>', '<']) {
         return true;
     }
     let mut parts = digits.split('.').map(|part| part.parse::<u32>().ok());
@@ -238,7 +239,8 @@ mod tests {
             ("~2", false),
             ("2.0.0", false),
             ("1.1", false),
-            ("x", false),
+            ("x", true),
+            ("y", false),
         ] {
             assert_eq!(version_fits(range, [1, 0, 0]), fits, "{range}");
         }

@@ -271,8 +271,8 @@ fn form(value: &Value, level: usize) -> Result<(), String> {
     }
     match &operands[..] {
         [Value::String(_), Value::String(_) | Value::Number(_) | Value::Bool(_)] => Ok(()),
-        [Value::String(_), _] => {
-            Err(wrong(format!("field \"{operator}\" is not a string, number, or boolean")))
+        [Value::String(name), _] => {
+            Err(wrong(format!("field \"{name}\" is not a string, number, or boolean")))
         }
         [_, _] => Err(wrong(format!("field \"{operator}\" is not a string"))),
         _ => Err(wrong(format!("\"{operator}\" array must have 2 elements"))),

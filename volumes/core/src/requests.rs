@@ -158,7 +158,10 @@ pub fn delete(params: &Params) -> Result<One, Refused> {
 fn one(params: &Params, optionals: &[&str]) -> Result<One, Refused> {
     let mut causes = Causes::default();
     causes.names(params, &["uuid"], optionals);
-    uuids(&mut causes, params, &[("uuid", "uuid"), ("owner_uuid", "owner_uuid")]);
+    uuids(&mut causes, params, &[("uuid", "uuid")]);
+    if optionals.contains(&"owner_uuid") {
+        uuids(&mut causes, params, &[("owner_uuid", "owner_uuid")]);
+    }
     if let Some(force) = params.get("force").filter(|_| optionals.contains(&"force"))
         && force != "true"
         && force != "false"

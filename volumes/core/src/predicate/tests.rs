@@ -79,12 +79,12 @@ fn the_form_is_checked_before_the_fields_and_the_fields_before_the_values() {
         (json!({"or": null}), r#"predicate { or: null }: expected "or" in logical expression"#),
         (
             json!({"eq": ["name", null]}),
-            r#"predicate { eq: [ 'name', null ] }: field "eq" is not a string, number, or boolean"#,
+            r#"predicate { eq: [ 'name', null ] }: field "name" is not a string, number, or boolean"#,
         ),
         (json!({"ne": [7, "x"]}), r#"predicate { ne: [ 7, 'x' ] }: field "ne" is not a string"#),
         (
             json!({"and": [{"eq": ["nope", "x"]}, {"eq": ["name", {}]}]}),
-            r#"predicate { eq: [ 'name', {} ] }: field "eq" is not a string, number, or boolean"#,
+            r#"predicate { eq: [ 'name', {} ] }: field "name" is not a string, number, or boolean"#,
         ),
         (
             json!({"lt": ["name", 5]}),

@@ -112,7 +112,7 @@ fn bad_body(bad: BadBody) -> Answer {
         BadBody::Syntax(why) => {
             (StatusCode::BAD_REQUEST, "InvalidContent", format!("Invalid JSON: {why}"))
         }
-        BadBody::Form(why) => (StatusCode::BAD_REQUEST, "BadRequest", why),
+        BadBody::Form(why) => (StatusCode::BAD_REQUEST, "BadRequestError", why),
         BadBody::Digest(sent, found) => {
             let what = format!("Content-MD5 '{sent}' didn't match '{found}'");
             (StatusCode::BAD_REQUEST, "BadDigest", what)
