@@ -73,6 +73,54 @@ mod tests {
         }
     }
 
+    #[test] // D6
+    fn what_is_no_exchange_is_said_and_the_next_group_is_replayed() {
+        let world = r#"{"seed": "s", "mode": "papi", "world": {}, "requests": []}"#.to_owned();
+        let group = |name: &str| {
+            format!(r#"{{"group": "{name}", "seed": "s", "mode": "papi", "setup": []}}"#)
+        };
+        let fine = r#""request": {"method": "GET", "path": "/nope"}, "response": {"status": 404,
+            "headers": {"content-type": "application/json"}, "body_text": ""}"#;
+        for (odd, said) in [
+            (
+                r#""request": {"do": "record vanishes"}, "response": {"status": 200}"#,
+                "record vanishes",
+            ),
+            (
+                r#""request": {"method": "GET", "path": "/packages", "query": "a=b"}"#,
+                "GET /packages?a=b",
+            ),
+            (
+                r#""request": {"method": "GET", "path": "/packages"}, "response": null"#,
+                "GET /packages",
+            ),
+            (
+                r#""request": {"method": "GET", "path": "/packages", "meanwhile": [{"ms": 5, "do": "odd"}]},
+                "response": {"status": 200}"#,
+                "odd",
+            ),
+        ] {
+            let exchange = |id: u8, group: &str, of: &str| {
+                format!(r#"{{"id": {id}, "group": "{group}", {of}}}"#).replace('\n', " ")
+            };
+            let lines = [
+                world.clone(),
+                group("g"),
+                exchange(1, "g", odd),
+                exchange(2, "g", fine),
+                group("h"),
+                exchange(3, "h", fine),
+            ];
+            let dir = tempfile::TempDir::new().unwrap();
+            let path = dir.path().join("odd.jsonl");
+            std::fs::write(&path, lines.join("\n")).unwrap();
+            let tally = check_papi(&path, &[]).unwrap();
+            assert_eq!(tally.passed + tally.failures.len(), 1, "{odd}: {tally:?}");
+            let left = tally.notes.iter().find(|note| note.starts_with("left out: the rest of g"));
+            assert!(left.is_some_and(|note| note.contains(said)), "{odd}: {tally:?}");
+        }
+    }
+
     #[test] // D5
     fn a_recording_that_the_runner_was_not_made_for_is_read() {
         let text = [

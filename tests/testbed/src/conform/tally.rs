@@ -6,6 +6,8 @@
 
 use anyhow::bail;
 
+use super::transcript::Group;
+
 /// The cases of one comparison.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -18,6 +20,16 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Says on stderr which group begins: some take minutes, or hang.
+    pub(super) fn begins(&self, group: &Group) {
+        let (passed, failed) = (self.passed, self.failures.len());
+        eprintln!(
+            "{passed} passed, {failed} failed; next: {}, {} steps",
+            group.name,
+            group.steps.len()
+        );
+    }
+
     /// Counts one case; `faults` holds what is wrong with it, the first of them is shown.
     pub(super) fn case(&mut self, place: &str, faults: &[String]) {
         match faults {

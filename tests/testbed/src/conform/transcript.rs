@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::reply::Response;
 
@@ -212,9 +212,34 @@ struct Line {
     world: Option<Value>,
     published: Option<Vec<Value>>,
     id: Option<Value>,
-    request: Option<Asked>,
+    request: Option<Value>,
     response: Option<Answered>,
     concurrent: Option<Value>,
+}
+
+/// What a recorded line with an id is: an exchange, or what was done while no answer was looked at. A request without
+/// a method, or with a step in `meanwhile` that is none, is such a step itself.
+fn step(
+    id: &Value,
+    request: Value,
+    response: Option<Answered>,
+    concurrent: Option<String>,
+) -> Result<Step, serde_json::Error> {
+    let others = request["meanwhile"].as_array().into_iter().flatten();
+    let is_request = |value: &Value| value["method"].is_string() && value["path"].is_string();
+    if let Some(odd) = std::iter::once(&request).chain(others).find(|it| !is_request(it)) {
+        return Ok(Step::World(odd.clone()));
+    }
+    let Some(response) = response else {
+        let text = |name: &str| request[name].as_str().unwrap_or_default();
+        let query = Some(text("query")).filter(|query| !query.is_empty());
+        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+        let done = format!("{} {}{query}", text("method"), text("path"));
+        return Ok(Step::World(json!({ "do": done, "body": request["body"] })));
+    };
+    let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+    let request = serde_json::from_value(request)?;
+    Ok(Step::Exchange(Box::new(Exchange { id, request, response, concurrent })))
 }
 
 impl Transcript {
@@ -242,13 +267,11 @@ impl Transcript {
             let world = line.world.unwrap_or_default();
             match (line.id, line.group, line.seed, line.requests) {
                 (Some(id), Some(name), ..) => {
-                    let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
-                    let (Some(request), Some(response)) = (line.request, line.response) else {
-                        let what = format!("exchange {id} lacks its request or response");
-                        return Err(missing(what));
-                    };
-                    let exchange = Exchange { id, request, response, concurrent };
-                    add(&mut groups, &name, Step::Exchange(Box::new(exchange))).map_err(missing)?;
+                    let lacks = || missing(format!("exchange {id} lacks its request"));
+                    let request = line.request.ok_or_else(lacks)?;
+                    let step = step(&id, request, line.response, concurrent);
+                    let step = step.map_err(|why| missing(format!("exchange {id}: {why}")))?;
+                    add(&mut groups, &name, step).map_err(missing)?;
                 }
                 (None, Some(name), None, _) if !world.is_null() => {
                     add(&mut groups, &name, Step::World(world)).map_err(missing)?;

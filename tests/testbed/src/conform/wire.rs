@@ -6,15 +6,25 @@
 //! proper client would.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::reply::{Response, responses};
 use super::transcript::Asked;
 
+/// The longest that an answer may take, finalizes among them.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 /// Sends one request on its own connection and reads the answer to the end; none if the connection closed
-/// without one.
+/// without one. One that takes too long is answered with the status 0, so that the others are still compared.
 pub(super) async fn exchange(addr: SocketAddr, asked: &Asked) -> std::io::Result<Option<Response>> {
+    let late = || Response { body: b"no answer within a minute".to_vec(), ..Response::default() };
+    let answer = tokio::time::timeout(DEADLINE, exchanged(addr, asked)).await;
+    answer.unwrap_or_else(|_| Ok(Some(late())))
+}
+
+async fn exchanged(addr: SocketAddr, asked: &Asked) -> std::io::Result<Option<Response>> {
     let body = match (&asked.body_raw, &asked.body) {
         (Some(raw), _) => Some(raw.clone()),
         (None, Some(body)) => Some(body.to_string()),

@@ -25,6 +25,7 @@ pub async fn replay(transcript: &Transcript, only: Option<&str>) -> Tally {
     let mut tally = Tally::default();
     let wanted = |group: &&Group| only.is_none_or(|only| only == group.name);
     for group in transcript.groups.iter().filter(wanted) {
+        tally.begins(group);
         let unknown = group.steps.iter().find_map(|step| match step {
             Step::Exchange(_) => None,
             Step::World(change) => Some(change.clone()),

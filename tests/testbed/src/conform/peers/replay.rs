@@ -68,6 +68,7 @@ pub(super) async fn replay(transcript: &Transcript, calls: &Calls) -> anyhow::Re
     let groups = transcript.groups.iter();
     let whole = groups.clone().filter_map(|group| expiry(group, calls)).min();
     for group in groups {
+        ledger.tally.begins(group);
         let played = play(group, calls, whole, &mut ledger).await;
         leave_out(&group.name, played, &mut ledger.tally)?;
     }

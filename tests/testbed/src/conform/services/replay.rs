@@ -61,6 +61,7 @@ pub(super) async fn replay<W: World>(
     let mut tally = Tally::default();
     let wanted = |group: &&Group| only.is_none_or(|only| only == group.name);
     for group in transcript.groups.iter().filter(wanted) {
+        tally.begins(group);
         let played = play::<W>(group, &mut rules, &mut tally).await;
         leave_out(&group.name, played, &mut tally)?;
     }

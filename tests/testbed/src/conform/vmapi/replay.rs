@@ -42,6 +42,7 @@ pub(super) async fn replay(recorded: &Recorded, only: Option<&str>) -> anyhow::R
     let mut ledger = Ledger { rules: Rules::new(&purpose::RULES), rows: 0 };
     let wanted = |group: &&Group| only.is_none_or(|only| only == group.name);
     for group in recorded.transcript.groups.iter().filter(wanted) {
+        fronted.begins(group);
         if !LEFT_OUT.contains(&group.name.as_str()) {
             let played = Played { group, recorded, front: None };
             let done = played.play(&mut direct, &mut ledger).await;

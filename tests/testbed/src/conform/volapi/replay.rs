@@ -42,6 +42,7 @@ pub(super) async fn replay(
     let wanted = |group: &&Group| only.is_none_or(|only| only == group.name);
     let mut on_purpose = 0;
     for group in transcript.groups.iter().filter(wanted) {
+        replay.tally.begins(group);
         let played = replay.group(group, &mut on_purpose).await;
         leave_out(&group.name, played, &mut replay.tally)?;
     }
