@@ -25,7 +25,7 @@ macro_rules! packed {
 }
 
 /// Each packed file by the name that it has when it is unpacked.
-const FILES: [(&str, &[u8]); 21] = packed![
+const FILES: [(&str, &[u8]); 22] = packed![
     "nodes.tar",
     "nodes-optional.tar",
     "cnapi-peer-calls.jsonl",
@@ -37,6 +37,7 @@ const FILES: [(&str, &[u8]); 21] = packed![
     "papi-transcripts.jsonl",
     "qmp-expected.json",
     "qmp-transcripts.jsonl",
+    "real-runs.jsonl",
     "sysevent-fswatcher-samples.jsonl",
     "vmadm-cli.jsonl",
     "vmadm-validate.jsonl",

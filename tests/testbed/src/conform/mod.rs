@@ -31,6 +31,8 @@ mod volapi; // volapi exchanges against ours
 
 mod cnapi; // the nodes of a recording of CNAPI
 
+mod real_runs; // what ours asked of the real services, against the mocks
+
 mod peers; // what VMAPI and volapi asked of others, against the mocks
 
 mod services; // PAPI, IMGAPI and workflow API exchanges against the mocks
@@ -67,6 +69,7 @@ usage: testbed conform KIND [PATH] [FLAGS]
   cnapi FILE           CNAPI exchanges against the mock (--only GROUP: one group)
   papi, imgapi, workflow FILE
                        exchanges of these against the mocks (--only GROUP: one group)
+  real-runs FILE       what ours asked of the real services, against the mocks (--only 'RUN SERVICE')
   peers FILE           what VMAPI and volapi asked of other services, against the mocks
   vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
   vminfod-http PATH    what vminfod answers to bytes on its socket
@@ -124,7 +127,7 @@ struct Kind {
     check: fn(&Path, &[String]) -> anyhow::Result<Tally>,
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind {
         name: "vmload",
         doing: "composing what was recorded",
@@ -162,6 +165,12 @@ const KINDS: [Kind; 14] = [
         doing: "replaying the workflow API",
         files: &[services::WORKFLOW],
         check: services::check_workflow,
+    },
+    Kind {
+        name: "real-runs",
+        doing: "replaying runs at the real services",
+        files: &[real_runs::FILE],
+        check: real_runs::check,
     },
     Kind { name: "peers", doing: "replaying calls", files: &peers::FILES, check: peers::check },
     Kind {
