@@ -138,7 +138,7 @@ fn sysinfo(cn_uuid: &str, hostname: &str, given: Option<Ipv4Addr>, rng: &mut imp
         "Network Interfaces": {
             "ixgbe0": {"MAC Address": mac, "ip4addr": ip, "Link Status": "up", "NIC Names": ["admin", "external"]},
         },
-        "Virtual Network Interfaces": {"underlay0": {"MAC Address": mac, "Overlay Nic Tags": ["sdc_overlay"]}}, "Link Aggregations": {},
+        "Virtual Network Interfaces": {"underlay0": {"MAC Address": mac, "Link Status": "up", "Overlay Nic Tags": ["sdc_overlay"]}}, "Link Aggregations": {},
     })
 }
 

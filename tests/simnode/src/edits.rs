@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::payload::{self, Payload};
 use crate::state::Zone;
 use crate::verbs::Verbs;
-use crate::vmadm::nics::short_mac;
+use crate::vmadm::nics::whole_mac;
 use crate::vmadm::update::Subject;
 use crate::vmadm::volumes::{self, Step};
 use crate::vmadm::{self, forms};
@@ -169,7 +169,7 @@ impl Verbs {
     }
 
     /// vmadm update with one NIC to add. Returns its MAC, which is generated if absent, as the VM's object shows
-    /// it: without leading zeros.
+    /// it.
     pub async fn add_nic(&self, name: &str, nic: &Payload) -> Result<String, NodeError> {
         let zone = self.resolve(name)?;
         let mut nic = nic.clone();
@@ -183,7 +183,7 @@ impl Verbs {
         let mac = parse_mac(payload::text(&nic, "mac").unwrap_or_default())?;
         let changes = Payload::from_iter([("add_nics".to_string(), json!([nic]))]);
         self.update(&zone.zonename, &changes).await?;
-        Ok(short_mac(&mac.to_string()))
+        Ok(whole_mac(&mac.to_string()))
     }
 
     /// vmadm update with properties of one NIC, found by its `mac`.

@@ -40,7 +40,7 @@ pub(super) fn has_mac(element: &Element, mac: &str) -> bool {
 /// The configuration of a NIC. What is null prints as that word.
 pub(super) fn network(nic: &Payload) -> Element {
     let get = |key: &str| payload::text(nic, key).unwrap_or_default();
-    let mac = nics::short_mac(get("mac"));
+    let mac = nics::whole_mac(get("mac"));
     let mut element =
         Element::new("network", &[("physical", get("interface")), ("mac-addr", &mac)]);
     if let Some(vlan) = nic.get("vlan_id") {

@@ -31,13 +31,10 @@ pub fn mac(text: &str) -> Option<[u8; 6]> {
     parts?.try_into().ok()
 }
 
-/// A MAC as zonecfg has it: without leading zeros.
-pub(crate) fn short_mac(text: &str) -> String {
-    let short = |part: &str| match part.trim_start_matches('0') {
-        "" => "0".to_string(),
-        digits => digits.to_string(),
-    };
-    text.split(':').map(short).collect::<Vec<_>>().join(":")
+/// A MAC as zonecfg stores it: two digits each. What is no MAC stays.
+pub(crate) fn whole_mac(text: &str) -> String {
+    let pairs = |bytes: [u8; 6]| bytes.map(|byte| format!("{byte:02x}")).join(":");
+    mac(text).map_or_else(|| text.to_string(), pairs)
 }
 
 fn mac_of(nic: &Payload) -> Option<[u8; 6]> {

@@ -145,6 +145,14 @@ impl Centre {
                 let mut package = object(json!({ "uuid": uuid, "name": name, "active": true }));
                 // A node takes either VMs with a cap or VMs without one, and CNAPI reads it here.
                 package.extend(vm.get("cpu_cap").map(|cap| ("cpu_cap".to_owned(), cap.clone())));
+                let mib = |key: &str, factor: u64| Some(json!(vm.get(key)?.as_u64()? * factor));
+                let sizes = [
+                    ("max_physical_memory", mib("max_physical_memory", 1)),
+                    ("quota", mib("quota", 1024)),
+                ];
+                package.extend(
+                    sizes.into_iter().filter_map(|(key, size)| Some((key.to_owned(), size?))),
+                );
                 self.papi.store().put(package);
             }
             let disks = vm.get("disks").and_then(Value::as_array).into_iter().flatten();

@@ -87,7 +87,8 @@ impl Jobs {
         let networks = order.vm.get("networks").and_then(Value::as_array).into_iter().flatten();
         let mut nics = Vec::new();
         for network in networks {
-            let network = network.as_str().or_else(|| network["uuid"].as_str());
+            let network =
+                network.as_str().or(network["uuid"].as_str()).or(network["ipv4_uuid"].as_str());
             let nic = json!({"belongs_to_uuid": order.vm_uuid, "belongs_to_type": "zone",
                 "owner_uuid": order.vm.get("owner_uuid"), "cn_uuid": order.server_uuid,
                 "state": "provisioning", "primary": order.verb == "create" && nics.is_empty()});

@@ -71,8 +71,8 @@ impl Volumes {
         let workflow = workflow::Server::start(local(0)).await;
         let workflow =
             workflow.map_err(LabError::io("listening on a free port as the workflow API"))?;
-        let package =
-            json!({"uuid": PACKAGE, "name": "sdc_volume_nfs_10", "quota": 10_240, "active": true});
+        let package = json!({"uuid": PACKAGE, "name": "sdc_volume_nfs_10", "quota": 10_240, "active": true,
+            "max_physical_memory": 256, "cpu_cap": 100});
         papi.store().put(object(&package));
         for uuid in IMAGES {
             imgapi
@@ -84,6 +84,12 @@ impl Volumes {
         let vms = world.vmapi.store();
         vms.peers().chosen = world.node().cn_uuid().to_owned();
         vms.peers().workflow_url = workflow.url();
+        let known = papi.store().all().into_iter().filter_map(|package| {
+            let gives = ["cpu_cap", "max_physical_memory"].into_iter();
+            let gives = gives.filter_map(|key| Some((key.to_owned(), package.get(key)?.clone())));
+            Some((package.get("uuid")?.as_str()?.to_owned(), gives.collect()))
+        });
+        vms.peers().packages = Some(known.collect());
         let hands = move |order| -> BoxFuture<'static, Result<(), String>> {
             let jobs = jobs.clone();
             Box::pin(async move { jobs.carry_out(order).await })

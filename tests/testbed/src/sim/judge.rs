@@ -247,7 +247,7 @@ pub(super) fn owner(nic: &Value) -> String {
 }
 
 fn has_mac(xml: &Element, mac: &str) -> bool {
-    // A configuration has them without leading zeros.
+    // A configuration may have them without leading zeros.
     let read = |mac: &str| mac.parse::<MacAddr>().ok();
     xml.all("network")
         .filter_map(|nic| read(nic.get("mac-addr")?))

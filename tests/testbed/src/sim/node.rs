@@ -344,7 +344,7 @@ impl Cn {
     /// The MACs of a VM as its configuration has them.
     pub fn macs(&self, vm: &str) -> anyhow::Result<Vec<String>> {
         let xml = self.node.zone_config(vm).with_context(|| format!("the zone {vm}"))?;
-        // A configuration has them without leading zeros.
+        // A configuration may have them without leading zeros.
         let macs =
             xml.all("network").filter_map(|nic| nic.get("mac-addr")?.parse::<MacAddr>().ok());
         Ok(macs.map(|mac| mac.to_string()).collect())

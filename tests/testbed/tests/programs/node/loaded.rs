@@ -118,9 +118,8 @@ async fn what_the_verbs_do_is_what_the_loader_finds() {
             (&vm["do_not_inventory"], &vm["snapshots"][0]["name"]),
             (&json!(true), &json!("before"))
         );
-        // A configuration has it without leading zeros.
         let last = vm["nics"].as_array().unwrap().last().unwrap()["mac"].as_str().unwrap();
-        assert_eq!((last, mac.as_str()), ("90:b8:d0:a:0:7", "90:b8:d0:a:0:7"));
+        assert_eq!((last, mac.as_str()), ("90:b8:d0:0a:00:07", "90:b8:d0:0a:00:07"));
         verbs.rollback(&uuid, "before").await.unwrap();
         verbs.remove_nic(&uuid, &mac.to_uppercase()).await.unwrap();
         verbs.hide(&uuid, false).await.unwrap();
