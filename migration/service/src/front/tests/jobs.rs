@@ -20,7 +20,7 @@ fn begun() -> Record {
     }]}))
 }
 
-#[tokio::test] // M230
+#[tokio::test] // M240
 async fn a_job_that_is_no_operation_is_vmapis_and_lists_have_both() {
     let (mock, jobs) = (vmapi::Store::default(), workflow::Store::default());
     mock.keep_jobs(jobs.clone());

@@ -28,7 +28,7 @@ async fn owned() -> (World, vmapi::Store) {
     (world, mock)
 }
 
-#[tokio::test] // M231
+#[tokio::test] // M241
 async fn an_owner_is_not_shown_what_is_for_operators() {
     let (world, _mock) = owned().await;
     world.keep(&failed()).await;
@@ -45,7 +45,7 @@ async fn an_owner_is_not_shown_what_is_for_operators() {
     }
 }
 
-#[tokio::test(start_paused = true)] // M232
+#[tokio::test(start_paused = true)] // M242
 async fn while_vmapi_is_away_the_record_is_shown_to_whom_it_may_be() {
     let (world, mock) = owned().await;
     world.keep(&failed()).await;
@@ -62,7 +62,7 @@ async fn while_vmapi_is_away_the_record_is_shown_to_whom_it_may_be() {
     assert_eq!(status, 503);
 }
 
-#[tokio::test(start_paused = true)] // M233
+#[tokio::test(start_paused = true)] // M243
 async fn a_watch_of_a_migration_that_ended_lately_has_its_end() {
     let (world, _mock) = owned().await;
     let watch = async || {

@@ -310,7 +310,7 @@ async fn the_rules_of_a_placement_are_those_typed_else_those_of_the_vm() {
     }
 }
 
-#[tokio::test(start_paused = true)] // M234
+#[tokio::test(start_paused = true)] // M244
 async fn a_ticket_that_cnapi_could_not_release_is_released_when_it_can() {
     let world = told(&["migration_action=begin"]).await;
     assert_eq!(world.tickets().len(), 1);
@@ -330,7 +330,7 @@ async fn a_ticket_that_cnapi_could_not_release_is_released_when_it_can() {
     .await;
 }
 
-#[tokio::test(start_paused = true)] // M235
+#[tokio::test(start_paused = true)] // M245
 async fn an_abort_of_a_begin_without_target_has_a_job() {
     let world = World::new(true);
     world.services.cnapi.put_server(server(TWO, 10));
