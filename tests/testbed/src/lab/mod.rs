@@ -26,6 +26,8 @@ pub mod seed; // the records of the data centre
 
 pub mod screen; // a line per event and per write
 
+mod boots; // a node loses its power and boots
+
 pub mod world; // the node, the mocks, and the daemons as processes
 
 mod config; // the configurations of the daemons

@@ -69,6 +69,35 @@ async fn a_node_that_was_cut_off_and_declared_dead_stops_its_copy_when_it_is_bac
     lab.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")] // M48 M100
+#[ignore = "a minute: `.ci/run` has it in its lane of programs"]
+async fn a_node_that_was_cut_off_and_boots_starts_no_second_copy_while_smf_starts_its_agent() {
+    for is_installed in [true, false] {
+        let (mut lab, other, client, from) = synced("1s").await;
+        lab.install_agents().unwrap();
+        lab.goes_down().await.unwrap();
+        let word = Options { source_dead: Some(from), really: true, ..Options::default() };
+        done(&client, "switch", &word, "successful").await;
+        if !is_installed {
+            lab.uninstall_agent("migration-agent").unwrap();
+        }
+        let boot = lab.comes_up().await.unwrap();
+        for agent in ["net-agent", "vm-agent"] {
+            assert!(lab.pid(agent).is_some(), "{agent} is installed: {:?}", boot.started);
+        }
+        assert_eq!(lab.pid("migration-agent").is_some(), is_installed, "{:?}", boot.started);
+        // Nothing else keeps the copy down.
+        assert_eq!(boot.zones.iter().any(|zone| zone == VM), !is_installed, "{:?}", boot.zones);
+        assert!(copy(other.node()).running && !copy(other.node()).hidden);
+        if is_installed {
+            let is_down = |copy: Copy| !copy.running && copy.hidden && !copy.autoboot;
+            until("its copy is hidden", async || is_down(copy(lab.node()))).await;
+        }
+        other.stop().await.unwrap();
+        lab.stop().await;
+    }
+}
+
 /// The service's metrics say so of copies that run though they were replaced.
 async fn alarm(lab: &Lab) -> bool {
     let page = reqwest::get(format!("{}/metrics", lab.migrations_status_url())).await.unwrap();

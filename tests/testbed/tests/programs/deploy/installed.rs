@@ -11,7 +11,6 @@ mod killed;
 mod life;
 #[cfg(target_os = "linux")] // namespaces
 mod mounts;
-#[cfg(target_os = "linux")]
 mod namespace;
 mod site;
 

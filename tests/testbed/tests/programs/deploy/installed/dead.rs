@@ -79,10 +79,7 @@ async fn comes_back(package: &str, is_installed: bool) -> (String, bool) {
     }
     assert!(copy(&node).running && copy(&node).autoboot);
 
-    for name in ["migration-agent", "vm-agent", "net-agent", "vminfod"] {
-        lab.end(name, true).await.unwrap();
-    }
-    node.lose_power().unwrap();
+    lab.goes_down().await.unwrap();
     let word = Options { source_dead: Some(from), really: true, ..Options::default() };
     done(&client, "switch", &word, "successful").await;
     assert!(copy(other.node()).running && !copy(&node).running);
@@ -100,7 +97,7 @@ async fn comes_back(package: &str, is_installed: bool) -> (String, bool) {
     (said, two)
 }
 
-#[tokio::test(flavor = "multi_thread")] // M48 M100
+#[tokio::test(flavor = "multi_thread")]
 #[ignore = "a minute, and needs the built programs: `.ci/run` has it in its lane of the installed"]
 async fn a_node_declared_dead_boots_no_second_copy_where_our_package_is_installed() {
     if let Some(why) = namespace::missing().await {

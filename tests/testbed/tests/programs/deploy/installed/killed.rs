@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use super::super::packed::STAMP;
 use super::site::{NEWER, Site, package};
 
-/// Kills a script of a package before it has run so many commands plus one.
+/// Kills a script of a package before it has run so many commands plus one. A subshell dies too: it would go on beside
+/// the next install, and kill whoever has the script's number then.
 fn kill_after(site: &Site, commands: usize) -> String {
     let file = site.dir.path().join("kill");
     let text = format!(
-        "case $0 in */npm/post*.sh) set -T; ran=0; trap 'ran=$((ran + 1)); [ $ran -le {commands} ] || kill -9 $$' \
+        "case $0 in */npm/post*.sh) set -T; ran=0; trap 'ran=$((ran + 1)); [ $ran -le {commands} ] || kill -9 $$ $BASHPID' \
          DEBUG ;; esac\n"
     );
     std::fs::write(&file, text).unwrap();

@@ -12,8 +12,11 @@ use std::path::Path;
 use simnode::NodeKind;
 
 use super::super::packed::STAMP;
-use super::super::{deploy, run, text};
-use super::site::{ADOPTED, NEWER, Site, VMINFOD, kit, make_executable, of_upstream, out, package};
+use super::super::{block_on, deploy, run, text};
+use super::namespace;
+use super::site::{
+    ADOPTED, METHOD, NEWER, Site, VMINFOD, are_built, kit, make_executable, of_upstream,
+};
 
 const MODE: &str = "{\"mode\": \"report\"}";
 
@@ -76,21 +79,26 @@ struct Life {
     site: Site,
     rows: Vec<String>,
     kept: BTreeMap<String, String>,
+    /// A program that really runs was given a hold.
+    is_held: bool,
 }
 
 impl Life {
-    fn of(kind: NodeKind) -> Life {
+    fn of(kind: NodeKind, is_real: bool) -> Life {
         let rows = vec![
             format!("| step | {} |", PROGRAMS.join(" | ")),
             format!("| --- |{}", " --- |".repeat(PROGRAMS.len())),
         ];
-        Life { site: Site::of(kind), rows, kept: BTreeMap::new() }
+        Life { site: Site::with(kind, is_real), rows, kept: BTreeMap::new(), is_held: false }
     }
 
     /// A row, after this step. What was kept before is as it was.
     fn sees(&mut self, step: &str) {
         let cells: Vec<String> = PROGRAMS.iter().map(|name| cell(&self.site, name)).collect();
         self.rows.push(format!("| {step} | {} |", cells.join(" | ")));
+        if self.site.is_real {
+            self.answers(step, &cells);
+        }
         let now = self.kept_now();
         for (place, text) in &self.kept {
             assert_eq!(now.get(place), Some(text), "{step}: {place}");
@@ -102,12 +110,46 @@ impl Life {
     }
 
     fn kept_now(&self) -> BTreeMap<String, String> {
-        let folders = ["/opt/smartdc/agents/etc", "/var/db", "/var/svc/profile"];
+        let folders = ["/opt/smartdc/agents/etc", "/var/svc/profile", "/var/db"];
+        // Programs that really run write into the last one.
+        let folders = &folders[..if self.site.is_real { 2 } else { 3 }];
         let mut all: BTreeMap<String, String> =
             folders.iter().flat_map(|folder| self.site.below(folder)).collect();
         // What the kit remembers is of a platform image.
         all.retain(|place, _| !place.starts_with("/var/db/hub/"));
         all
+    }
+
+    /// The start methods of what SMF runs are run as it runs them: the programs of ours answer, whoever is not there
+    /// does not, and net-agent still has the hold that it was given first.
+    fn answers(&mut self, step: &str, cells: &[String]) {
+        let ours = |cell: &str| ["hub's", "ours", "newer"].iter().any(|it| cell.starts_with(it));
+        let mut lines = String::new();
+        // migration-agent asks vminfod for the node's address; the platform's is a stand-in here.
+        let asked = if ours(&cells[0]) { 4 } else { 3 };
+        for (name, cell) in PROGRAMS.iter().zip(cells).take(asked).filter(|(_, cell)| ours(cell)) {
+            let (folder, method) = match *name {
+                "vminfod" => ("/usr/vm/sbin", METHOD.to_owned()),
+                _ => (
+                    "/opt/smartdc/agents/bin",
+                    format!("/opt/smartdc/agents/lib/node_modules/{name}/smf/{name}"),
+                ),
+            };
+            lines.push_str(&format!(
+                "{method} start >/tmp/{name}.log 2>&1 || echo \"{name} ended with $?\"\nleft=60\n\
+                 until {folder}/{name} ping >/tmp/{name}.ping 2>&1; do left=$((left - 1)); [ $left -gt 0 ] || \
+                 {{ echo '{name} does not answer'; cat /tmp/{name}.*; break; }}; sleep 0.5; done\n"
+            ));
+            if *name == "net-agent" && cell.starts_with("ours") && !self.is_held {
+                lines.push_str("net-agent hold --reason 'a test' >/dev/null || echo 'no hold'\n");
+                self.is_held = true;
+            } else if *name == "net-agent" {
+                lines.push_str("net-agent holds | grep -q 'a test' || echo 'the hold is lost'\n");
+            }
+        }
+        let done =
+            self.site.enters(true, "PATH=/usr/sbin:/usr/bin:/opt/smartdc/agents/bin", &lines);
+        assert_eq!((done.code, &*done.stdout), (Some(0), ""), "{step}: {}", done.stderr);
     }
 
     /// From now on nothing of what is there may be lost.
@@ -154,7 +196,7 @@ fn upstreams_shar(dir: &Path) -> std::path::PathBuf {
 
 /// Makes a shar by `deploy/shar`; returns its file.
 fn shar(site: &Site, upstream: Option<&Path>) -> String {
-    let out = out();
+    let out = site.packed().join("out");
     // Not into the packages of the other tests.
     let own = site.dir.path().join("out");
     std::fs::create_dir_all(&own).unwrap();
@@ -186,16 +228,17 @@ fn runs_upstream(site: &Site, shar: &Path) {
 }
 
 /// The life of a node of a data centre.
-fn of_triton(kind: NodeKind) -> Life {
-    let mut life = Life::of(kind);
+fn of_triton(kind: NodeKind, is_real: bool) -> Life {
+    let mut life = Life::of(kind, is_real);
     let upstream = upstreams_shar(life.site.dir.path());
     runs_upstream(&life.site, &upstream);
     life.sees("as Triton sets it up");
-    for (place, text) in KEPT {
+    // What the agents keep is theirs to write where they run.
+    for (place, text) in KEPT.into_iter().filter(|it| !is_real || !it.0.starts_with("/var/db/")) {
         life.site.node.put(place, text.as_bytes(), 0o600).unwrap();
     }
-    ADOPTED.iter().for_each(|name| life.site.installs(&package(name, STAMP)));
-    life.site.installs(&package("hub", STAMP));
+    ADOPTED.iter().for_each(|name| life.site.installs(&life.site.package(name, STAMP)));
+    life.site.installs(&life.site.package("hub", STAMP));
     assert_eq!(life.site.configures().failed, Vec::<String>::new());
     life.keeps();
     life.sees("`apm install` of each package of ours");
@@ -215,8 +258,8 @@ fn of_triton(kind: NodeKind) -> Life {
     let both = shar(&life.site, Some(&upstream));
     runs_shar(&life.site, Path::new(&both));
     life.sees("upstream's shar, then the one with ours in it");
-    life.site.installs(&package("net-agent", NEWER));
-    life.site.installs(&package("hub", NEWER));
+    life.site.installs(&life.site.package("net-agent", NEWER));
+    life.site.installs(&life.site.package("hub", NEWER));
     life.sees("`apm install` of a newer net-agent and hub");
     life.boots("a boot");
     for name in ADOPTED.into_iter().chain(["hub"]) {
@@ -228,12 +271,12 @@ fn of_triton(kind: NodeKind) -> Life {
 }
 
 /// The life of a node without Triton: the kit alone.
-fn of_standalone() -> Life {
-    let mut life = Life::of(NodeKind::Standalone);
+fn of_standalone(is_real: bool) -> Life {
+    let mut life = Life::of(NodeKind::Standalone, is_real);
     life.sees("as it is delivered");
     let unpack = |site: &Site, stamp| {
         let custom = site.node.path("/opt/custom").to_string_lossy().into_owned();
-        let done = run("tar", &["-xzf", &package("hub", stamp), "-C", &custom]);
+        let done = run("tar", &["-xzf", &site.package("hub", stamp), "-C", &custom]);
         assert_eq!(done.code, Some(0), "{}", done.stderr);
     };
     unpack(&life.site, STAMP);
@@ -262,7 +305,7 @@ fn is_documented(title: &str, life: &Life) {
 
 #[test]
 fn what_runs_on_a_compute_node_after_each_step_is_what_the_document_says() {
-    let life = of_triton(NodeKind::Compute);
+    let life = of_triton(NodeKind::Compute, false);
     is_documented("A compute node", &life);
     let page = text("LIFE.md");
     for (place, _) in KEPT {
@@ -273,11 +316,40 @@ fn what_runs_on_a_compute_node_after_each_step_is_what_the_document_says() {
 
 #[test]
 fn a_headnode_lives_as_a_compute_node_does() {
-    let life = of_triton(NodeKind::Headnode);
+    let life = of_triton(NodeKind::Headnode, false);
     is_documented("A compute node", &life);
 }
 
 #[test]
 fn what_runs_on_a_node_without_triton_after_each_step_is_what_the_document_says() {
-    is_documented("A node without Triton", &of_standalone());
+    is_documented("A node without Triton", &of_standalone(false));
+}
+
+/// Returns true if the programs as they were built can run here; if not, it says why.
+fn is_real_here() -> bool {
+    let missing = block_on(async { Ok(namespace::missing().await) });
+    match missing {
+        Some(why) => eprintln!("skipped: no namespace can be made here: {why}"),
+        None if !are_built() => {
+            eprintln!("skipped: not all is built (cargo build --workspace --bins builds it)");
+        }
+        None => return true,
+    }
+    false
+}
+
+#[test]
+#[ignore = "minutes, and needs the built programs: `.ci/run` has it in its lane of the installed"]
+fn the_packages_as_built_answer_in_a_mount_namespace_after_each_step_and_know_their_holds() {
+    if is_real_here() {
+        is_documented("A compute node", &of_triton(NodeKind::Compute, true));
+    }
+}
+
+#[test]
+#[ignore = "a minute, and needs the built programs: `.ci/run` has it in its lane of the installed"]
+fn the_kit_as_built_answers_in_a_mount_namespace_after_each_step() {
+    if is_real_here() {
+        is_documented("A node without Triton", &of_standalone(true));
+    }
 }

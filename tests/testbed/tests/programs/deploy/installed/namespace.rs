@@ -31,12 +31,17 @@ pub async fn missing() -> Option<String> {
 pub fn furnish(node: &Node) {
     let put = |place: &str, text: String| node.put_image(place, text.as_bytes(), 0o555).unwrap();
     let tools = ["zoneadm", "zfs", "sysevent"].map(|it| ("sbin", it, node.tool(it)));
-    let smf = ["svcadm", "mount", "umount"].map(|it| ("sbin", it, node.platform(it)));
-    let shown = ["svcs", "svcprop", "svccfg", "kstat", "uname"];
+    let smf =
+        ["svcadm", "svccfg", "mount", "umount", "logadm"].map(|it| ("sbin", it, node.platform(it)));
+    let shown = ["svcs", "svcprop", "kstat", "uname"];
     let shown = shown.map(|it| ("bin", it, node.platform(it)));
     for (folder, name, to) in tools.into_iter().chain(smf).chain(shown) {
         let real = match name {
             "mount" => "[ \"$1\" != -F ] || /machine/bin/mount --bind \"$3\" \"$4\" || exit 1\n",
+            // SMF starts what is enabled; only vminfod is asked for by a command.
+            "svcadm" => {
+                "case $* in 'enable -st vminfod') /usr/vm/smf/system-vminfod start >/dev/null 2>&1 ;; esac\n"
+            }
             "umount" => "/machine/bin/umount \"$1\"\n",
             _ => "",
         };
@@ -52,6 +57,14 @@ pub fn furnish(node: &Node) {
     put("/usr/sbin/zpool", "#!/bin/sh\nexit 1\n".to_owned());
     let smf = "SMF_EXIT_OK=0\nSMF_EXIT_ERR_FATAL=95\nSMF_EXIT_ERR_CONFIG=96\n";
     node.put_image("/lib/svc/share/smf_include.sh", smf.as_bytes(), 0o444).unwrap();
+}
+
+/// Makes the node's own addresses.
+fn network(node: &Node) -> String {
+    let sysinfo = std::fs::read(node.path("/tmp/.sysinfo.json")).unwrap_or_default();
+    let sysinfo: serde_json::Value = serde_json::from_slice(&sysinfo).unwrap_or_default();
+    let admin = sysinfo["Admin IP"].as_str().unwrap_or("127.0.0.2");
+    format!("ip link set lo up; ip address add {admin}/24 dev lo || true\n")
 }
 
 /// Runs lines of a shell on the node. These folders of this machine are seen there too. With a network of its own it
@@ -88,7 +101,7 @@ pub async fn run(
          mount --rbind /dev dev; mount -t proc proc proc\n{network}\
          exec chroot . /usr/bin/env -i PATH=/usr/sbin:/usr/bin HUB_ROOT= {env} /bin/bash '{lines}'\n",
         root = node.root().display(),
-        network = if own_network { "ip link set lo up\n" } else { "" },
+        network = if own_network { network(node) } else { String::new() },
         lines = file.display(),
     );
     let own = if own_network { &["-n"][..] } else { &[] };

@@ -18,8 +18,9 @@ use tokio::runtime::Runtime;
 
 use super::super::super::common::program;
 use super::super::packed::{STAMP, file, packed, stand_ins};
-use super::super::table::{AGENTS, packages};
+use super::super::table::{AGENTS, layout, packages};
 use super::super::{LATE, run};
+use super::namespace;
 
 /// A later build.
 pub const NEWER: &str = "main-20260203T040506Z-gabcdef1";
@@ -28,25 +29,48 @@ pub const NEWER: &str = "main-20260203T040506Z-gabcdef1";
 pub const ADOPTED: [&str; 4] = ["net-agent", "vm-agent", "migration-agent", "fleet-agent"];
 
 /// The folder with the packages of both builds; those of an earlier run are in its way.
-static PACKED: LazyLock<PathBuf> = LazyLock::new(|| {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
+static PACKED: LazyLock<PathBuf> = LazyLock::new(|| both("packages", stand_ins));
+/// The same of the programs as they were built.
+static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
+    both("built", |programs| {
+        std::fs::create_dir(programs).unwrap();
+        for name in named() {
+            let (from, to) = (program().with_file_name(&name), programs.join(&name));
+            let done = run("strip", &["-o", &to.to_string_lossy(), &from.to_string_lossy()]);
+            assert_eq!(done.code, Some(0), "{}", done.stderr);
+        }
+    })
+});
+
+fn both(name: &str, fill: impl FnOnce(&Path)) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
     let programs = dir.join("programs");
-    stand_ins(&programs);
+    fill(&programs);
     packed(&dir.join("out"), &programs, STAMP);
     packed(&dir.join("newer"), &programs, NEWER);
     dir
-});
+}
 
-pub fn out() -> PathBuf {
-    PACKED.join("out")
+/// The programs of the table.
+fn named() -> Vec<String> {
+    layout().values().filter_map(|it| it.strip_prefix("bin/")).map(str::to_owned).collect()
+}
+
+/// Returns true if the programs of the packages were built.
+pub fn are_built() -> bool {
+    named().iter().all(|name| program().with_file_name(name).exists())
 }
 
 /// The file of a package for apm.
 pub fn package(name: &str, stamp: &str) -> String {
+    package_of(&PACKED, name, stamp)
+}
+
+fn package_of(dir: &Path, name: &str, stamp: &str) -> String {
     let package = packages().into_iter().find(|it| it.name == name).unwrap();
-    let out = PACKED.join(if stamp == NEWER { "newer" } else { "out" });
+    let out = dir.join(if stamp == NEWER { "newer" } else { "out" });
     file(&out, &package, stamp).to_string_lossy().into_owned()
 }
 
@@ -64,6 +88,8 @@ pub struct Site {
     pub dir: tempfile::TempDir,
     pub node: Node,
     pub sapi: sapi::Server,
+    /// Its packages have the programs as they were built, and all that runs on it does so in a mount namespace.
+    pub is_real: bool,
     runtime: Runtime,
 }
 
@@ -73,6 +99,10 @@ impl Site {
     }
 
     pub fn of(kind: NodeKind) -> Site {
+        Site::with(kind, false)
+    }
+
+    pub fn with(kind: NodeKind, is_real: bool) -> Site {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -83,6 +113,7 @@ impl Site {
             "napi_domain": "napi.dc.example.com",
             "vmapi_domain": "vmapi.dc.example.com",
             "cnapi_domain": "cnapi.dc.example.com",
+            "migration_service_url": "https://migration-service.dc.example.com:5320",
             "ufds_admin_uuid": "00000000-0000-4000-8000-0000000000ad",
         });
         let application = sapi.store().application("sdc", metadata);
@@ -94,9 +125,12 @@ impl Site {
             CreateOptions { program: Some(program()), ..CreateOptions::new(dir.path().join("cn")) };
         let node = Node::create(&CreateOptions { vms: 0, kind, ..options }).unwrap();
         for place in [VMINFOD, METHOD] {
-            node.put_image(place, b"the platform's", 0o555).unwrap();
+            node.put_image(place, b"#!/bin/sh\n", 0o555).unwrap();
         }
-        let site = Site { dir, node, sapi, runtime };
+        if is_real {
+            namespace::furnish(&node);
+        }
+        let site = Site { dir, node, sapi, is_real, runtime };
         site.node.boot(|_| Ok(true)).unwrap();
         site.lay();
         // The set-up of a headnode is over.
@@ -115,8 +149,36 @@ impl Site {
         make_executable(&sleep);
     }
 
+    /// The packages of both builds for this node.
+    pub fn packed(&self) -> &'static Path {
+        if self.is_real { &BUILT } else { &PACKED }
+    }
+
+    /// The file of a package for this node.
+    pub fn package(&self, name: &str, stamp: &str) -> String {
+        package_of(self.packed(), name, stamp)
+    }
+
+    /// Runs lines on the node in a mount namespace, where it has the ports of a node or reaches SAPI.
+    pub fn enters(&self, own_network: bool, env: &str, lines: &str) -> Finished {
+        let seen = [self.dir.path(), self.packed()];
+        self.runtime.block_on(namespace::run(&self.node, &seen, own_network, env, lines)).unwrap()
+    }
+
     /// Runs a program of the node, with these variables beside what the node has.
     pub fn runs(&self, program: &Path, args: &[&str], env: &[(&str, &str)]) -> Finished {
+        if self.is_real {
+            let platform = self.node.dir().join("platform");
+            let mut all = format!("PATH='{}':/usr/sbin:/usr/bin", platform.display());
+            env.iter().for_each(|(key, value)| all.push_str(&format!(" {key}='{value}'")));
+            // By the path that it has there.
+            let below = program.strip_prefix(self.node.root());
+            let place = below.map_or(program.to_owned(), |it| Path::new("/").join(it));
+            let mut line = format!("exec '{}'", place.display());
+            args.iter()
+                .for_each(|arg| line.push_str(&format!(" '{}'", arg.replace('\'', "'\\''"))));
+            return self.enters(false, &all, &line);
+        }
         let path = format!("PATH={}:/usr/bin:/bin", self.node.dir().join("platform").display());
         let root = format!("HUB_ROOT={}", self.node.root().display());
         let env = env.iter().map(|(key, value)| format!("{key}={value}"));
@@ -137,6 +199,12 @@ impl Site {
 
     /// `hub node VERB` of the kit on this node.
     pub fn hub(&self, verb: &str) {
+        if self.is_real {
+            let line = format!("exec {}/bin/hub node {verb}", kit(self.node.info().kind));
+            let done = self.enters(true, "", &line);
+            assert_eq!(done.code, Some(0), "hub node {verb}: {}{}", done.stdout, done.stderr);
+            return;
+        }
         let vmadm = self.node.platform("vmadm-list");
         std::fs::write(&vmadm, "#!/bin/sh\n").unwrap();
         make_executable(&vmadm);
@@ -169,6 +237,9 @@ impl Site {
                 return Ok(false);
             }
             match place.rsplit('/').next() {
+                Some("hub-node") if self.is_real => {
+                    Ok(self.enters(true, "", &start.exec).code == Some(0))
+                }
                 Some("boot") => Ok(self.runs(&method, &["start"], &[]).code == Some(0)),
                 Some("hub-node") => {
                     self.lays_the_mounts();
