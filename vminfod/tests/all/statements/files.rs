@@ -176,6 +176,28 @@ async fn what_one_witness_lacks_is_kept_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")] // S136
+async fn one_stray_zone_holds_no_other() {
+    let node = FakeNode::one();
+    node.add_zone(B, "installed", None, "two");
+    node.index(&[A, B]);
+    let served = node.serve_quiet().await;
+    // The XML alone is left of a VM that was seen; another was never seen.
+    const STRAY: &str = "e2e2e2e2-0000-4000-8000-00000000000f";
+    node.write(&format!("/etc/zones/{STRAY}.xml"), &xml(STRAY, "stray"));
+    node.drop_zone(B);
+    node.index(&[A]);
+    // Whoever asks first finds it.
+    for path in ["/vms?sync=true", "/vms?sync=zones", "/vms"] {
+        let (code, text) = served.get(path).await;
+        assert!(code == 200 && text.contains(B) && !text.contains(STRAY), "{path}: {code} {text}");
+    }
+    // The other VM changes and is told as always.
+    node.set_quota(A, 1);
+    assert_eq!(served.json(&format!("/vms/{A}?sync=true")).await["quota"], 1);
+    assert_eq!(served.json("/status").await["incomplete"], json!([STRAY, B]));
+}
+
+#[tokio::test(flavor = "multi_thread")] // S136
 async fn first_start_names_what_only_one_witness_has() {
     let node = FakeNode::one();
     node.add_zone(B, "installed", None, "two");
