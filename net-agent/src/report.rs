@@ -26,10 +26,12 @@ const SHOWN: usize = 8;
 /// Returns `/status`.
 pub(crate) async fn status(parts: &Parts) -> Value {
     let mut page = parts.status.to_json();
-    let (unread, older) = parts.node.with(|i| (i.view.unread.clone(), i.view.older.clone()));
+    let (unknown, unread, older) = parts.node.with(|i| {
+        let unknown: Vec<_> = i.view.unknown().take(SHOWN).cloned().collect();
+        (unknown, i.view.unread.clone(), i.view.older.clone())
+    });
     if let Some(waiting) = page["waiting_for"].as_array_mut() {
-        let shown = unread.iter().take(SHOWN);
-        waiting.extend(shown.map(|zone| {
+        waiting.extend(unknown.iter().map(|zone| {
             format!("vminfod: the NICs of zone {zone} are not known, so nothing is deleted").into()
         }));
     }

@@ -75,6 +75,9 @@ pub(crate) fn vm_absent(vm: &str, local: &LocalView, left_vm: bool) -> Evidence 
         None if local.lately_hidden.contains(vm) => (Answer::Later, Reason::LatelyHidden(named())),
         None if local.hidden_unknown => (Answer::Later, Reason::HiddenUnknown),
         None if !local.is_complete() => (Answer::Later, incomplete(local)),
+        None if local.unread.contains(vm) => {
+            (Answer::Later, Reason::Unread { name: named(), more: 0 })
+        }
         None => (Answer::Pass, Reason::VmAbsent { vm: named(), vms: local.vms.len() }),
     };
     Evidence { guard: Guard::VmAbsent, answer, why }
@@ -82,10 +85,9 @@ pub(crate) fn vm_absent(vm: &str, local: &LocalView, left_vm: bool) -> Evidence 
 
 /// Says what a view lacks. Any NIC may be in a zone that was never read.
 fn incomplete(local: &LocalView) -> Reason {
-    match local.unread.first() {
-        Some(name) if local.listed => {
-            Reason::Unread { name: name.clone(), more: local.unread.len() - 1 }
-        }
+    let mut unknown = local.unknown();
+    match unknown.next() {
+        Some(name) if local.listed => Reason::Unread { name: name.clone(), more: unknown.count() },
         _ => Reason::ViewIncomplete,
     }
 }

@@ -110,6 +110,8 @@ pub struct LocalView {
     pub listed: bool,
     /// Zones whose NICs nobody knows: never read, or shown without readable NICs. By name.
     pub unread: BTreeSet<String>,
+    /// Those of them of which only an XML is left: they do not run, so that no NIC of another VM is in them.
+    pub strays: BTreeSet<String>,
     /// Zones that are shown as they were read earlier. By name.
     pub older: BTreeSet<String>,
     /// VMs that are gone and were hidden a short while ago.
@@ -154,9 +156,14 @@ impl LocalView {
         view
     }
 
-    /// Returns true if each zone of the node is here, and its NICs are known.
+    /// Returns true if each zone of the node that may run is here, and its NICs are known.
     pub fn is_complete(&self) -> bool {
-        self.listed && self.unread.is_empty()
+        self.listed && self.unknown().next().is_none()
+    }
+
+    /// Returns the zones that may have any NIC.
+    pub fn unknown(&self) -> impl Iterator<Item = &String> {
+        self.unread.difference(&self.strays)
     }
 
     /// Returns true if a VM has this uuid or a zone this name.

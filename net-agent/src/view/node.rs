@@ -14,6 +14,9 @@ use tokio::sync::Notify;
 use super::inventory::{Differing, Inventory};
 use super::local::{LocalView, LocalVm};
 
+/// The most zones that are asked about, whether more than an XML is left of them.
+const STRAYS: usize = 16;
+
 /// Why there is no fresh view.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
@@ -128,7 +131,12 @@ impl Node {
         for _ in 0..5 {
             let (revision, asked) = (self.lock().revision, self.clock.now());
             let shown = vminfod.zones().await?;
-            let view = LocalView::of(&shown, asked);
+            let mut view = LocalView::of(&shown, asked);
+            for name in view.unread.iter().take(STRAYS) {
+                if vminfod.left(name).await.is_ok_and(|left| left.is_stray) {
+                    view.strays.insert(name.clone());
+                }
+            }
             let known = self.lock();
             if known.revision != revision {
                 drop(known);

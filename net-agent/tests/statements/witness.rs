@@ -114,6 +114,25 @@ async fn a_zone_that_was_never_read_defers_deletes_and_is_named() {
     lawful(&world);
 }
 
+#[tokio::test(start_paused = true)] // F151
+async fn an_xml_without_a_zone_holds_its_own_records_alone() {
+    let world = leak();
+    world.nic(3, "z9", json!({}));
+    world.vmapi("z9", "destroyed", CN);
+    world.hub(HOME).strays(&[&id("z9")]);
+    let (agent, _) = world.start(json!({}));
+    sleep(30 * HOUR).await;
+    assert!(!world.has(2) && world.has(3), "{}", agent.plan_json());
+    let status = agent.status_json().await;
+    assert!(!status["waiting_for"].to_string().contains("nothing is deleted"), "{status}");
+    assert_eq!(status["unread_zones"], json!([id("z9")]));
+    // Somebody removes the XML.
+    world.hub(HOME).strays(&[]);
+    sleep(30 * HOUR).await;
+    assert!(!world.has(3), "{}", agent.plan_json());
+    lawful(&world);
+}
+
 #[tokio::test(start_paused = true)] // F70
 async fn a_zone_read_earlier_keeps_its_addresses_and_stops_nothing() {
     let world = leak();

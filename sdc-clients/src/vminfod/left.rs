@@ -11,6 +11,8 @@ use serde_json::Value;
 pub struct Left {
     /// A witness still has the zone: its row, its line in the zone index, or its XML.
     pub has_zone: bool,
+    /// Of the witnesses only its XML has the zone: it does not run.
+    pub is_stray: bool,
     /// Its dataset.
     pub dataset: Option<String>,
     /// vminfod has seen its row and its XML go.
@@ -21,8 +23,10 @@ impl Left {
     /// Reads the `witnesses` of `/why`; a witness that could not be read has the zone.
     pub(super) fn of(witnesses: &Value) -> Option<Self> {
         let has = |name: &str| witnesses.get(name).map(|has| *has != Value::Bool(false));
+        let (row, index, xml) = (has("row")?, has("index")?, has("xml")?);
         Some(Self {
-            has_zone: has("row")? || has("index")? || has("xml")?,
+            has_zone: row || index || xml,
+            is_stray: !row && !index && witnesses.get("xml")?.as_bool() == Some(true),
             dataset: match witnesses.get("dataset")? {
                 Value::Null => None,
                 dataset => Some(dataset.as_str()?.to_owned()),
@@ -56,6 +60,15 @@ mod tests {
         // What could not be read is not absent, and what is of another type is no answer.
         assert!(of(Value::Null, Value::Null, json!(false)).unwrap().has_zone);
         assert!(of(json!(true), Value::Null, json!(false)).unwrap().has_zone);
+        for (row, xml, is_stray) in [
+            (json!(false), json!(true), true),
+            (json!(false), Value::Null, false),
+            (Value::Null, json!(true), false),
+            (json!(true), json!(true), false),
+        ] {
+            let witnesses = json!({"row": row, "index": false, "xml": xml, "dataset": null, "seen_to_go": false});
+            assert_eq!(Left::of(&witnesses).unwrap().is_stray, is_stray, "{witnesses}");
+        }
         assert_eq!(of(json!(false), json!(1), json!(false)), None);
         assert_eq!(of(json!(false), Value::Null, Value::Null), None);
         assert_eq!(Left::of(&json!({})), None);

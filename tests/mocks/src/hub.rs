@@ -40,6 +40,8 @@ struct Ring {
     incomplete: BTreeSet<String>,
     /// The zones that were seen to go since the start.
     seen_to_go: BTreeSet<String>,
+    /// The zones of which only the XML is there.
+    strays: BTreeSet<String>,
     /// The zones whose dataset is there without them.
     datasets: BTreeSet<String>,
     is_up: bool,
@@ -94,6 +96,7 @@ impl Hub {
             most,
             incomplete: BTreeSet::new(),
             seen_to_go: BTreeSet::new(),
+            strays: BTreeSet::new(),
             datasets: BTreeSet::new(),
             is_up: true,
         };
@@ -203,6 +206,12 @@ impl Hub {
         self.ring().incomplete = zones.iter().map(|&zone| zone.to_owned()).collect();
     }
 
+    /// Of these zones, which cannot be read, only the XML is there.
+    pub fn strays(&self, zones: &[&str]) {
+        self.incomplete(zones);
+        self.ring().strays = zones.iter().map(|&zone| zone.to_owned()).collect();
+    }
+
     /// The node's sysinfo is this.
     pub fn set_sysinfo(&self, sysinfo: Value) {
         self.ring().sysinfo = sysinfo;
@@ -302,11 +311,12 @@ impl Ring {
         let (is_here, seen_to_go) =
             (self.shown().contains_key(name), self.seen_to_go.contains(name));
         let dataset = self.datasets.get(name).map(|name| format!("zones/{name}"));
-        if !is_here && !seen_to_go && dataset.is_none() {
+        let is_stray = self.strays.contains(name);
+        if !is_here && !is_stray && !seen_to_go && dataset.is_none() {
             return (404, format!("VM Not Found: {name}").into());
         }
-        let witnesses = json!({"row": is_here, "index": is_here, "xml": is_here, "dataset": dataset,
-            "seen_to_go": seen_to_go});
+        let witnesses = json!({"row": is_here, "index": is_here, "xml": is_here || is_stray,
+            "dataset": dataset, "seen_to_go": seen_to_go});
         (200, json!({"uuid": name, "witnesses": witnesses, "sources": {}, "fields": {}}))
     }
 
