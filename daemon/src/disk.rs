@@ -9,7 +9,11 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use rustix::process::Pid;
 use serde::Serialize;
+
+/// The most entries of a program's own directory that are looked at.
+const ENTRIES: usize = 10_000;
 
 /// Reads a regular file of at most `most` bytes. Never waits for another process, as the opening of
 /// a FIFO does.
@@ -33,10 +37,25 @@ pub fn make_private(dir: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Makes a program's own directory, into which only its owner may look from now on.
+/// Makes a program's own directory, into which only its owner may look from now on. What writers that were killed left
+/// in it goes.
 pub fn own_dir(dir: &Path) -> io::Result<()> {
     make_private(dir)?;
-    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))?;
+    for entry in std::fs::read_dir(dir)?.take(ENTRIES).flatten() {
+        let path = entry.path();
+        if writer(&path).is_some_and(|pid| rustix::process::test_kill_process(pid).is_err()) {
+            // One that stays is no fault of the program that starts.
+            let _gone = std::fs::remove_file(&path);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the process that writes, or wrote, this temporary file.
+fn writer(path: &Path) -> Option<Pid> {
+    let (before, pid) = path.file_name()?.to_str()?.rsplit_once('.')?;
+    before.ends_with(".new").then(|| pid.parse().ok())?.and_then(Pid::from_raw)
 }
 
 /// Writes `content` as JSON to a temporary file, flushes it to the disk and renames it to `path`. Only the owner may
@@ -124,6 +143,25 @@ mod tests {
         let file = dir.join("memory.json");
         write_atomically(&file, &1, 100).unwrap();
         assert_eq!((mode(&dir), mode(&file)), (0o700, 0o600));
+    }
+
+    #[test]
+    fn what_killed_writers_left_goes_at_a_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = std::process::Command::new("true").spawn().unwrap();
+        writer.wait().unwrap();
+        let left = format!("memory.new.{}", writer.id());
+        let stay = [
+            format!("memory.new.{}", std::process::id()),
+            "memory.new.bak".to_owned(),
+            format!("memory.{}", writer.id()),
+        ];
+        for name in stay.iter().chain([&left]) {
+            std::fs::write(dir.path().join(name), "half").unwrap();
+        }
+        own_dir(dir.path()).unwrap();
+        assert!(!dir.path().join(left).exists());
+        assert!(stay.iter().all(|name| dir.path().join(name).exists()));
     }
 
     #[test]
