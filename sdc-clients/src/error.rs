@@ -246,6 +246,13 @@ impl Error {
         if self.0.is_theirs { Some(self.message_with_fields()) } else { self.0.body.clone() }
     }
 
+    /// Returns the same for a log. What looks like a service's data is left out: metadata may be in it.
+    pub(crate) fn logged_text(&self) -> Option<String> {
+        let text = self.peer_text()?;
+        let is_data = text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[', '"']);
+        Some(if is_data { "data, which is not logged".to_owned() } else { text })
+    }
+
     /// Returns the message and, for each of the first fields in `errors[]`, the field with its message.
     pub fn message_with_fields(&self) -> String {
         let field = |error: &Value| {
@@ -397,5 +404,26 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|e| e as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_of_a_service_is_in_no_log() {
+        let vm = br#"[{"uuid": "u", "customer_metadata": {"root_pw": "secret"}"#;
+        let (get, get_path) = (&Method::GET, "http://vmapi/vms");
+        let odd = |body: &[u8]| {
+            let broken = Error::protocol(get, get_path, Some(StatusCode::OK), "a list", body);
+            let failed = StatusCode::INTERNAL_SERVER_ERROR;
+            let refused = Error::from_answer(get, get_path, failed, &HeaderMap::new(), body);
+            [broken, refused].map(|error| error.logged_text().unwrap())
+        };
+        for body in [&vm[..], &vm[1..], b" \n[{", b"\"root_pw\"", "\u{feff}{".as_bytes()] {
+            assert_eq!(odd(body), ["data, which is not logged"; 2]);
+        }
+        assert_eq!(odd(b"<html>no</html>"), ["<html>no</html>"; 2]);
     }
 }

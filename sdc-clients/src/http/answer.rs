@@ -90,7 +90,7 @@ impl Reply {
             expected,
             &self.response.body,
         );
-        if let Some(text) = error.peer_text() {
+        if let Some(text) = error.logged_text() {
             let (method, target) = (&self.method, &self.target);
             tracing::warn!(%method, target, text, expected, "cannot read a service's answer");
         }

@@ -283,7 +283,7 @@ const EXPECTED: [u16; 4] = [404, 409, 410, 412];
 /// Logs the text of an answer whose status no caller expects.
 fn log_refusal(error: &Error) {
     let is_expected = error.status().is_some_and(|status| EXPECTED.contains(&status));
-    if let Some(text) = error.peer_text().filter(|_| !is_expected) {
+    if let Some(text) = error.logged_text().filter(|_| !is_expected) {
         let (method, target, status) = (error.method(), error.path(), error.status());
         tracing::warn!(%method, target, status, text, "a service refused a request");
     }
