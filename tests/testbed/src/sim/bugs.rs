@@ -51,6 +51,8 @@ bugs! {
     ForgetStopped = "forget-stopped",
     /// At a start any list of zones is believed, whatever the index has.
     BelieveAnyList = "believe-any-list",
+    /// What the zone index lacks is gone, whatever else is there.
+    BelieveTheIndex = "believe-the-index",
     /// The brake takes what it saw last for all that the node ever had.
     ForgetTheReference = "forget-the-reference",
     /// A uuid in capitals is another uuid.

@@ -4,7 +4,7 @@
 
 //! The commands of a node in the simulator: each takes a random time, and fails when told to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::command::{Call, CommandError, Commands, Program, Run};
@@ -19,18 +19,42 @@ use super::dice::Dice;
 pub const TROUBLES: [Trouble; 5] =
     [Trouble::Fails, Trouble::FailsHalfway, Trouble::SaysNothing, Trouble::Hangs, Trouble::NoFork];
 
+/// How long a run takes that is slow.
+const SLOW: Duration = Duration::from_secs(20);
+
+/// What a program prints is changed on its way.
+type Altered = Box<dyn Fn(Program, String) -> String + Send + Sync>;
+
 /// The commands of one simulated node.
 #[derive(Clone)]
 pub struct SimCommands {
     failing: Arc<Failing<Slow>>,
+    altered: Arc<Mutex<Vec<Altered>>>,
+    slow: Arc<Mutex<Vec<String>>>,
     bug: Option<Bug>,
 }
 
 impl SimCommands {
     /// Commands that behave until told otherwise.
     pub fn new(inner: InProcess, seed: u64, bug: Option<Bug>) -> Self {
-        let slow = Slow { inner, dice: Mutex::new(Dice::new(seed)) };
-        Self { failing: Arc::new(Failing::new(Arc::new(slow))), bug }
+        let slow = Arc::default();
+        let inner = Slow { inner, dice: Mutex::new(Dice::new(seed)), slow: Arc::clone(&slow) };
+        let failing = Arc::new(Failing::new(Arc::new(inner)));
+        Self { failing, altered: Arc::default(), slow, bug }
+    }
+
+    /// Each run of zfs that names one of these takes `SLOW` from now on.
+    pub fn slow_down(&self, names: Vec<String>) {
+        *self.slow.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// What programs print is changed like this from now on.
+    pub fn alter(&self, how: impl Fn(Program, String) -> String + Send + Sync + 'static) {
+        self.altered().push(Box::new(how));
+    }
+
+    fn altered(&self) -> MutexGuard<'_, Vec<Altered>> {
+        self.altered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the next `times` runs of the tool fail.
@@ -50,12 +74,21 @@ impl SimCommands {
     /// Makes all commands work from now on.
     pub fn calm(&self) {
         self.failing.calm();
+        self.altered().clear();
     }
 }
 
 impl Commands for SimCommands {
     fn run(&self, call: Call) -> Run<'_> {
-        self.failing.run(call)
+        Box::pin(async move {
+            let program = call.program;
+            let mut output = self.failing.run(call).await?;
+            for altered in &*self.altered() {
+                let text = String::from_utf8_lossy(&output.stdout).into_owned();
+                output.stdout = altered(program, text).into_bytes();
+            }
+            Ok(output)
+        })
     }
 
     fn inner(&self) -> Option<&dyn Commands> {
@@ -67,6 +100,7 @@ impl Commands for SimCommands {
 struct Slow {
     inner: InProcess,
     dice: Mutex<Dice>,
+    slow: Arc<Mutex<Vec<String>>>,
 }
 
 impl Commands for Slow {
@@ -75,9 +109,15 @@ impl Commands for Slow {
             let Call { program, args, deadline, .. } = call;
             let question = format!("{program} {}", args.join(" "));
             let (takes, early) = {
-                let mut rng = self.dice.lock().unwrap_or_else(PoisonError::into_inner).of(question);
+                let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut rng = dice.of(question.clone());
                 (Duration::from_millis(rng.random_range(1..40)), rng.random::<bool>())
             };
+            let is_slow = program == Program::Zfs && {
+                let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+                slow.iter().any(|name| question.contains(name.as_str()))
+            };
+            let takes = if is_slow { SLOW } else { takes };
             let work = async {
                 // What a command prints was true at some moment of its run, not at its end.
                 let first = early.then(|| self.inner.answer(program, &args));

@@ -169,6 +169,82 @@ pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
     Ok(())
 }
 
+/// What one reading of the node lacks for a while.
+#[derive(Clone, Copy, Debug)]
+enum Gap {
+    /// Lines of the zone index.
+    Index,
+    /// The zone index is of yesterday: VMs are as they were installed, or not there yet.
+    Yesterday,
+    /// XMLs.
+    Xmls,
+    /// Rows of zoneadm.
+    Rows,
+}
+
+/// The zone index, the folder of XMLs or the list of zones lacks some zones, or all, for a moment or longer; then it is
+/// whole again. Nothing is told of them, and nothing deleted.
+pub(super) async fn gaps(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
+    centre.calm();
+    cn.calm();
+    for gap in [Gap::Index, Gap::Yesterday, Gap::Xmls, Gap::Rows] {
+        tokio::time::sleep(CACHE).await;
+        let all = cn.node.zones()?;
+        let mut lacking: Vec<String> = all.iter().map(|zone| zone.zonename.clone()).collect();
+        let believes = centre.bug == Some(Bug::BelieveTheIndex);
+        let is_all = rng.random_range(0..3_u8) == 0 && !believes;
+        lacking.retain(|_| is_all || rng.random());
+        lacking.truncate(if believes { 1 } else { lacking.len() });
+        let moment = if rng.random() { Duration::from_millis(50) } else { some_time(rng) };
+        centre.truth.note(format!("{gap:?} without {} for {moment:?}", lacking.join(", ")));
+        let index = cn.node.path("/etc/zones/index");
+        let whole = std::fs::read_to_string(&index)?;
+        let is_of = |line: &str| lacking.iter().any(|name| line.contains(name.as_str()));
+        let without = |text: &str| -> String {
+            text.split_inclusive('\n').filter(|line| !is_of(line)).collect()
+        };
+        let mut aside = Aside::new();
+        match gap {
+            Gap::Index if is_all => files::write_in_place(&index, b"")?,
+            Gap::Index => files::write_in_place(&index, without(&whole).as_bytes())?,
+            Gap::Yesterday => {
+                let older = without(&whole).replace(":installed:", ":configured:");
+                files::replace(&index, older.as_bytes())?;
+            }
+            Gap::Xmls => aside = set_aside(cn, &lacking)?,
+            Gap::Rows => {
+                let lacking = lacking.clone();
+                cn.commands.alter(move |program, text| match program {
+                    Program::Zoneadm => text
+                        .split_inclusive('\n')
+                        .filter(|line| !lacking.iter().any(|name| line.contains(name.as_str())))
+                        .collect(),
+                    _ => text,
+                });
+            }
+        }
+        if believes {
+            // A zone that its XML does not keep.
+            aside.extend(set_aside(cn, &lacking)?);
+        }
+        cn.watch.poll(&cn.node.root(), &cn.way);
+        if rng.random_range(0..4_u8) == 0 && !matches!(gap, Gap::Rows) && !believes {
+            cn.end_vminfod().await;
+            cn.start_vminfod().await?;
+        }
+        tokio::time::sleep(moment / 2).await;
+        ask(centre, cn, rng);
+        tokio::time::sleep(if believes { CACHE } else { moment / 2 }).await;
+        give_back(aside)?;
+        files::replace(&index, whole.as_bytes())?;
+        cn.commands.calm();
+        cn.watch.poll(&cn.node.root(), &cn.way);
+    }
+    tokio::time::sleep(CACHE).await;
+    ask(centre, cn, rng);
+    Ok(())
+}
+
 /// Returns true if vminfod has shown all VMs of the node, and which are hidden: no agent can miss a VM that it
 /// never heard of. Nor can one whose memory lost its last write miss a VM that VMAPI is still provisioning (W14).
 async fn is_known(centre: &Centre, cn: &Cn) -> bool {
@@ -191,17 +267,24 @@ type Aside = Vec<(PathBuf, Vec<u8>)>;
 /// zoneadm and the index have only these zones, and only they have an XML: with one witness left vminfod shows a VM as it
 /// was. Returns what is to be given back.
 fn show_only(cn: &Cn, names: &[String]) -> anyhow::Result<Aside> {
-    let (mut few, mut aside) = (cn.node.zones()?, Vec::new());
-    let all: Vec<String> = few.iter().map(|zone| zone.zonename.clone()).collect();
-    for name in all.iter().filter(|name| !names.contains(name)) {
-        few.remove(name);
-        let file = cn.node.zone_xml(name);
+    let mut few = cn.node.zones()?;
+    let mut others: Vec<String> = few.iter().map(|zone| zone.zonename.clone()).collect();
+    others.retain(|name| !names.contains(name));
+    others.iter().for_each(|name| drop(few.remove(name)));
+    let aside = set_aside(cn, &others)?;
+    cn.node.step(|guard| guard.save_zones(&few)).context("fewer zones")?;
+    Ok(aside)
+}
+
+/// These zones have no XML any more. Returns what is to be given back.
+fn set_aside(cn: &Cn, names: &[String]) -> anyhow::Result<Aside> {
+    let mut aside = Vec::new();
+    for file in names.iter().map(|name| cn.node.zone_xml(name)) {
         if let Ok(text) = std::fs::read(&file) {
             std::fs::remove_file(&file)?;
             aside.push((file, text));
         }
     }
-    cn.node.step(|guard| guard.save_zones(&few)).context("fewer zones")?;
     Ok(aside)
 }
 

@@ -33,6 +33,8 @@ pub mod points; // every point at which an agent can die
 
 pub mod both; // two machines of one uuid
 
+pub mod witnesses; // each witness of a zone wrong, one and two at a time
+
 pub mod runs; // worlds on clocks of their own, several at a time
 
 pub mod settle; // the end of a world

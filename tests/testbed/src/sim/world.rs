@@ -101,6 +101,13 @@ impl World {
         {
             lies::smaller(&self.centre, cn, &mut self.rng).await?;
         }
+        let has_gaps = match self.centre.bug {
+            None => self.centre.lies && self.centre.seed % 16 == 9,
+            bug => bug == Some(Bug::BelieveTheIndex),
+        };
+        if let (true, [cn, ..]) = (has_gaps, self.nodes.as_mut_slice()) {
+            lies::gaps(&self.centre, cn, &mut self.rng).await?;
+        }
         let is_evacuated = match self.centre.bug {
             None => self.centre.lies && self.centre.seed % 32 == 15,
             bug => bug == Some(Bug::CountWhoMoved),

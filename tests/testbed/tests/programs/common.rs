@@ -7,15 +7,18 @@
 
 pub mod centre; // two nodes with everything, and volapi
 
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::command::{Paths, Program, Spawned};
+use mocks::napi::Era;
 use rustix::process::{Pid, Signal, kill_process};
 use sdc_clients::Jitter;
 use sdc_clients::http::{Call, Http};
+use sdc_clients::identity::Identity;
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod, WatchEvent, Watcher, watch};
 use serde_json::{Value, json};
 use simnode::{CreateOptions, Node, Verbs, Wait};
@@ -23,6 +26,9 @@ use testbed::lab::asking::OWN_AGENT;
 use testbed::lab::seed::{self, Wrongs};
 use testbed::lab::{World, WorldOptions};
 use testbed::process::{self, Child, Finished};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+use trust::Holder;
 use vminfod::config::PROGRAMS;
 use vminfod::node::Ctx;
 use vminfod::node::root::Root;
@@ -83,6 +89,38 @@ impl Lab {
     /// The same with so many VMs.
     pub async fn of(vms: u32) -> Self {
         Self::start(|options| options.vms = vms).await
+    }
+
+    /// A node whose agents have compared it, in their own time divided, with right records of all its VMs.
+    pub async fn compared() -> Self {
+        let mut lab = Self::start(|options| {
+            (options.speed, options.era) = (600, Era::Rfd58);
+        })
+        .await;
+        let (vms, cn) = (lab.vms().await, lab.node().cn_uuid().to_owned());
+        lab.vmapi.store().seed_from_vms(&vms, &cn);
+        lab.napi.store().seed_from_vms(&vms, &cn).unwrap();
+        lab.start_agent().await.unwrap();
+        lab.start_vm_agent().await.unwrap();
+        until("a pass left nothing undecided", async || {
+            let file = std::fs::read_to_string(lab.agent_state_dir().join("memory.json"));
+            let kept: Value = serde_json::from_str(&file.unwrap_or_default()).unwrap_or_default();
+            kept["reference"].as_array().is_some_and(|vms| !vms.is_empty())
+        })
+        .await;
+        lab
+    }
+
+    /// Waits until net-agent has compared the node a few more times.
+    pub async fn rounds(&self) {
+        let resyncs = async || self.agent_status().await["resyncs"].as_u64().unwrap();
+        let at = resyncs().await + 4;
+        until("rounds go by", async || resyncs().await >= at).await;
+    }
+
+    /// How many deletes NAPI was sent.
+    pub fn nic_deletes(&self) -> usize {
+        self.napi.requests().iter().filter(|seen| seen.method == "DELETE").count()
     }
 
     /// A directory that only this test uses; the node is in `cn`.
@@ -211,6 +249,20 @@ pub async fn see_modified(watcher: &mut Watcher, vm: &str, wanted: impl Fn(&VmOb
         _ => None,
     })
     .await;
+}
+
+/// Whether a port ends a new connection of this key within seconds.
+pub async fn is_refused(holder: &Holder, at: SocketAddr, to: Identity) -> bool {
+    let stream = TcpStream::connect(at).await.unwrap();
+    match trust::connect(holder, stream, to).await {
+        // The client's side of a handshake ends before the server has judged its certificate.
+        Ok(mut stream) => {
+            let mut rest = Vec::new();
+            let end = stream.read_to_end(&mut rest);
+            tokio::time::timeout(Duration::from_secs(5), end).await.is_ok()
+        }
+        Err(_) => true,
+    }
 }
 
 /// Sends a signal to a process that this test started.

@@ -4,7 +4,10 @@
 
 //! The simulator on a few seeds and crash points. `.ci/run` runs it on hundreds.
 
-use testbed::sim::{both, bugs, equivalence, points, regressions, run_seeds};
+use std::path::Path;
+use std::time::Duration;
+
+use testbed::sim::{both, bugs, equivalence, points, regressions, run_seeds, witnesses};
 
 #[test]
 fn some_seeds_hold_and_what_happens_in_them_is_the_same_beside_a_busy_machine() {
@@ -42,6 +45,23 @@ fn the_same_life_delivered_whole_late_shuffled_or_thinned_ends_the_same() {
 #[test]
 fn two_machines_of_one_uuid_destroy_nothing_and_both_say_so() {
     both::hold(1).unwrap();
+}
+
+#[test] // S136, S137, W35, C43, F151
+#[ignore = "minutes of processors: `.ci/run` has it as a step of its own"]
+fn witnesses_of_a_zone_that_are_wrong_tell_and_delete_what_the_page_says() {
+    let page = witnesses::page().unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/contract/witnesses.md");
+    if std::env::var_os("WITNESSES").is_some() {
+        std::fs::write(&file, &page).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), page, "WITNESSES=1 writes the page");
+}
+
+#[test] // S138, F153
+fn vmapi_hears_of_a_halt_within_two_seconds_beside_tenants_with_slow_datasets() {
+    let took = witnesses::halt_beside_slow_tenants().unwrap();
+    assert!(took <= Duration::from_secs(2), "{took:?}");
 }
 
 /// Each deliberate bug is caught by some of the first seeds.

@@ -5,7 +5,7 @@
 //! The whole chain with real processes: vminfod, the vm-agent that tells VMAPI, VMAPI and net-agent. What one of them
 //! gets wrong, or what answers in its place, deletes no NIC.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,71 +14,19 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use mocks::napi::Era;
 use sdc_clients::http::{Call, Http};
 use sdc_clients::vminfod::VmFields as _;
 use serde_json::{Value, json};
-use simnode::{Verbs, Wait};
 use testbed::lab::asking::{OWN_AGENT, until};
-use testbed::lab::{World, WorldOptions};
 use testbed::process::Child;
 
-/// Longer than anything here takes that goes well on a busy machine.
-const LATE: Duration = Duration::from_secs(300);
+use super::common::{LATE, Lab, program};
+
 /// What zoneadm prints on a node without zones.
 const ONLY_GLOBAL: &str = "0:global:running:/::liveimg:shared:0";
 
-fn program() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_testbed"))
-}
-
-/// A world that runs, in which all records are right.
-async fn chain(dir: &Path) -> World {
-    let options = WorldOptions {
-        speed: 600,
-        era: Era::Rfd58,
-        ..WorldOptions::new(dir.join("cn"), program())
-    };
-    let mut world = World::create(options).await.unwrap();
-    world.start_vminfod().await.unwrap();
-    let hub = world.hub().unwrap();
-    let vms = hub.vms(true).await.unwrap().vms;
-    let cn = world.node().cn_uuid().to_owned();
-    world.vmapi.store().seed_from_vms(&vms, &cn);
-    world.napi.store().seed_from_vms(&vms, &cn).unwrap();
-    world.start_agent().await.unwrap();
-    world.start_vm_agent().await.unwrap();
-    until("a pass left nothing undecided", LATE, || async {
-        let file = std::fs::read_to_string(world.agent_state_dir().join("memory.json"));
-        let kept: Value = serde_json::from_str(&file.unwrap_or_default()).unwrap_or_default();
-        Ok(kept["reference"].as_array().is_some_and(|vms| !vms.is_empty()))
-    })
-    .await
-    .unwrap();
-    world
-}
-
-async fn status(world: &World) -> Value {
-    let http = Http::new(&world.agent_url(), OWN_AGENT).unwrap();
-    http.execute(Call::get(&["status"])).await.unwrap().object().unwrap().clone().into()
-}
-
-/// Waits until the agent has compared the node a few more times.
-async fn rounds(world: &World) {
-    let at = status(world).await["resyncs"].as_u64().unwrap() + 4;
-    until("rounds go by", LATE, || async {
-        Ok(status(world).await["resyncs"].as_u64().unwrap() >= at)
-    })
-    .await
-    .unwrap();
-}
-
-fn deletes(world: &World) -> usize {
-    world.napi.requests().iter().filter(|seen| seen.method == "DELETE").count()
-}
-
 /// Replaces the node's zoneadm by one that prints only `global`, or puts it back.
-fn blind(world: &World, blind: bool) {
+fn blind(world: &Lab, blind: bool) {
     let zoneadm = world.node().tool("zoneadm");
     let kept = zoneadm.with_extension("kept");
     if blind {
@@ -93,8 +41,7 @@ fn blind(world: &World, blind: bool) {
 
 #[tokio::test(flavor = "multi_thread")] // F67, F68
 async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut world = chain(dir.path()).await;
+    let mut world = Lab::compared().await;
     let before = world.nics().await.unwrap().len();
     // The boot environment is wrong: zoneadm prints only `global`, and the index agrees.
     world.end("vminfod", true).await.unwrap();
@@ -103,7 +50,7 @@ async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     let zones = std::fs::read_to_string(&index).unwrap();
     std::fs::write(&index, "global:installed:/\n").unwrap();
     // So does the folder: with the XMLs there the VMs would be named, and nothing would be gone.
-    let (folder, aside) = (world.node().path("/etc/zones"), dir.path().join("aside"));
+    let (folder, aside) = (world.node().path("/etc/zones"), world.dir().join("aside"));
     std::fs::create_dir(&aside).unwrap();
     let move_xmls = |from: &Path, to: &Path| {
         for file in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
@@ -124,18 +71,20 @@ async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     assert!(world.vmapi.store().all().iter().all(|vm| vm["state"] == "destroyed"));
     let words = world.vmapi.requests().iter().filter(|seen| seen.method == "PUT").count();
     assert_eq!(words, 0, "vm-agent told VMAPI something");
-    rounds(&world).await;
-    assert_eq!(deletes(&world), 0);
+    world.rounds().await;
+    assert_eq!(world.nic_deletes(), 0);
     // The agent starts again too, and lists.
     for crash in [true, false] {
         world.end("net-agent", crash).await.unwrap();
         world.start_agent().await.unwrap();
-        until("the brake is on", LATE, || async { Ok(status(&world).await["brake"].is_string()) })
-            .await
-            .unwrap();
-        rounds(&world).await;
+        until("the brake is on", LATE, || async {
+            Ok(world.agent_status().await["brake"].is_string())
+        })
+        .await
+        .unwrap();
+        world.rounds().await;
     }
-    assert_eq!((deletes(&world), world.nics().await.unwrap().len()), (0, before));
+    assert_eq!((world.nic_deletes(), world.nics().await.unwrap().len()), (0, before));
     // The right one is back.
     world.end("vminfod", true).await.unwrap();
     blind(&world, false);
@@ -144,17 +93,16 @@ async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     world.start_vminfod().await.unwrap();
     let alive = || world.vmapi.store().all().iter().all(|vm| vm["state"] != "destroyed");
     until("vm-agent has told VMAPI", LATE, || async { Ok(alive()) }).await.unwrap();
-    until("the brake is off", LATE, || async { Ok(status(&world).await["brake"].is_null()) })
+    until("the brake is off", LATE, || async { Ok(world.agent_status().await["brake"].is_null()) })
         .await
         .unwrap();
-    assert_eq!((deletes(&world), world.nics().await.unwrap().len()), (0, before));
-    world.stop().await.unwrap();
+    assert_eq!((world.nic_deletes(), world.nics().await.unwrap().len()), (0, before));
+    world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // F67
 async fn a_zoneadm_that_prints_only_global_loses_no_nic() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut world = chain(dir.path()).await;
+    let mut world = Lab::compared().await;
     let before = world.nics().await.unwrap().len();
     world.end("vminfod", true).await.unwrap();
     blind(&world, true);
@@ -166,9 +114,9 @@ async fn a_zoneadm_that_prints_only_global_loses_no_nic() {
     }
     world.end("net-agent", true).await.unwrap();
     world.start_agent().await.unwrap();
-    tokio::time::timeout(Duration::from_secs(5), rounds(&world)).await.ok();
-    assert_eq!((deletes(&world), world.nics().await.unwrap().len()), (0, before));
-    world.stop().await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), world.rounds()).await.ok();
+    assert_eq!((world.nic_deletes(), world.nics().await.unwrap().len()), (0, before));
+    world.stop().await;
 }
 
 /// Something between the agent and vminfod, which answers for single VMs while it is `wrong`.
@@ -199,8 +147,7 @@ async fn forward(State(proxy): State<Proxy>, request: Request) -> Response {
 
 #[tokio::test(flavor = "multi_thread")] // F69
 async fn a_proxys_404_is_no_absence() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut world = chain(dir.path()).await;
+    let mut world = Lab::compared().await;
     world.end("net-agent", false).await.unwrap();
     let wrong = Arc::new(AtomicBool::new(true));
     let proxy = Proxy { to: world.vminfod_url(), wrong: Arc::clone(&wrong), asked: Arc::default() };
@@ -212,7 +159,7 @@ async fn a_proxys_404_is_no_absence() {
     let file = world.node().dir().join("net-agent.json");
     let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     config["vminfod"] = json!({"url": url, "trust_tcp": true});
-    let file = dir.path().join("proxied.json");
+    let file = world.dir().join("proxied.json");
     std::fs::write(&file, config.to_string()).unwrap();
     let args = ["@net-agent", "serve", "--config", file.to_str().unwrap()].map(str::to_owned);
     let mut agent = Child::spawn("net-agent", &program(), &args).unwrap();
@@ -235,21 +182,22 @@ async fn a_proxys_404_is_no_absence() {
         .into_iter()
         .find(|vm| vm.state() == Some("running") && !vm.is_hidden() && !vm.macs().is_empty());
     let uuid = vm.unwrap()["uuid"].as_str().unwrap().to_owned();
-    Verbs::new(world.node(), Wait::none()).delete_raw(&uuid).await.unwrap();
+    world.verbs().delete_raw(&uuid).await.unwrap();
     until("the page was shown", LATE, || async { Ok(asked.load(Ordering::SeqCst)) }).await.unwrap();
-    rounds(&world).await;
-    assert_eq!(deletes(&world), 0, "{}", status(&world).await);
+    world.rounds().await;
+    assert_eq!(world.nic_deletes(), 0, "{}", world.agent_status().await);
     wrong.store(false, Ordering::SeqCst);
-    until("vminfod's own 404 counts", LATE, || async { Ok(deletes(&world) > 0) }).await.unwrap();
+    until("vminfod's own 404 counts", LATE, || async { Ok(world.nic_deletes() > 0) })
+        .await
+        .unwrap();
     drop(agent);
     serving.abort();
-    world.stop().await.unwrap();
+    world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // F138
 async fn whoever_takes_the_port_while_the_hub_is_down_is_not_believed() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut world = chain(dir.path()).await;
+    let mut world = Lab::compared().await;
     let address = world.vminfod_url().trim_start_matches("http://").to_owned();
     let (cn, epoch) = (world.node().cn_uuid().to_owned(), "0123456789abcdef");
     world.end("vminfod", true).await.unwrap();
@@ -273,12 +221,12 @@ async fn whoever_takes_the_port_while_the_hub_is_down_is_not_believed() {
     let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
     let serving = tokio::spawn(async move { axum::serve(listener, impostor).await });
     until("the agent waits for vminfod", LATE, || async {
-        let waits = status(&world).await["waiting_for"].to_string();
+        let waits = world.agent_status().await["waiting_for"].to_string();
         Ok(waits.contains("waiting for vminfod") && waits.contains("refused"))
     })
     .await
     .unwrap();
-    assert_eq!(deletes(&world), 0, "{}", status(&world).await);
+    assert_eq!(world.nic_deletes(), 0, "{}", world.agent_status().await);
     let records = world.vmapi.store().all();
     assert!(
         records.iter().all(|vm| vm["state"] != "destroyed"),
@@ -287,5 +235,5 @@ async fn whoever_takes_the_port_while_the_hub_is_down_is_not_believed() {
     assert!(!asked.load(Ordering::SeqCst), "an agent asked the port");
     serving.abort();
     world.start_vminfod().await.unwrap();
-    world.stop().await.unwrap();
+    world.stop().await;
 }

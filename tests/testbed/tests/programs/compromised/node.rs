@@ -23,7 +23,7 @@ use trust::exchange::Known;
 use trust::{Admits, Held, Holder};
 use uuid::Uuid;
 
-use super::super::common::{centre::Centre, status, until};
+use super::super::common::{centre::Centre, is_refused, status, until};
 
 /// A hidden copy on the honest node, which a migration is to fill.
 pub const COPY: Uuid = Uuid::from_u128(0x00c0_b1e5_0000_4000_8000_0000_0000_0001);
@@ -95,23 +95,41 @@ impl Compromised {
         node
     }
 
-    /// Connections of this key that it keeps open: to the service, and to both ports of an honest node's agent.
+    /// The service's port, and both of an honest node's agent.
+    fn ports(&self) -> [(SocketAddr, Identity); 3] {
+        let agent = Identity::Agent(self.third);
+        let orders = address(&self.third_world.migration_agent_url());
+        let streams = self.third_world.migration_data_address();
+        [(address(&self.service_url), Identity::Service), (orders, agent), (streams, agent)]
+    }
+
+    /// Connections of this key that it keeps open, one to each port.
     pub async fn kept(&self) -> Vec<(&'static str, Box<dyn Duplex>)> {
-        let (agent, service) = (Identity::Agent(self.third), Identity::Service);
+        let names = [
+            "a kept connection to the service",
+            "a kept connection to an agent",
+            "a kept stream to an agent",
+        ];
         let mut kept = Vec::new();
-        for (name, at, to) in [
-            ("a kept connection to the service", address(&self.service_url), service),
-            (
-                "a kept connection to an agent",
-                address(&self.third_world.migration_agent_url()),
-                agent,
-            ),
-            ("a kept stream to an agent", self.third_world.migration_data_address(), agent),
-        ] {
+        for (name, (at, to)) in names.into_iter().zip(self.ports()) {
             let stream = TcpStream::connect(at).await.unwrap();
             kept.push((name, trust::connect(&self.holder, stream, to).await.unwrap()));
         }
         kept
+    }
+
+    /// Whether a new connection of this key to each port is refused.
+    pub async fn refused(&self) -> Vec<(&'static str, bool)> {
+        let names = [
+            "a new connection to the service",
+            "a new connection to an agent",
+            "a new stream to an agent",
+        ];
+        let mut refused = Vec::new();
+        for (name, (at, to)) in names.into_iter().zip(self.ports()) {
+            refused.push((name, is_refused(&self.holder, at, to).await));
+        }
+        refused
     }
 
     /// Asks with this key, or with no certificate of the data centre's.

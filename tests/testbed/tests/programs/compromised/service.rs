@@ -97,6 +97,9 @@ pub async fn revoked(centre: &Centre, node: &Compromised, rows: &mut Rows) {
         let ended = timeout(Duration::from_secs(5), stream.read_to_end(&mut Vec::new())).await;
         rows.row(name, "cut", if ended.is_ok() { "cut" } else { "open" });
     }
+    for (name, is_refused) in node.refused().await {
+        rows.row(name, "refused", if is_refused { "refused" } else { "open" });
+    }
     rows.row("what a revoked node claims", "gone", if shown().await { "shown" } else { "gone" });
 }
 
