@@ -16,7 +16,10 @@ const SCOPES: [(&[&str], &[&str]); 14] = [
         &["zones"],
     ),
     (&["store/"], &["migration", "volapi"]),
-    (&["src/papi", "src/imgapi", "src/workflow", "conform/services", "conform/real_runs"], &["peers"]),
+    (
+        &["src/papi", "src/imgapi", "src/workflow", "conform/services", "conform/real_runs"],
+        &["peers"],
+    ),
     (&["hub/src", "programs/checks"], &["beliefs"]),
     (
         &["simnode/", "vmadm_validate", "programs/node"],
