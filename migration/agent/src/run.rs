@@ -77,7 +77,7 @@ impl Agent {
     pub async fn new(setup: Setup, shutdown: &Shutdown) -> Result<Agent, Damage> {
         let Setup { cn, top, pool, state_dir, seed, mbps, .. } = setup;
         let memory = Memory::read(&state_dir, cn).await?;
-        let (commands, running) = Watched::new(setup.commands);
+        let (commands, running) = Watched::beside(setup.commands);
         let parts = Parts {
             cn,
             top,

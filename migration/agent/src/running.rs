@@ -55,7 +55,7 @@ impl Running {
 
 impl Watched {
     /// Returns the same programs, and which of them run.
-    pub fn new(inner: Arc<dyn Commands>) -> (Arc<dyn Commands>, Arc<Running>) {
+    pub fn beside(inner: Arc<dyn Commands>) -> (Arc<dyn Commands>, Arc<Running>) {
         let running = Arc::new(Running::default());
         (Arc::new(Watched { inner, running: Arc::clone(&running) }), running)
     }

@@ -123,9 +123,10 @@ async fn switched(world: &Arc<World>, how: &str) -> (String, bool) {
     while world.record().await.unwrap().state != State::Failed
         && world.record().await.unwrap().state != State::Successful
     {
-        let centre = world.centre();
-        was_down |= !centre.hosts.values().any(|it| it.copy.as_ref().is_some_and(|it| it.running));
-        drop(centre);
+        was_down |= {
+            let centre = world.centre();
+            !centre.hosts.values().any(|it| it.copy.as_ref().is_some_and(|it| it.running))
+        };
         sleep(Duration::from_millis(1)).await;
     }
     (world.record().await.unwrap().error.clone().unwrap_or_default(), was_down)
