@@ -130,8 +130,9 @@ impl Store {
     /// Starts a task; returns its id.
     fn start(&self, name: &str, order: Order, actions: &[Action]) -> String {
         let id = uuid::Uuid::new_v4().to_string();
+        let request = json!(uuid::Uuid::new_v4());
         let active = json!({
-            "req_id": uuid::Uuid::new_v4(), "task": name, "server_uuid": order.server_uuid,
+            "req_id": request, "task": name, "server_uuid": order.server_uuid,
             "status": "active", "timestamp": iso(self.now_ms()),
         });
         self.set_task(&id, fields(&active));
@@ -141,12 +142,12 @@ impl Store {
         });
         if !actions.iter().any(|action| matches!(action, Action::HangTask)) {
             let (store, task) = (self.clone(), id.clone());
-            tokio::spawn(async move { store.carry_out(&task, order, failure).await });
+            tokio::spawn(async move { store.carry_out((&task, &request), order, failure).await });
         }
         id
     }
 
-    async fn carry_out(&self, task: &str, order: Order, failure: Option<String>) {
+    async fn carry_out(&self, task: (&str, &Value), order: Order, failure: Option<String>) {
         let before = self.deaths();
         let done = match failure {
             Some(message) => Err(message.into()),
@@ -166,7 +167,8 @@ impl Store {
                 ("failure", vec![entry("error", event), entry("finish", json!({}))])
             }
         };
-        self.set_task(task, fields(&json!({ "status": status, "history": history })));
+        let ended = fields(&json!({ "status": status, "history": history }));
+        self.end_task(task.0, task.1, ended);
     }
 
     /// A task as it is.

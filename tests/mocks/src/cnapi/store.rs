@@ -351,6 +351,20 @@ impl Store {
         self.0.changed.notify_waiters();
     }
 
+    /// Ends the task of an order; one that a test has set meanwhile stays as it was set.
+    pub(super) fn end_task(&self, id: &str, order: &Value, fields: Map<String, Value>) {
+        let mut tasks = held(&self.0.tasks);
+        let is_its = |task: &Map<String, Value>| {
+            task.get("req_id") == Some(order) && task.get("status").is_some_and(|it| it == "active")
+        };
+        if let Some((_, task)) = tasks.iter_mut().find(|(known, task)| known == id && is_its(task))
+        {
+            task.extend(fields);
+        }
+        drop(tasks);
+        self.0.changed.notify_waiters();
+    }
+
     /// Drops what a task was; it is as `fields` say.
     pub fn replace_task(&self, id: &str, fields: Map<String, Value>) {
         held(&self.0.tasks).retain(|(known, _)| known != id);
