@@ -23,7 +23,7 @@ use self::table::layout;
 use super::common::node;
 
 /// Longer than packing the image takes on a busy machine.
-const LATE: Duration = Duration::from_secs(300);
+const LATE: Duration = Duration::from_secs(900);
 
 fn deploy(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
