@@ -86,10 +86,12 @@ export class Shared {
   #state = ['connecting…', false];
   #unsaid = [];
   #timer = null;
+  #name;
   #kind;
 
-  constructor(kind) {
-    this.#kind = new KINDS[kind]();
+  constructor(name) {
+    this.#name = name;
+    this.#kind = new KINDS[name]();
     const { waits, silence } = this.#kind;
     follow(this.#gate, {
       waits,
@@ -115,6 +117,11 @@ export class Shared {
     const isOpen = [...this.#tabs.values()].some(Boolean);
     this.#gate.set(isOpen);
     if (!isOpen) this.#is('paused while nobody looks', true);
+    // Pages that were left are kept by the browser, and the worker with them: what they showed is not known to a new one.
+    if (this.#tabs.size === 0) {
+      this.#kind = new KINDS[this.#name]();
+      this.#state = ['connecting…', false];
+    }
   }
 
   #is(...state) {
