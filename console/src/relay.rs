@@ -120,7 +120,8 @@ impl Relay {
     async fn whose(&self, program: &str) -> Response<Body> {
         match whose_service(&*self.commands, program).await {
             Ok(whose) => {
-                let is_other = whose.is_some_and(|whose| whose != Whose::Ours);
+                // kvmd lies in the package hub: only node.js tells the deployed one.
+                let is_other = whose == Some(Whose::Deployed);
                 reply_json(StatusCode::OK, &json!({ "is_other": is_other }))
             }
             Err(error) => bad_gateway(&error.to_string()),

@@ -85,8 +85,8 @@ async fn fixture() -> Fixture {
         agents: agents.map(|(name, at)| (name.to_owned(), at)).into(),
         migrations: Some(format!("http://{service}")),
         volumes: Some(format!("http://{service}")),
-        // What it prints names no program of ours.
-        commands: Paths::default().with(Program::Svcprop, "/bin/echo"),
+        commands: Paths::default()
+            .with(Program::Svcprop, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/svcprop")),
         ..Config::beside(hub)
     };
     let shutdown = Shutdown::new();
@@ -160,6 +160,7 @@ async fn passes_on_json_of_known_programs_only() {
         ("/ui/agents/net-agent/status", r#"{"pass":1}"#),
         ("/ui/agents/net-agent/plan", r#"{"decisions":[]}"#),
         ("/ui/agents/off/whose", r#"{"is_other":true}"#),
+        ("/ui/agents/odd/whose", r#"{"is_other":false}"#),
         ("/ui/agents/migrations/status", r#"["format=raw"]"#),
         ("/ui/agents/volumes/status", r#"{"degraded":[]}"#),
         ("/ui/agents/volumes/plan", r#"[{"uuid":"v"}]"#),

@@ -44,7 +44,8 @@ pub fn own_dir(dir: &Path) -> io::Result<()> {
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))?;
     for entry in std::fs::read_dir(dir)?.take(ENTRIES).flatten() {
         let path = entry.path();
-        if writer(&path).is_some_and(|pid| rustix::process::test_kill_process(pid).is_err()) {
+        let is_gone = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+        if writer(&path).is_some_and(is_gone) {
             // One that stays is no fault of the program that starts.
             let _gone = std::fs::remove_file(&path);
         }
