@@ -4,6 +4,9 @@
 
 // A tab's end of the stream that all tabs of the browser share.
 
+/** So often a tab says that it is there. */
+const HERE_MS = 20000;
+
 /**
  * Follows the stream `kind`, `node` or `centre`. Calls `on.line(line)` for each line and `on.state(text, isGood)` when the
  * connection changes.
@@ -18,6 +21,7 @@ export async function follow(kind, on) {
   document.addEventListener('visibilitychange', look);
   window.addEventListener('pagehide', () => tell('gone'));
   window.addEventListener('pageshow', look);
+  setInterval(look, HERE_MS);
   look();
 }
 

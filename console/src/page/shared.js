@@ -77,6 +77,9 @@ class Centre {
   said() { return [{ type: 'begin' }, ...this.#lines.values()]; }
 }
 
+/** A tab that says nothing for so long is gone: one that is closed may not say so. A hidden one speaks once a minute. */
+const LEASE_MS = 150000;
+
 const KINDS = { node: Node, centre: Centre };
 
 /** One stream and its tabs. A tab is what has `postMessage`: it gets `{ lines }` and `{ state: [text, isGood] }`. */
@@ -104,17 +107,19 @@ export class Shared {
     });
   }
 
-  /** A tab says how it is: `shown`, `hidden`, or `gone`. One that comes, or comes back, is told everything. */
+  /** A tab says how it is, again and again: `shown`, `hidden`, or `gone`. One that comes, or comes back, is told everything. */
   heard(tab, how) {
     this.#flush();
     const isNew = !this.#tabs.has(tab);
+    const now = Date.now();
     if (how === 'gone') this.#tabs.delete(tab);
-    else this.#tabs.set(tab, how === 'shown');
+    else this.#tabs.set(tab, { isShown: how === 'shown', until: now + LEASE_MS });
+    for (const [other, { until }] of this.#tabs) if (until < now) this.#tabs.delete(other);
     if (isNew && how !== 'gone') {
       tab.postMessage({ lines: this.#kind.said() });
       tab.postMessage({ state: this.#state });
     }
-    const isOpen = [...this.#tabs.values()].some(Boolean);
+    const isOpen = [...this.#tabs.values()].some((it) => it.isShown);
     this.#gate.set(isOpen);
     if (!isOpen) this.#is('paused while nobody looks', true);
     // Pages that were left are kept by the browser, and the worker with them: what they showed is not known to a new one.
