@@ -8,8 +8,8 @@
 const HERE_MS = 20000;
 
 /**
- * Follows the stream `kind`, `node` or `centre`. Calls `on.line(line)` for each line and `on.state(text, isGood)` when the
- * connection changes.
+ * Follows the stream `kind`, `node` or `centre`. Calls `on.line(line)` for each line and `on.state(text, isGood)` when
+ * the connection changes.
  */
 export async function follow(kind, on) {
   const take = ({ lines, state }) => {

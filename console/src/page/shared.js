@@ -77,7 +77,7 @@ class Centre {
   said() { return [{ type: 'begin' }, ...this.#lines.values()]; }
 }
 
-/** A tab that says nothing for so long is gone: one that is closed may not say so. A hidden one speaks once a minute. */
+/** A tab that is silent for so long is gone: one that is closed may not say so. A hidden one speaks once a minute. */
 const LEASE_MS = 150000;
 
 const KINDS = { node: Node, centre: Centre };
@@ -107,7 +107,7 @@ export class Shared {
     });
   }
 
-  /** A tab says how it is, again and again: `shown`, `hidden`, or `gone`. One that comes, or comes back, is told everything. */
+  /** A tab says how it is, again and again: `shown`, `hidden`, or `gone`. One that comes is told everything. */
   heard(tab, how) {
     this.#flush();
     const isNew = !this.#tabs.has(tab);
@@ -122,7 +122,7 @@ export class Shared {
     const isOpen = [...this.#tabs.values()].some((it) => it.isShown);
     this.#gate.set(isOpen);
     if (!isOpen) this.#is('paused while nobody looks', true);
-    // Pages that were left are kept by the browser, and the worker with them: what they showed is not known to a new one.
+    // The browser keeps pages that were left, and the worker with them: a new page knows nothing of what they showed.
     if (this.#tabs.size === 0) {
       this.#kind = new KINDS[this.#name]();
       this.#state = ['connecting…', false];
