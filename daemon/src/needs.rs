@@ -59,6 +59,11 @@ pub const NEEDS: &[Need] = needs! {
         => "svcs -L vminfod";
     "vminfod-unread" "VminfodCannotReadVms" Shows: "a VM cannot be read and is shown as it was" => "vminfod status";
     "vminfod-unread-vm" "" Shows: "this VM cannot be read and is shown as it was" => "vminfod why VM";
+    "vminfod-stray-xml" "" Ends: "only an XML is left of a VM: it is not told gone until the XML is"
+        => "rm XML";
+    "vminfod-left-dataset" "" Ends:
+        "only a dataset is left of a VM: if nobody saw its zone go, it is not told gone while the dataset has its name"
+        => "zfs rename DATASET ASIDE";
     "vminfod-incomplete" "" Shows: "a zone is not shown whole: agents protect what may be its" => "vminfod status -j";
     "vminfod-no-stream" "" Shows: "there is no event stream: changes are not shown as they come" => "svcs -L vminfod";
     "vminfod-loses-events" "VminfodLosesEvents" Shows: "changes arrive without events" => "vminfod check";

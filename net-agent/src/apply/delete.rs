@@ -8,6 +8,7 @@
 use daemon::agent::{Foreign, Permit};
 use sdc_clients::http::Versioned;
 use sdc_clients::napi::Nic;
+use sdc_clients::vminfod::Left;
 use sdc_clients::{Error, MacAddr};
 
 use super::record::{Attempts, Audit, Found, ask_vmapi, conflict, deferred, left, read, refused};
@@ -275,10 +276,7 @@ async fn present(parts: &Parts, vm: &str, mac: MacAddr, basis: Basis) -> Option<
 async fn dataset_left(parts: &Parts, vm: &str) -> Option<Outcome> {
     match parts.clients.vminfod.left(vm).await {
         Ok(found) if found.has_zone => Some(left(parts, Reason::VmHere(vm.to_owned()))),
-        Ok(found) => {
-            let why = Reason::DatasetLeft(found.holds()?.to_owned());
-            Some(deferred(parts, why))
-        }
+        Ok(found) => found.holds().map(|_| deferred(parts, Reason::DatasetLeft(Left::shows(vm)))),
         Err(err) => Some(unanswered(parts, &err)),
     }
 }

@@ -9,6 +9,7 @@ use daemon::agent;
 use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use sdc_clients::napi::Nic;
+use sdc_clients::shown::ShownCommand;
 
 use super::guard::Guard;
 use super::verdict::Verdict;
@@ -162,10 +163,8 @@ pub enum Reason {
     CameBack,
     #[error("the VM it left is gone too: it is judged again")]
     VmGoneToo,
-    #[error(
-        "its VM's zone is not there, and nobody saw it go, but the dataset is: zfs destroy -r {0} if it is to go"
-    )]
-    DatasetLeft(String),
+    #[error("its VM's zone is not there, and nobody saw it go, but the dataset is: see {0}")]
+    DatasetLeft(ShownCommand),
     #[error("VMAPI does not say that the VM was destroyed on this node")]
     NotDestroyedHere,
     #[error("{0} changed under five attempts in a row")]

@@ -6,6 +6,8 @@
 
 use serde_json::Value;
 
+use crate::shown::ShownCommand;
+
 /// What a node has of a VM without a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
@@ -21,7 +23,7 @@ pub struct Left {
 
 impl Left {
     /// Reads the `witnesses` of `/why`; a witness that could not be read has the zone.
-    pub(super) fn of(witnesses: &Value) -> Option<Self> {
+    pub fn of(witnesses: &Value) -> Option<Self> {
         let has = |name: &str| witnesses.get(name).map(|has| *has != Value::Bool(false));
         let (row, index, xml) = (has("row")?, has("index")?, has("xml")?);
         Some(Self {
@@ -38,6 +40,11 @@ impl Left {
     /// Returns the dataset if it shows that the VM may not be gone: nobody has seen its zone go.
     pub fn holds(&self) -> Option<&str> {
         self.dataset.as_deref().filter(|_| !self.seen_to_go)
+    }
+
+    /// Returns the command that shows what holds this VM, and what ends that.
+    pub fn shows(vm: &str) -> ShownCommand {
+        ShownCommand::about("vminfod why VM", &[("VM", vm)])
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sdc_clients::uuid_value;
-use sdc_clients::vminfod::{Incomplete, View, VmFields as _, VmObject};
+use sdc_clients::vminfod::{Incomplete, Left, View, VmFields as _, VmObject};
 
 use crate::node::Gone;
 use crate::parts::Parts;
@@ -66,7 +66,8 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
     let is_stranger = !gone.seen && !parts.is_approved(vm);
     if is_stranger {
         parts.is_of_this_machine(vm).await?;
-        if let Some(gone) = parts.node.strangers(vm) {
+        let is_census = parts.clients.admitted.is_some();
+        if let Some(gone) = parts.node.strangers(vm, is_census) {
             return Err(Blocked::Strangers { gone }.into());
         }
     }
@@ -75,8 +76,8 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
     if found.has_zone {
         return Err(Reason::Contradicted);
     }
-    if let Some(dataset) = found.holds().filter(|_| !parts.is_approved(vm)) {
-        return Err(Reason::Left(dataset.to_owned()));
+    if found.holds().is_some() && !parts.is_approved(vm) {
+        return Err(Reason::Left(Left::shows(vm)));
     }
     let left = second_look.saturating_sub(since);
     match gone.last.is_none() || !found.seen_to_go {

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use daemon::agent::Refusal;
+use sdc_clients::shown::ShownCommand;
 
 use super::crowd::Blocked;
 
@@ -58,10 +59,8 @@ pub enum Reason {
     Passing(Duration),
     #[error("nobody saw its configuration go: looked at again in {} s", .0.as_secs())]
     Missed(Duration),
-    #[error(
-        "its zone is not there, and nobody saw it go, but its dataset is: zfs destroy -r {0} if it is to go"
-    )]
-    Left(String),
+    #[error("its zone is not there, and nobody saw it go, but its dataset is: see {0}")]
+    Left(ShownCommand),
     #[error("it changed meanwhile")]
     Overtaken,
     #[error(transparent)]

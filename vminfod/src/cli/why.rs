@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use anyhow::bail;
 use daemon::cli::{Cell, Screen, Table, Tone, Usage, span};
+use daemon::needs::{Need, find};
 use sdc_clients::http::Call;
 use sdc_clients::quoted;
+use sdc_clients::vminfod::Left;
 use serde_json::Value;
 
 use super::args::{NAME, WhyArgs};
 use super::show::{daemon, name_of};
 use super::supply::SupplyError;
+use crate::reconcile::witness::sets_aside;
 use vm_model::compose::origin;
 
 const COLUMNS: [&str; 5] = ["field", "source", "read", "stale", "error"];
@@ -44,6 +47,9 @@ pub async fn run(args: &WhyArgs, screen: Screen) -> anyhow::Result<String> {
     if let Some(says) = answer.as_ref().and_then(disagreement) {
         eprintln!("{NAME}: {says}");
     }
+    if let Some((need, command)) = answer.as_ref().and_then(end) {
+        eprintln!("{NAME}: {}\nNext: {command}", need.says);
+    }
     let fields = fields(answer.as_ref(), args.field.as_deref())?;
     let mut table = Table::new(&COLUMNS);
     for (field, source) in fields {
@@ -66,6 +72,22 @@ fn disagreement(answer: &Value) -> Option<String> {
     (!is_whole).then(|| {
         format!("zoneadm's row: {row}; line in /etc/zones/index: {index}; XML: {xml}; dataset: {dataset}")
     })
+}
+
+/// Returns the state of a VM of which only XML or dataset is left, and what ends it. With both its line was lost, and
+/// nothing is to go.
+fn end(answer: &Value) -> Option<(&'static Need, String)> {
+    let left = Left::of(&answer["witnesses"])?;
+    let need = |name: &str| find(name).expect("invariant: the table has it");
+    match (left.has_zone, left.dataset) {
+        (false, Some(dataset)) => Some((need("vminfod-left-dataset"), sets_aside(&dataset))),
+        (true, None) if left.is_stray => {
+            let need = need("vminfod-stray-xml");
+            let xml = format!("/etc/zones/{}.xml", answer["uuid"].as_str()?);
+            Some((need, need.command_for(&[("XML", &xml)])))
+        }
+        _ => None,
+    }
 }
 
 /// Fields and their sources: all that the VM has, or `asked` only.

@@ -23,7 +23,7 @@ use super::reading::{Loaded, ReadFault, Reading, Sources};
 use super::status::Concerns;
 use super::tasks::{Done, Like};
 use super::vms::{Reasons, Under};
-use super::witness::Witnesses;
+use super::witness::{Witnesses, sets_aside};
 use crate::node::LoadError;
 use crate::node::load::{assemble, composed, outranked_by, own_datasets};
 use crate::store::Outcome;
@@ -342,7 +342,7 @@ impl Reconciler {
             self.status.clear_trouble(&left_key(&dataset));
         }
         for dataset in left {
-            let what = format!("left of a VM whose zone is gone: zfs destroy -r {dataset} ends it");
+            let what = format!("left of a VM whose zone is gone: {}", sets_aside(&dataset));
             self.status.trouble(&left_key(&dataset), Concerns::Nothing, "zfs", what);
         }
     }

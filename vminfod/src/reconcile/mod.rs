@@ -65,7 +65,7 @@ mod reading;
 
 pub mod asks;
 
-mod witness;
+pub mod witness;
 
 pub mod status;
 

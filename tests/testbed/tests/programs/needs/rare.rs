@@ -10,16 +10,20 @@ use std::path::{Path, PathBuf};
 
 use daemon::needs::{Does, find};
 use mocks::napi::NewNic;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Value, json};
 use testbed::moving::subject::VM;
+use testbed::process;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::super::common::centre::Centre;
-use super::super::common::{Lab, status, until};
+use super::super::common::{LATE, Lab, status, until};
 
 /// The states that are ended here.
-pub const HERE: [&str; 7] = [
+pub const HERE: [&str; 9] = [
+    "vminfod-stray-xml",
+    "vminfod-left-dataset",
     "net-agent-approve",
     "vm-agent-approve",
     "volume-unserved",
@@ -140,7 +144,7 @@ async fn what_the_brakes_keep_back_goes_when_it_is_approved() {
     let typed = async |lab: &Lab, line: &str| {
         let script = format!("PATH={}:$PATH; {line}", lab.node().dir().join("bin").display());
         let args = ["-c", script.as_str()];
-        let run = testbed::process::run(Path::new("/bin/bash"), &args, super::super::common::LATE);
+        let run = process::run(Path::new("/bin/bash"), &args, LATE);
         run.await.unwrap()
     };
     let cn = lab.node().cn_uuid().to_owned();
@@ -148,7 +152,7 @@ async fn what_the_brakes_keep_back_goes_when_it_is_approved() {
     for n in 0..12 {
         let vm = uuid::Uuid::from_u128(0x60_00 + n).to_string();
         let nic = NewNic::zone(&format!("90:b8:d0:fe:ee:{n:02x}"), &vm, &cn);
-        lab.napi.store().add_nic(nic.aged(super::super::common::LATE * 1000)).unwrap();
+        lab.napi.store().add_nic(nic.aged(LATE * 1000)).unwrap();
     }
     lab.start_agent().await.unwrap();
     until("the brake of net-agent is on", async || lab.agent_status().await["brake"].is_string())
@@ -182,6 +186,57 @@ async fn what_the_brakes_keep_back_goes_when_it_is_approved() {
         status(&agent).await["brake"].is_null()
     })
     .await;
+    lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // M142, F151
+async fn what_is_left_of_a_vm_ends_by_what_why_says() {
+    let lab = Lab::start(|_| {}).await;
+    let all = lab.vms().await;
+    let stopped = |vm: &&VmObject| vm.state() == Some("stopped") && !vm.is_hidden();
+    let vm = all.iter().find(stopped).unwrap().uuid().unwrap().to_owned();
+    let node = lab.node();
+    let typed = async |line: &str| {
+        // What is typed on a node is typed below its root.
+        let line = line.replace("/etc/zones", &node.path("/etc/zones").to_string_lossy());
+        let script = format!("PATH={}:$PATH; {line}", node.dir().join("bin").display());
+        let args = ["-c", script.as_str()];
+        process::run(Path::new("/bin/bash"), &args, LATE).await.unwrap()
+    };
+    let (index, xml) = (node.path("/etc/zones/index"), node.zone_xml(&vm));
+    let whole = std::fs::read_to_string(&index).unwrap();
+    let mine = |line: &&str| line.starts_with(&vm);
+    let without: String = whole.split_inclusive('\n').filter(|line| !mine(line)).collect();
+    let dataset = format!("zones/{vm}");
+    let stray = "0badc0de-0000-4000-8000-000000000001";
+    for (state, name) in [("vminfod-stray-xml", stray), ("vminfod-left-dataset", &*vm)] {
+        match state {
+            "vminfod-stray-xml" => drop(std::fs::copy(&xml, node.zone_xml(stray)).unwrap()),
+            _ => {
+                std::fs::write(&index, &without).unwrap();
+                std::fs::remove_file(&xml).unwrap();
+            }
+        }
+        let file = format!("/etc/zones/{name}.xml");
+        let aside = format!("zones/left-{vm}");
+        let names = [("XML", &*file), ("DATASET", &*dataset), ("ASIDE", &*aside)];
+        let command = ends(state, &names);
+        let says = format!("Next: {command}");
+        until(state, async || {
+            lab.client().zones().await.unwrap();
+            typed(&format!("vminfod why {name}")).await.stderr.contains(&says)
+        })
+        .await;
+        let done = typed(&command).await;
+        assert_eq!(done.code, Some(0), "{command}: {}", done.stderr);
+        until("it is over", async || {
+            let view = lab.client().zones().await.unwrap();
+            let told = typed(&format!("vminfod why {name}")).await.stderr;
+            view.incomplete.is_nothing() && !told.contains("Next:")
+        })
+        .await;
+    }
+    assert_eq!(lab.vms().await.len(), all.len() - 1);
     lab.stop().await;
 }
 
