@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Why it is not known whether there is a second machine.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unanswered {
-    /// CNAPI's answer cannot be used.
+pub enum Unanswered {
+    /// The answer of CNAPI or NAPI cannot be used.
     #[error(transparent)]
     Failed(#[from] Error),
     /// CNAPI hangs.
@@ -155,12 +155,13 @@ impl Census {
 
     /// There is a VM on the node that this machine never had: finds out whether it is another machine's. CNAPI may know
     /// this machine, and NAPI has the NICs of both.
-    /// Fails if NAPI does not answer: then it is not known.
+    /// Fails if one of them does not answer: then it is not known.
     pub(super) async fn second_machine_with(
         &self,
         vm: &str,
         ours: &Identity,
-    ) -> Result<Option<SecondMachine>, Error> {
+    ) -> Result<Option<SecondMachine>, Unanswered> {
+        timeout(PATIENCE, self.knows(&ours.uuid)).await??;
         let nics = server_nics(&self.napi, &ours.uuid).await?;
         let nics: BTreeSet<MacAddr> = nics.difference(&ours.macs).copied().collect();
         let (macs, vm) = (ours.macs.clone(), Some(vm.to_owned()));

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::basics::Mode;
-use super::census::{Census, SecondMachine};
+use super::census::{Census, SecondMachine, Unanswered};
 use super::identity::Identity;
 
 /// Why an agent may not write now.
@@ -53,7 +53,7 @@ pub enum Foreign {
     Refused(#[from] Refusal),
     /// It is not known whether it is.
     #[error(transparent)]
-    Unknown(#[from] sdc_clients::Error),
+    Unknown(#[from] Unanswered),
 }
 
 /// The right to send one request about this, now.

@@ -292,8 +292,8 @@ impl Node {
     }
 
     /// Returns how many VMs that this agent never saw are gone or were reported in the last day, if those
-    /// are too many for this one to be reported.
-    pub fn strangers(&self, vm: &str) -> Option<usize> {
+    /// are too many for this one to be reported: any is where nobody says whether this machine is the only one.
+    pub fn strangers(&self, vm: &str, is_census: bool) -> Option<usize> {
         let now = self.clock.now();
         self.change(|known| {
             if let Some(gone) = known.gone.get_mut(vm) {
@@ -307,7 +307,7 @@ impl Node {
                 .chain(reported.map(|(vm, _)| vm.as_str()))
                 .chain([vm])
                 .collect();
-            (all.len() > STRANGERS).then_some(all.len())
+            (!is_census || all.len() > STRANGERS).then_some(all.len())
         })
     }
 

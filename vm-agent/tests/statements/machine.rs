@@ -140,6 +140,39 @@ async fn the_machine_that_cnapi_knows_stops_too_where_a_vm_and_a_nic_of_the_uuid
     }
 }
 
+#[tokio::test(start_paused = true)] // W28, W29
+async fn without_cnapi_no_vm_that_was_never_here_is_told_destroyed() {
+    let away = Action::Status { status: 503, body: None, retry_after: None };
+    let hangs = Action::Delay { ms: 3_600_000 };
+    for (over, fault) in [
+        (json!({"cnapi": {"url": "none"}}), None),
+        (json!({}), Some(away)),
+        (json!({}), Some(hangs)),
+    ] {
+        // A clone of the disk: two of the six VMs came to the other machine later.
+        let world = World::of(0..6);
+        world.hub.set_sysinfo(json!({"UUID": CN, "Serial Number": "S1"}));
+        (0..2).for_each(|n| world.quietly(n, None));
+        fault.iter().for_each(|fault| world.cnapi.faults().add(Rule::any(fault.clone())));
+        let (agent, _) = world.start(&over);
+        sleep(3 * HOUR).await;
+        let told = (0..2).filter(|n| world.stored(*n)["state"] == "destroyed").count();
+        assert_eq!(told, 0, "{over} {fault:?}");
+        match fault {
+            Some(_) => world.cnapi.faults().clear(),
+            None => {
+                let plan = agent.offer();
+                let id = plan["approval"]["id"].as_str().unwrap_or_else(|| panic!("{plan:#}"));
+                assert_eq!(agent.parts.approve(id, "root"), Ok(2));
+            }
+        }
+        sleep(3 * HOUR).await;
+        let told = (0..2).filter(|n| world.stored(*n)["state"] == "destroyed").count();
+        assert_eq!(told, 2, "{over} {fault:?}");
+        lawful(&world);
+    }
+}
+
 #[tokio::test(start_paused = true)] // W30
 async fn stopped_vms_of_a_claimed_node_are_told_to_be_here() {
     for is_known in [false, true] {
