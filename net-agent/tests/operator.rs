@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use daemon::{Lock, Shutdown, Tasks};
 use net_agent::agent::Agent;
+use net_agent::holds::HoldsFile;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -212,6 +213,28 @@ async fn second_copy_does_not_start() {
     let desk = desk().await;
     let _first = Lock::take(&desk.agent.parts.config.basics.places.state_dir.join("lock")).unwrap();
     assert_eq!(desk.cli(&["serve"]).await, FAILED);
+    desk.shutdown.trigger();
+    desk.tasks.drain(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")] // C39
+async fn holds_are_placed_and_released_beside_a_configuration_that_cannot_be_used() {
+    let desk = desk().await;
+    let dir = &desk.agent.parts.config.basics.places.state_dir;
+    let file = HoldsFile::new(dir);
+    let broken = json!({"state_dir": dir, "pace": {"per_second": "many"}, "napi": 7});
+    std::fs::write(&desk.file, broken.to_string()).unwrap();
+    assert_eq!(desk.cli(&["plan"]).await, USAGE);
+    let hold = ["hold", "--for", "2h", "--reason", "the file is being edited"];
+    assert_eq!(desk.cli(&hold).await, DONE);
+    let held = file.read().unwrap();
+    assert!(held.covering("any", daemon::wall::now()).is_some(), "{held:?}");
+    let status = desk.agent.status_json().await;
+    assert!(status["holds"].to_string().contains("being edited"), "{status:#}");
+    for line in [&["holds"][..], &["extend", "--for", "3h"], &["release"]] {
+        assert_eq!(desk.cli(line).await, DONE, "{line:?}");
+    }
+    assert!(file.read().unwrap().holds.is_empty());
     desk.shutdown.trigger();
     desk.tasks.drain(Duration::from_secs(10)).await;
 }

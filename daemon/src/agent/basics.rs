@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::cli::names::Names;
@@ -99,6 +99,22 @@ impl FileArgs {
         Config::read(Files { shipped: Fields::load(&self.config)?, policy })
     }
 
+    /// Loads what can be used of these files, with the defaults of all else: what is decided in a hurry does not wait for
+    /// a typing error elsewhere. Returns also what is wrong.
+    pub fn load_usable<K: Keys>(&self) -> (Config<K>, Option<ConfigError>) {
+        let mut wrong = None;
+        let mut fields = |path: &Path| {
+            Fields::load(path).unwrap_or_else(|error| {
+                wrong.get_or_insert(error);
+                Fields::empty()
+            })
+        };
+        let shipped = fields(&self.config);
+        let policy = self.policy.as_deref().map(fields);
+        let (config, read) = Config::usable(Files { shipped, policy });
+        (config, wrong.or(read.err()))
+    }
+
     /// Returns the base URL of the agent's pages. With `--url` no configuration is read.
     pub fn base<K: Keys>(&self) -> Result<String, ConfigError> {
         match &self.url {
@@ -160,11 +176,17 @@ impl<K: Keys> Config<K> {
     }
 
     /// Reads the two files.
-    fn read(mut files: Files) -> Result<Self, ConfigError> {
-        let mut basics = K::basics(&mut files);
+    fn read(files: Files) -> Result<Self, ConfigError> {
+        let (mut config, unknown) = Self::usable(files);
+        config.basics.unknown = unknown?;
+        Ok(config)
+    }
+
+    /// Reads what can be used of the two files. Returns also the unknown keys, or what is wrong.
+    fn usable(mut files: Files) -> (Self, Result<Vec<String>, ConfigError>) {
+        let basics = K::basics(&mut files);
         let keys = K::read(&mut files);
-        basics.unknown = files.finish()?;
-        Ok(Self { keys, basics })
+        (Self { keys, basics }, files.finish())
     }
 }
 

@@ -4,7 +4,8 @@
 
 //! An agent from the command line to its end.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,8 @@ use super::routes::CONNECTIONS;
 
 /// How long the tasks may take to end after the shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
+/// The interval at which a full disk is tried again.
+const ROOM_POLL: Duration = Duration::from_secs(1);
 
 /// Why an agent does not run.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +37,7 @@ pub enum ServeError {
         /// The directory.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Another copy runs, or the lock cannot be taken.
     #[error(transparent)]
@@ -51,6 +54,15 @@ pub enum ServeError {
 }
 
 impl ServeError {
+    /// Returns true if the disk has no room.
+    fn is_full(&self) -> bool {
+        let (Self::StateDir { source, .. } | Self::Lock(LockError::Io { source, .. })) = self
+        else {
+            return false;
+        };
+        matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
     /// Something that the agent needs is not there.
     pub fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(error.into())
@@ -84,8 +96,10 @@ where
         descriptors::raise(2 * CONNECTIONS);
         let dir = basics.places.state_dir.clone();
         let done = async {
-            let _only_one = only_one(dir).await?;
-            work(config, shutdown).await
+            match only_one(&dir, &shutdown).await? {
+                Some(_only_one) => work(config, shutdown).await,
+                None => Ok(()),
+            }
         };
         match done.await {
             Ok(()) => ExitCode::SUCCESS,
@@ -97,15 +111,35 @@ where
     })
 }
 
-/// Makes the state directory and takes the lock in it.
-async fn only_one(dir: PathBuf) -> Result<Lock, ServeError> {
+/// Makes the state directory and takes the lock in it. While the disk has no room for that it waits: SMF does not start
+/// a program again that has ended a few times. Returns none on shutdown.
+async fn only_one(dir: &Path, shutdown: &Shutdown) -> Result<Option<Lock>, ServeError> {
+    let mut is_told = false;
+    loop {
+        match attempt(dir.to_owned()).await {
+            Err(full) if full.is_full() => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::error!(reason = log::chain(&full), "waiting for room on the disk");
+                }
+            }
+            done => return done.map(Some),
+        }
+        // Both arms are cancel-safe.
+        tokio::select! {
+            () = shutdown.wait() => return Ok(None),
+            () = tokio::time::sleep(ROOM_POLL) => {}
+        }
+    }
+}
+
+async fn attempt(dir: PathBuf) -> Result<Lock, ServeError> {
     let path = dir.join("lock");
     let taken = disk::blocking(move || {
         let unmade = |source| ServeError::StateDir { path: dir.clone(), source };
         disk::own_dir(&dir).map_err(unmade)?;
         Ok(Lock::take(&dir.join("lock"))?)
     });
-    let aborted = || std::io::Error::other("the attempt was aborted");
+    let aborted = || io::Error::other("the attempt was aborted");
     taken.await.unwrap_or_else(|| Err(LockError::Io { path, source: aborted() }.into()))
 }
 

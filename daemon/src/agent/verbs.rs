@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::cli::{self, Generated, NamedListArgs, Screen, pages};
 use crate::config::ConfigError;
+use crate::log;
 use crate::tasks::Shutdown;
 
 use super::ask::{approve_plan, claim_node};
@@ -65,6 +66,16 @@ impl<V: Verbs> Target<V> {
     /// Returns its configuration.
     pub fn config(&self) -> Result<Config<V::Keys>, ConfigError> {
         self.files.load()
+    }
+
+    /// Returns what can be used of it; what is wrong with it is a warning.
+    pub fn usable_config(&self) -> Config<V::Keys> {
+        let (config, wrong) = self.files.load_usable();
+        if let Some(wrong) = wrong {
+            let dir = config.basics.places.state_dir.display();
+            eprintln!("{}: warning: {}: what is said is of {dir}", V::NAME, log::chain(&wrong));
+        }
+        config
     }
 
     /// Returns the base URL of its pages.

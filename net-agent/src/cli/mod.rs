@@ -49,7 +49,13 @@ impl Verbs for Verb {
     }
 
     async fn answer(self, target: Target<Self>, screen: Screen) -> anyhow::Result<String> {
-        let config = target.config()?;
+        let config = match self {
+            // Holds are placed beside a configuration that cannot be used, too: the running agent has an older one.
+            Self::Hold { .. } | Self::Extend { .. } | Self::Release { .. } | Self::Holds { .. } => {
+                target.usable_config()
+            }
+            _ => target.config()?,
+        };
         Ok(match self {
             Self::Plan(args) => plan::plan(&config, &target.base()?, &args, screen).await?,
             Self::Reap { plan, .. } => {

@@ -10,13 +10,16 @@ mod rig;
 
 use std::time::Duration;
 
+use ::rig::port::Port;
 use rig::Rig;
 use rustix::process::Signal;
 use sdc_clients::vminfod::WatchEvent;
+use serde_json::json;
 use simnode::{Verbs, Wait};
-use testbed::process;
+use testbed::process::{self, Child};
+use tokio::net::TcpStream;
 
-use super::common::{LATE, Lab, edit_alias, see, signal, status, synced, until};
+use super::common::{LATE, Lab, edit_alias, program, said, see, signal, status, synced, until};
 use super::house::source;
 
 #[tokio::test(flavor = "multi_thread")] // F6
@@ -80,6 +83,49 @@ async fn a_full_disk_under_the_log_stops_nothing() {
     rig.shows(&uuid, "state", "running").await;
     verbs.halt(&uuid, 0).await.unwrap();
     rig.shows(&uuid, "state", "stopped").await;
+}
+
+#[tokio::test(flavor = "multi_thread")] // F25
+async fn an_agents_first_start_without_room_waits_for_it() {
+    let may = process::run("/usr/bin/unshare".as_ref(), &["-Urm", "true"], LATE).await;
+    if !may.is_ok_and(|done| done.code == Some(0)) {
+        eprintln!("SKIPPED: no user namespace, so no disk of its own");
+        return;
+    }
+    // Neither a byte nor a name has room.
+    for (room, fill) in [
+        ("size=4k", "head -c 4096 /dev/zero > fill"),
+        ("nr_inodes=8", "touch 1 2 3 4 5 6 7 2> /dev/null"),
+    ] {
+        let (dir, port) = (tempfile::tempdir().unwrap(), Port::local().unwrap());
+        let (disk, file) = (dir.path().join("disk"), dir.path().join("net-agent.json"));
+        std::fs::create_dir(&disk).unwrap();
+        let config = json!({
+            "napi": {"url": "http://127.0.0.1:9"}, "vmapi": {"url": "none"},
+            "vminfod": {"url": "http://127.0.0.1:9", "trust_tcp": true},
+            "cn_uuid": "564d0b8e-6099-7648-351e-877faf6c56f6", "state_dir": disk.join("state"),
+            "status": {"listen": port.address().to_string()},
+        });
+        std::fs::write(&file, config.to_string()).unwrap();
+        let (at, program, file) = (disk.display(), program(), file.display());
+        let script = format!(
+            "cd {at} && mount -t tmpfs -o {room} tmpfs {at} && cd {at} && {fill}; \
+             exec {} @net-agent serve --config {file}",
+            program.display()
+        );
+        let args = ["-Urm", "/bin/sh", "-c", &script];
+        let mut agent = Child::spawn("net-agent", "/usr/bin/unshare".as_ref(), &args).unwrap();
+        let pid = agent.id().unwrap();
+        said(&mut agent, "waiting for room on the disk").await;
+        agent.ignore();
+        for file in std::fs::read_dir(format!("/proc/{pid}/root{at}")).unwrap().flatten() {
+            if file.file_type().unwrap().is_file() {
+                std::fs::remove_file(file.path()).unwrap();
+            }
+        }
+        until("it answers", async || TcpStream::connect(port.address()).await.is_ok()).await;
+        agent.stop(LATE).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")] // F26
