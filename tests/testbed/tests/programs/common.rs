@@ -14,10 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::command::{Paths, Program, Spawned};
+use futures_util::future::join_all;
 use mocks::napi::Era;
 use rustix::process::{Pid, Signal, kill_process};
 use sdc_clients::Jitter;
-use sdc_clients::http::{Call, Http};
+use sdc_clients::http::{Call, Duplex, Http};
 use sdc_clients::identity::Identity;
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod, WatchEvent, Watcher, watch};
 use serde_json::{Value, json};
@@ -263,6 +264,17 @@ pub async fn is_refused(holder: &Holder, at: SocketAddr, to: Identity) -> bool {
         }
         Err(_) => true,
     }
+}
+
+/// Waits for the end of connections whose key was revoked just now: a second, and what this machine needs at present.
+/// Returns which were cut in that time.
+pub async fn cut<N>(kept: Vec<(N, Box<dyn Duplex>)>, machine: Duration) -> Vec<(N, bool)> {
+    let end = tokio::time::Instant::now() + Duration::from_secs(1) + machine;
+    let ends = kept.into_iter().map(async |(name, mut stream)| {
+        let cut = tokio::time::timeout_at(end, stream.read_to_end(&mut Vec::new())).await;
+        (name, cut.is_ok())
+    });
+    join_all(ends).await
 }
 
 /// Sends a signal to a process that this test started.

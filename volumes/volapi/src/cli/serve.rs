@@ -33,6 +33,8 @@ use crate::updater::{State, Updater};
 
 /// Between tries to reach the storage at the start.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Nobody tells volapi that a node's key was revoked: it asks so often.
+const ASKS: Duration = Duration::from_secs(1);
 /// Requests under way have this long to end at the shutdown.
 const DRAIN: Duration = Duration::from_secs(4);
 
@@ -132,6 +134,7 @@ async fn peers(config: &Config) -> Result<(Peers, Option<Keeper>), ServeError> {
             let service = trust_url.ok_or_else(|| ServeError::failed(none()))?;
             let holder = Holder::new(Admits::Known);
             let keeper = Keeper::new(&holder, &service, (Identity::Volapi, &agent), &trust_dir);
+            let keeper = keeper.every(ASKS);
             keeper.load().await.map_err(ServeError::failed)?;
             let (known, cnapi) = (Known { port, urls }, Cnapi::new(cnapi.clone()));
             let proving = Arc::new(trust::Client::new(&holder));

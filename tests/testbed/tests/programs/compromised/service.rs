@@ -4,17 +4,14 @@
 
 //! What the node asks of migration-service, at its port for agents.
 
-use std::time::Duration;
-
 use http::Method;
 use sdc_clients::http::Call;
 use serde_json::json;
 use testbed::moving::subject::VM;
-use tokio::io::AsyncReadExt as _;
-use tokio::time::timeout;
+use tokio::time::Instant;
 use trust::exchange::{Asks, Join, State};
 
-use super::super::common::centre::Centre;
+use super::super::common::{centre::Centre, cut};
 use super::node::Compromised;
 use super::rows::{NOT_ALLOWED, Rows, told};
 
@@ -91,11 +88,12 @@ pub async fn revoked(centre: &Centre, node: &Compromised, rows: &mut Rows) {
     let shown = async || centre.typed("migration-service status").await.stdout.contains(&claims);
     assert!(shown().await);
     let kept = node.kept().await;
+    let begun = Instant::now();
+    centre.good("sdc-migrate trust list").await;
+    let machine = begun.elapsed();
     centre.good(&format!("sdc-migrate trust revoke {}", node.cn)).await;
-    for (name, mut stream) in kept {
-        // Within a second; a loaded machine has more.
-        let ended = timeout(Duration::from_secs(5), stream.read_to_end(&mut Vec::new())).await;
-        rows.row(name, "cut", if ended.is_ok() { "cut" } else { "open" });
+    for (name, is_cut) in cut(kept, machine).await {
+        rows.row(name, "cut", if is_cut { "cut" } else { "open" });
     }
     for (name, is_refused) in node.refused().await {
         rows.row(name, "refused", if is_refused { "refused" } else { "open" });

@@ -21,6 +21,7 @@ mod guide; // what the page has an operator type
 mod moving; // two nodes, and a slow stream
 mod operator; // an operator with a certificate of his own
 mod ports; // the versions of TLS
+mod revoked; // keys that are revoked, on each port
 mod rotation; // another authority
 mod stores; // a store that was lost or is older, and a key that was cloned
 
