@@ -5,7 +5,8 @@
 //! Finalize: the hidden source goes (deployed service; RFD 34 does it in the switch).
 
 use super::stage::{
-    Stage, copy, failed, fenced, forgotten, hidden, is_dead, node, quota, released, stopped, unless,
+    Stage, connected, copy, failed, fenced, forgotten, hidden, is_dead, node, quota, released,
+    stopped,
 };
 use crate::intent::End;
 use crate::machine::facts::Facts;
@@ -39,10 +40,9 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
         let permission = fenced(MayDelete::check(End::Source, facts))?;
         return Err(Next::Do(Step::Delete(permission)));
     }
+    connected(facts, End::Target)?;
     released(facts, End::Source)?;
-    released(facts, End::Target)?;
     quota(facts, End::Target)?;
-    unless(!facts.reserved, Step::Unreserve)?;
     forgotten(facts, End::Target, None)?;
     Ok(Ending::Finalized { is_gone: !is_dead })
 }

@@ -6,8 +6,8 @@
 //! nothing of the migration is left.
 
 use super::stage::{
-    Stage, copy, failed, fenced, forgotten, hidden, moved, node, powered, protected, quota,
-    released, shown, stopped, unless,
+    Stage, connected, copy, failed, fenced, forgotten, hidden, moved, node, powered, protected,
+    quota, released, shown, stopped, unless,
 };
 use crate::intent::{End, Power};
 use crate::machine::facts::Facts;
@@ -31,9 +31,8 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
         (false, true) => End::Source,
         (false, false) => return Err(Next::GiveUp(Reason::NothingLost)),
         (true, true) => {
-            released(facts, End::Source)?;
+            connected(facts, End::Source)?;
             released(facts, End::Target)?;
-            unless(!facts.reserved, Step::Unreserve)?;
             return Ok(Ending::Finalized { is_gone: true });
         }
     };
@@ -66,8 +65,8 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     if !is_untouched || was_hidden {
         powered(intent, facts, last, intent.power.unwrap_or(UNKNOWN))?;
     }
+    connected(facts, last)?;
     protected(facts, last, kept.marked)?;
-    unless(!facts.reserved, Step::Unreserve)?;
     if facts.copy(last.other()).is_some() {
         return Err(Next::Do(Step::Delete(fenced(MayDelete::check(last.other(), facts))?)));
     }

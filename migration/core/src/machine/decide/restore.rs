@@ -5,11 +5,11 @@
 //! The source is as it was before the operation.
 
 use super::stage::{
-    Stage, hidden, is_dead, moved, node, powered, quota, released, shown, stopped, unless,
+    Stage, connected, hidden, is_dead, moved, node, powered, quota, shown, stopped,
 };
 use crate::intent::End;
 use crate::machine::facts::Facts;
-use crate::machine::next::{Next, Note, Step};
+use crate::machine::next::{Next, Note};
 use crate::record::Record;
 
 /// Quota, place in VMAPI, sight, autoboot, power and addresses of the source are what they were.
@@ -23,8 +23,7 @@ pub fn source(record: &Record, facts: &Facts) -> Stage<()> {
     }
     if facts.is_absent(End::Source) {
         quota(facts, End::Target)?;
-        released(facts, End::Source)?;
-        return unless(!facts.reserved, Step::Unreserve);
+        return connected(facts, End::Source);
     }
     node(facts, End::Source)?;
     quota(facts, End::Source)?;
@@ -49,8 +48,7 @@ pub fn source(record: &Record, facts: &Facts) -> Stage<()> {
     if let Some(power) = intent.power {
         powered(intent, facts, End::Source, power)?;
     }
-    // It may wait: the VM runs first.
-    unless(!facts.reserved, Step::Unreserve)?;
+    connected(facts, End::Source)?;
     match intent.power {
         Some(_) => Err(Next::Note(Note::Restored)),
         None => Ok(()),

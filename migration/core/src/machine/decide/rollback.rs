@@ -5,8 +5,8 @@
 //! Rollback: the VM goes on on the source, with what the target wrote.
 
 use super::stage::{
-    Stage, copy, failed, fenced, forgotten, hidden, is_dead, moved, node, powered, protected,
-    quota, released, shown, stopped, unless,
+    Stage, connected, copy, failed, fenced, forgotten, hidden, is_dead, moved, node, powered,
+    protected, quota, released, shown, stopped, unless,
 };
 use super::sync;
 use crate::intent::{End, Power};
@@ -101,10 +101,10 @@ fn in_use(record: &Record, facts: &Facts) -> Stage<()> {
     if let Some(power) = intent.power {
         powered(intent, facts, End::Source, power)?;
     }
+    connected(facts, End::Source)?;
     let target = facts.copy(End::Target).map(|copy| copy.protection);
     protected(facts, End::Source, target.unwrap_or_default())?;
-    quota(facts, End::Source)?;
-    unless(!facts.reserved, Step::Unreserve)
+    quota(facts, End::Source)
 }
 
 fn source_is_partial(facts: &Facts) -> bool {

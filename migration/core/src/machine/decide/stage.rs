@@ -67,12 +67,19 @@ pub fn hidden(facts: &Facts, end: End) -> Stage<()> {
     unless(copy.hidden, Step::Hide(end))
 }
 
-/// The copy is shown and net-agent works for it.
+/// The copy is shown.
 pub fn shown(intent: &Intent, facts: &Facts, end: End) -> Stage<()> {
     if copy(facts, end)?.hidden {
         let permission = fenced(MayShow::check(end, intent, facts))?;
         return Err(Next::Do(Step::Show(permission)));
     }
+    Ok(())
+}
+
+/// No address is reserved for the migration any more, and then net-agent works for the copy: NAPI refuses what it writes
+/// of a NIC while the NIC's address is written. What NAPI delays may wait: the VM runs first.
+pub fn connected(facts: &Facts, end: End) -> Stage<()> {
+    unless(!facts.reserved, Step::Unreserve)?;
     released(facts, end)
 }
 

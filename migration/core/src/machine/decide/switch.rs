@@ -6,8 +6,8 @@
 
 use super::restore;
 use super::stage::{
-    Stage, alike, copy, failed, forgotten, hidden, is_dead, moved, powered, protected, quota,
-    released, shown, stopped, unless,
+    Stage, alike, connected, copy, failed, forgotten, hidden, is_dead, moved, powered, protected,
+    quota, shown, stopped, unless,
 };
 use super::sync;
 use crate::intent::{End, Intent, Power};
@@ -119,15 +119,15 @@ fn target_on(record: &Record, facts: &Facts) -> Stage<()> {
         return Err(Next::Note(Note::TargetBooted));
     }
     powered(intent, facts, End::Target, power)?;
+    connected(facts, End::Target)?;
     let source = facts.copy(End::Source).map(|copy| copy.protection);
     let marked = facts.copy(End::Target).map(|copy| copy.marked);
     // Of a source that is dead the stream has brought the mark.
     protected(facts, End::Target, source.or(marked).unwrap_or_default())?;
     quota(facts, End::Target)?;
     quota(facts, End::Source)?;
-    unless(!facts.reserved, Step::Unreserve)?;
     if is_dead(intent, facts, End::Source) {
-        return released(facts, End::Target);
+        return Ok(());
     }
     // A rollback needs it: it stays on both sides until finalize.
     match facts.common() {

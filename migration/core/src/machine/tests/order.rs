@@ -47,10 +47,10 @@ fn the_order_of_each_operation() {
         "hide source",
         "move record to target",
         "show target",
-        "release target",
         "autoboot target",
         "boot target",
         "unreserve",
+        "release target",
     ];
     assert_eq!(orders(&mut world, Action::Switch), switch);
     assert_eq!(world.planned, switch[2..], "the rehearsal plans what is done"); // M230
@@ -79,9 +79,9 @@ fn the_order_of_each_operation() {
         "forget target but 3",
         "move record to source",
         "show source",
-        "release source",
         "autoboot source",
         "boot source",
+        "release source",
         "delete target",
         "release target",
         "forget source but 0",
