@@ -182,6 +182,21 @@ pub const NEEDS: &[Need] = needs! {
     "migration-unfinalized" "MigrationNotFinalized" Ends:
         "it was switched; both nodes hold a copy: finalize deletes the old one, rollback returns to it"
         => "sdc-migrate finalize VM";
+    "migration-source-silent" "MigrationNodeSilent" Ends:
+        "the old node does not answer; if it comes back, nothing is to be done; if it is lost, the last copy on the new node goes on"
+        => "sdc-migrate switch --source-dead CN VM";
+    "migration-target-silent" "MigrationNodeSilent" Ends:
+        "the new node, where the VM is, does not answer; if it comes back, nothing is to be done; if it is lost, the old copy goes on without what was written since the switch"
+        => "sdc-migrate rollback --target-dead CN --discard VM";
+    "migration-copy-silent" "MigrationNodeSilent" Ends:
+        "the node of the new copy does not answer; if it comes back, nothing is to be done; if it is lost, the VM stays where it is"
+        => "sdc-migrate abort --target-dead CN VM";
+    "migration-old-silent" "MigrationNodeSilent" Ends:
+        "the node of the old copy does not answer; if it comes back, nothing is to be done; if it is lost, the VM stays on its new node"
+        => "sdc-migrate finalize --source-dead CN VM";
+    "migration-nodes-silent" "MigrationNodeSilent" Shows:
+        "nodes do not answer without which nothing can be done about it"
+        => "svcs -xv migration-agent";
     "migration-stuck" "MigrationStuck" Shows: "it has run for more than a day" => "sdc-migrate watch VM";
     "migration-again" "MigrationTriedAgain" Shows: "a step of it does not succeed, and is tried again"
         => "sdc-migrate get VM";

@@ -102,7 +102,13 @@ impl Act<'_> {
         }
         let migration = self.admitted(&vm, Action::Switch, &options).await?;
         let name = self.name(&vm).await;
+        let is_there = migration.other.get("journal").and_then(|it| it.get("target_shown"));
         let (text, stake) = match &source_dead {
+            // It is on the new node already: nothing is lost.
+            Some(cn) if is_there.is_some() => {
+                let says = self.dead(&vm, cn, options.really).await?;
+                (loss::of_old(&name, cn) + "\n" + &says, Stake::Undoable)
+            }
             Some(cn) => {
                 let says = self.dead(&vm, cn, options.really).await?;
                 (loss::of_source(&name, cn, &migration, now()) + "\n" + &says, Stake::Data)
@@ -118,12 +124,12 @@ impl Act<'_> {
     pub(super) async fn abort(
         &self,
         vm: &str,
-        force: bool,
+        mut options: Options,
         consent: Consent,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
-        let options = Options { force, ..Options::default() };
-        let migration = match force {
+        options.target_dead = self.services.any_node(options.target_dead.as_deref()).await?;
+        let migration = match options.force {
             true => Some(self.admitted(&vm, Action::Abort, &options).await?),
             false => None,
         };
@@ -135,11 +141,15 @@ impl Act<'_> {
             return self.order(&vm, "abort", &options).await;
         }
         self.admitted(&vm, Action::Abort, &options).await?;
-        let text = format!(
+        let mut text = format!(
             "This will abort migration of instance {}.\nYou will need to start a new migration if you wish \
              to migrate this instance.",
             self.name(&vm).await
         );
+        if let Some(cn) = &options.target_dead {
+            let says = self.dead(&vm, cn, options.really).await?;
+            text += &format!("\nYou confirm that node {cn} is dead: the copy stays there.\n{says}");
+        }
         self.ordered(&vm, "abort", &text, Stake::Undoable, consent, &options).await
     }
 
@@ -181,8 +191,11 @@ impl Act<'_> {
             None => None,
         };
         let (mut text, stake) = if options.discard {
-            // Where the nodes do not answer, the age alone is known.
-            let compared = self.services.migrations.verify(&vm).await.ok();
+            // Where the nodes do not answer, the age alone is known; one that is dead is not asked.
+            let compared = match options.target_dead {
+                None => self.services.migrations.verify(&vm).await.ok(),
+                Some(_) => None,
+            };
             (loss::of_target(&name, &migration, compared.as_ref(), now()), Stake::Data)
         } else {
             let text = format!(
@@ -198,22 +211,27 @@ impl Act<'_> {
     pub(super) async fn finalize(
         &self,
         vm: &str,
-        force: bool,
+        mut options: Options,
         consent: Consent,
     ) -> anyhow::Result<ExitCode> {
         let vm = self.services.vm(vm).await?;
-        let options = Options { force, ..Options::default() };
-        if !force && !is_asked(consent) {
+        options.source_dead = self.services.any_node(options.source_dead.as_deref()).await?;
+        if !options.force && !is_asked(consent) {
             return self.order(&vm, "finalize", &options).await;
         }
         let migration = self.admitted(&vm, Action::Finalize, &options).await?;
         let name = self.name(&vm).await;
         let source = migration.source_server_uuid.as_deref().map(visible);
         let source = source.unwrap_or("its old node".to_owned());
-        let text = format!(
-            "This will delete the copy of instance {name} on {source}.\nThere is no rollback after that."
-        );
-        let (text, stake) = match force {
+        let text = match &options.source_dead {
+            Some(cn) => {
+                let says = self.dead(&vm, cn, options.really).await?;
+                loss::of_old(&name, cn) + "\n" + &says
+            }
+            None => format!("This will delete the copy of instance {name} on {source}."),
+        };
+        let text = text + "\nThere is no rollback after that.";
+        let (text, stake) = match options.force {
             true => (text + "\nIt may be the only whole copy: see verify.", Stake::Data),
             false => (text, Stake::Undoable),
         };

@@ -199,6 +199,12 @@ The instance stays where it is. The copy on the other node, and what was sent so
         /// Pause first what runs. After an abort that failed: end it, whatever is left or lost.
         #[arg(long)]
         force: bool,
+        /// The node of the new copy is dead: the copy stays there.
+        #[arg(long, value_name = "CN", requires = "vm")]
+        target_dead: Option<String>,
+        /// You have seen that the node is off, whatever its last signs of life are.
+        #[arg(long, requires = "target_dead")]
+        really: bool,
         #[command(flatten)]
         consent: Consent,
     },
@@ -222,6 +228,7 @@ What the instance wrote after the last sync is not in a copy on the new node.")]
 Examples:
   sdc-migrate rollback VM
   sdc-migrate rollback --discard VM    without it; it is lost
+  sdc-migrate rollback --target-dead CN --discard VM
 
 --target-dead CN: you confirm that nothing runs on the new node any more. It is refused while the node answers, and
 while its last signs of life are young or not known: --really says that you have seen that it is off.")]
@@ -255,6 +262,12 @@ The old copy with all its snapshots is deleted; the instance runs on.")]
         /// Although the copies do not have the same snapshots.
         #[arg(long)]
         force: bool,
+        /// The node of the old copy is dead: if it comes back, its copy is stopped and hidden.
+        #[arg(long, value_name = "CN", requires = "vm")]
+        source_dead: Option<String>,
+        /// You have seen that the node is off, whatever its last signs of life are.
+        #[arg(long, requires = "source_dead")]
+        really: bool,
         #[command(flatten)]
         consent: Consent,
     },

@@ -101,6 +101,9 @@ pub(super) async fn why(services: &Services, typed: &str) -> anyhow::Result<Exit
     };
     let field = |key: &str| migration.other.get(key).and_then(Value::as_str).map(visible);
     let mut text = format!("{} {}", visible(&migration.phase), visible(&migration.state));
+    if let Some(place) = next::place(&migration) {
+        text += &format!("\n{place}");
+    }
     let waits = field("waits_for");
     for part in field("why")
         .iter()

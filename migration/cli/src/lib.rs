@@ -164,8 +164,11 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
             Some(vm) => act.pause(vm).await,
             None => bulk::each(&act, &which, (Action::Pause, Options::default()), consent).await,
         },
-        Verb::Abort { which, force, consent } => match &which.vm {
-            Some(vm) => act.abort(vm, force, consent).await,
+        Verb::Abort { which, force, target_dead, really, consent } => match &which.vm {
+            Some(vm) => {
+                let options = Options { force, target_dead, really, ..Options::default() };
+                act.abort(vm, options, consent).await
+            }
             None => {
                 let options = Options { force, ..Options::default() };
                 bulk::each(&act, &which, (Action::Abort, options), consent).await
@@ -176,8 +179,11 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
             act.rollback(&vm, options, consent).await
         }
         Verb::Rescue { vm, really, consent } => act.rescue(&vm, really, consent).await,
-        Verb::Finalize { which, force, consent } => match &which.vm {
-            Some(vm) => act.finalize(vm, force, consent).await,
+        Verb::Finalize { which, force, source_dead, really, consent } => match &which.vm {
+            Some(vm) => {
+                let options = Options { force, source_dead, really, ..Options::default() };
+                act.finalize(vm, options, consent).await
+            }
             None => {
                 let options = Options { force, ..Options::default() };
                 bulk::each(&act, &which, (Action::Finalize, options), consent).await

@@ -61,6 +61,14 @@ pub(super) fn of_source(name: &str, cn: &str, migration: &Migration, now: Time) 
     )
 }
 
+/// Returns what it means that the node of the old copy is dead, where the VM is on its new node.
+pub(super) fn of_old(name: &str, cn: &str) -> String {
+    format!(
+        "Instance {name} stays on its new node; you confirm that node {cn} is dead.\nIf that node comes back, its copy is \
+         stopped and hidden."
+    )
+}
+
 /// Returns what a second `abort --force` leaves or loses.
 pub(super) fn of_abort(name: &str, migration: &Migration) -> String {
     let why = migration.error.as_deref().map_or("no reason is known".to_owned(), visible);

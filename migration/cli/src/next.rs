@@ -8,7 +8,7 @@ use daemon::cli::TERMINAL;
 use daemon::cli::screen::visible;
 use migration_core::intent::End;
 use migration_core::machine::Wait;
-use migration_core::need::waits;
+use migration_core::need::{silent, waits};
 use migration_core::record::{Phase, Record, State};
 use sdc_clients::migrations::Migration;
 use serde_json::Value;
@@ -23,6 +23,9 @@ pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String>
     // A record in an unknown form is shown as it is.
     let record = Record::read(&raw).ok()?;
     let vm = typed.filter(|it| is_word(it)).or(migration.vm_uuid.get(..SHORT))?;
+    if let Some(silence) = silence(&record, &raw, vm) {
+        return Some(silence);
+    }
     match waits(&record) {
         Some(why) => {
             let need = daemon::needs::find(why.name()?)?;
@@ -42,6 +45,47 @@ pub(super) fn step(migration: &Migration, typed: Option<&str>) -> Option<String>
             })
         }
     }
+}
+
+/// Returns the same, and where the VM is now.
+pub(super) fn told(migration: &Migration, typed: Option<&str>) -> Option<String> {
+    let next = step(migration, typed)?;
+    let place = place(migration).map(|place| folded(&place) + ".\n");
+    Some(place.unwrap_or_default() + &next)
+}
+
+/// Returns where the VM is now and whether it runs, where the service says that.
+pub(super) fn place(migration: &Migration) -> Option<String> {
+    migration.other.get("where").and_then(Value::as_str).map(visible)
+}
+
+/// Returns the same of one that waits for a node whose agent is silent: what was last heard of it, and the command that
+/// goes on without it, with the flags that it needs now.
+fn silence(record: &Record, raw: &Value, vm: &str) -> Option<String> {
+    let (why, end) = silent(record)?;
+    let need = daemon::needs::find(why.name()?)?;
+    let field = |name: &str| raw[format!("{end}_server_{name}")].as_str();
+    let (cn, uuid) = (field("hostname").or_else(|| field("uuid"))?, field("uuid")?);
+    let cn = if is_word(cn) { cn } else { uuid };
+    let told = &raw["silence"];
+    let told = (told["state"] == need.name).then_some(told);
+    let signs = told.and_then(|it| it["signs"].as_str());
+    let signs = signs.map(|it| folded(&visible(it)) + ".\n").unwrap_or_default();
+    let command = told.and_then(|it| it["command"].as_str()).map(|command| {
+        let words = command.split(' ').map(|word| match word {
+            word if Some(word) == raw["vm_uuid"].as_str() => vm,
+            word if word == uuid => cn,
+            word => word,
+        });
+        visible(&words.collect::<Vec<_>>().join(" "))
+    });
+    let command = command.unwrap_or_else(|| need.command_for(&[("VM", vm), ("CN", cn)]));
+    let shows = daemon::needs::find("migration-agent-silent")?.command;
+    let see = match command == shows {
+        true => String::new(),
+        false => format!("To see why, on {}: {shows}\n", visible(cn)),
+    };
+    Some(format!("{}.\n{signs}{see}Next: {command}", folded(need.says)))
 }
 
 /// Returns what shows why an agent is silent, if a step waits for one, and on which node: no other program knows it.
@@ -118,7 +162,7 @@ mod tests {
     #[test]
     fn what_comes_next_fits_a_terminal() {
         for need in daemon::needs::NEEDS.iter().filter(|need| need.name.starts_with("migration-")) {
-            let command = need.command_for(&[("VM", "12345678")]);
+            let command = need.command_for(&[("VM", "12345678"), ("CN", "cn-123456789")]);
             let text = format!("{}.\nNext: {command}", folded(need.says));
             assert!(text.lines().all(|line| line.len() <= TERMINAL), "{text}");
             assert_eq!(

@@ -88,7 +88,9 @@ impl Act<'_> {
         // A record in a form that is not known here is the service's to judge.
         let record = raw.as_ref().map(Record::read).transpose();
         if let Ok(record) = record {
-            let call = Call { is_forced: options.force, ..Call::new(action) };
+            let declares = options.source_dead.is_some() || options.target_dead.is_some();
+            let (is_forced, discards) = (options.force, options.discard);
+            let call = Call { is_forced, declares, discards, ..Call::new(action) };
             if let Err(refusal) = admit(record.as_ref(), call) {
                 return Err(self.explained(vm, refusal.into()).await);
             }
@@ -186,7 +188,7 @@ impl Act<'_> {
             return refusal;
         }
         let known = match self.services.migrations.get(vm).await {
-            Ok(migration) => next::step(&migration, self.alias(vm).await.as_deref()),
+            Ok(migration) => next::told(&migration, self.alias(vm).await.as_deref()),
             Err(error) if error.is_not_found_resource() => self.services.known(vm).await,
             Err(_) => None,
         };
@@ -220,7 +222,7 @@ impl Act<'_> {
             return;
         }
         let Ok(migration) = self.services.migrations.get(vm).await else { return };
-        if let Some(next) = next::step(&migration, self.alias(vm).await.as_deref()) {
+        if let Some(next) = next::told(&migration, self.alias(vm).await.as_deref()) {
             eprintln!("{next}");
         }
     }

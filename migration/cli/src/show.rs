@@ -11,6 +11,7 @@ use sdc_clients::migrations::{Migration, Progress};
 use serde_json::Value;
 
 use super::names::Names;
+use super::next::place;
 use super::steps::waits_for;
 use super::units;
 use migration_core::time::Time;
@@ -58,6 +59,9 @@ pub(super) fn get(migration: &Migration, hosts: &Hosts, now: Time, style: Style)
     ];
     if let Some(at) = &migration.scheduled_timestamp {
         facts.push(("Scheduled for", visible(at)));
+    }
+    if let Some(place) = place(migration) {
+        facts.push(("Instance", place));
     }
     if let Some(why) = waits_for(migration) {
         facts.push(("Waits for", why));

@@ -129,6 +129,12 @@ pub struct Intent {
     /// Since when neither copy was seen shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_since: Option<Time>,
+    /// Since when the agent of the source's node does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_silent: Option<Time>,
+    /// Since when that of the target's node does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_silent: Option<Time>,
     /// What each node holds of the VM, in bytes, after the last sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_bytes: Option<u64>,
@@ -372,6 +378,37 @@ impl Intent {
             End::Target => self.source_shown,
         };
         other_is_shown && self.is_dead(end)
+    }
+
+    /// Returns the node that the VM is on.
+    pub fn of_vm(&self) -> End {
+        match self.target_shown && !self.source_shown {
+            true => End::Target,
+            false => End::Source,
+        }
+    }
+
+    /// Returns true if what the VM wrote since the switch may be on the target alone. A record of the deployed service
+    /// does not show it.
+    pub fn has_written(&self) -> bool {
+        (self.target_booted || self.revision == 0) && !self.source_shown
+    }
+
+    /// Returns since when the agent of this node does not answer.
+    pub fn silent(&self, end: End) -> Option<Time> {
+        match end {
+            End::Source => self.source_silent,
+            End::Target => self.target_silent,
+        }
+    }
+
+    /// Notes whether the agent of this node answers.
+    pub fn heard(&mut self, end: End, answers: bool, now: Time) {
+        let since = match end {
+            End::Source => &mut self.source_silent,
+            End::Target => &mut self.target_silent,
+        };
+        *since = (!answers).then_some(since.unwrap_or(now));
     }
 
     /// Returns true if the operator confirmed that this node is dead.

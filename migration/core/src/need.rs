@@ -4,7 +4,7 @@
 
 //! Which state of a migration a person has to end, and when that has lasted too long.
 
-use crate::intent::Remedy;
+use crate::intent::{End, Remedy};
 use crate::record::{Phase, Record, State, is_over};
 use crate::time::Time;
 
@@ -15,6 +15,7 @@ const PAUSED_MS: i64 = 3 * DAY_MS;
 const UNFINISHED_MS: i64 = 7 * DAY_MS;
 const HIDDEN_MS: i64 = 60_000;
 const AGAIN_MS: i64 = 60_000;
+const SILENT_MS: i64 = 60_000;
 pub const DAY_MS: i64 = 86_400_000;
 
 /// A state that a person ends.
@@ -36,6 +37,16 @@ pub enum Why {
     Paused,
     Late,
     Unfinalized,
+    /// The old node does not answer, and a copy that was synced is on the new one.
+    SourceSilent,
+    /// The new node does not answer, to which the VM was switched.
+    TargetSilent,
+    /// The node of the new copy does not answer; the VM is on the old one.
+    CopySilent,
+    /// The node of the old copy does not answer; the VM is on the new one.
+    OldSilent,
+    /// Nothing can be done without the nodes that do not answer.
+    NodesSilent,
     Stuck,
     Again,
     Hidden,
@@ -67,6 +78,11 @@ impl Why {
             Why::Paused => "migration-paused",
             Why::Late => "migration-late",
             Why::Unfinalized => "migration-unfinalized",
+            Why::SourceSilent => "migration-source-silent",
+            Why::TargetSilent => "migration-target-silent",
+            Why::CopySilent => "migration-copy-silent",
+            Why::OldSilent => "migration-old-silent",
+            Why::NodesSilent => "migration-nodes-silent",
             Why::Stuck => "migration-stuck",
             Why::Again => "migration-again",
             Why::Hidden => "migration-hidden",
@@ -81,6 +97,11 @@ impl Why {
     /// Returns true if something has failed.
     pub fn is_failure(self) -> bool {
         self <= Why::RollbackFailed
+    }
+
+    /// Returns true if an agent does not answer.
+    pub fn is_silence(self) -> bool {
+        (Why::SourceSilent..=Why::NodesSilent).contains(&self)
     }
 
     /// Returns what a person may do about one that waits for that.
@@ -101,6 +122,11 @@ impl Why {
             Why::Paused => "you: sync, switch or abort",
             Why::Late => "you: switch, schedule or abort",
             Why::Unfinalized => "you: finalize or rollback",
+            Why::SourceSilent => "its old node; you, if that is lost: switch --source-dead",
+            Why::TargetSilent => "its new node; you, if that is lost: rollback --target-dead",
+            Why::CopySilent => "its new node; you, if that is lost: abort --target-dead",
+            Why::OldSilent => "its old node; you, if that is lost: finalize --source-dead",
+            Why::NodesSilent => "its nodes, which do not answer",
             Why::Older | Why::Stranger => "you: adopt",
             _ => "you",
         }
@@ -155,6 +181,7 @@ pub fn waits(record: &Record) -> Option<Why> {
     let last = record.progress_history.last();
     Some(match record.state {
         _ if is_over(record) => return None,
+        _ if let Some((why, _)) = silent(record) => why,
         State::Failed if let Some(remedy) = record.intent.remedy => of(remedy),
         State::Failed => match record.phase {
             Phase::Begin => Why::BeginFailed,
@@ -174,6 +201,36 @@ pub fn waits(record: &Record) -> Option<Why> {
         }
         State::Successful => Why::Unfinalized,
         _ => return None,
+    })
+}
+
+/// Returns the state of a migration that a node keeps from going on whose agent does not answer, and which node that is.
+/// One that was declared dead does not: unless the operation failed, with which the declaration ends.
+pub fn silent(record: &Record) -> Option<(Why, End)> {
+    let intent = &record.intent;
+    if is_over(record) || intent.older.is_some() {
+        return None;
+    }
+    let has_failed = record.state == State::Failed;
+    let is_silent = |end: End| {
+        let lasts = match end {
+            End::Source => intent.target_shown,
+            End::Target => intent.source_shown,
+        };
+        let is_declared = intent.is_dead(end) && intent.returned.is_none();
+        intent.silent(end).is_some() && !(is_declared && (lasts || !has_failed))
+    };
+    let is_switched = (record.phase, record.state) == (Phase::Switch, State::Successful);
+    let may_switch = !intent.source_shown && (intent.target_shown || record.num_sync_phases > 0);
+    Some(match (is_silent(End::Source), is_silent(End::Target)) {
+        (false, false) => return None,
+        (true, true) => (Why::NodesSilent, intent.of_vm()),
+        (true, false) if is_switched => (Why::OldSilent, End::Source),
+        (true, false) if may_switch => (Why::SourceSilent, End::Source),
+        (true, false) => (Why::NodesSilent, End::Source),
+        (false, true) if intent.source_goes => (Why::NodesSilent, End::Target),
+        (false, true) if intent.target_shown => (Why::TargetSilent, End::Target),
+        (false, true) => (Why::CopySilent, End::Target),
     })
 }
 
@@ -203,6 +260,10 @@ pub fn needs(record: &Record, now: Time) -> Vec<Why> {
     needs.extend(waits(record).filter(|why| match why {
         Why::Unsynced | Why::Paused => age > PAUSED_MS,
         Why::Unfinalized => age > UNFINISHED_MS,
+        why if why.is_silence() => {
+            let since = [intent.source_silent, intent.target_silent].into_iter().flatten().min();
+            since.is_some_and(|since| now.since(since) > SILENT_MS)
+        }
         _ => true,
     }));
     if record.state == State::Running && !is_over(record) && age > RUNNING_MS {

@@ -121,7 +121,10 @@ impl ActionParams {
 
     /// Returns the call that the state machine judges.
     pub fn call(&self, action: Action) -> Call {
-        Call { action, is_subtask: self.is_subtask, is_forced: self.is_forced }
+        let Words { source_dead, target_dead, discard, .. } = self.words;
+        let declares = source_dead.is_some() || target_dead.is_some();
+        let (is_subtask, is_forced) = (self.is_subtask, self.is_forced);
+        Call { action, is_subtask, is_forced, declares, discards: discard }
     }
 }
 

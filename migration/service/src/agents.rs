@@ -58,8 +58,15 @@ impl Agents {
 
     /// Asks for a sign of life. Any answer is one, also an error, and a handshake with whatever certificate.
     pub async fn is_alive(&self, cn: Uuid) -> bool {
-        let answer = self.0.execute(cn, Call::get(&["ping"]).timeout(SIGN_OF_LIFE)).await;
-        !answer.is_err_and(|error| !is_answer(&error))
+        self.answers(cn).await == Some(true)
+    }
+
+    /// The same; none where it is not known where to ask.
+    pub async fn answers(&self, cn: Uuid) -> Option<bool> {
+        match self.0.execute(cn, Call::get(&["ping"]).timeout(SIGN_OF_LIFE)).await {
+            Err(error) if error.class() == Class::NoAddress => None,
+            answer => Some(!answer.is_err_and(|error| !is_answer(&error))),
+        }
     }
 
     /// Asks for the state of a copy.

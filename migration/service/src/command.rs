@@ -15,7 +15,7 @@ use super::state::Service;
 use migration_core::checks::Warning;
 use migration_core::intent::{Confirmation, End};
 use migration_core::machine::{
-    Action, Admitted, Ending, Refusal, admit, queue, rescue, settle, start,
+    Action, Admitted, Ending, Refusal, admit, queue, rescue, settle, stall, start,
 };
 use migration_core::permit::{Caller, Denied, permit};
 use migration_core::record::{Entry, EntryFields, Phase, Record, State};
@@ -152,6 +152,11 @@ impl Service {
         let done = match admitted {
             Admitted::Estimate => return Ok(Done::Estimate),
             Admitted::Finalize => {
+                self.take(&kept.record, asked.words).await?;
+                if asked.words.source_dead.is_some() {
+                    kept.record.intent.source_dead = Some(Confirmation { by, at: now });
+                    kept.record.intent.returned = None;
+                }
                 kept.record.intent.finalize = true;
                 Done::Finalize(Box::new(kept.record.clone()))
             }
@@ -175,6 +180,12 @@ impl Service {
                     && (kept.record.phase, kept.record.state) == (Phase::Abort, State::Failed);
                 let words = Words { discard: asked.words.discard || may_discard, ..asked.words };
                 self.take(&kept.record, words).await?;
+                // A node that it waits for was declared dead: it waits no more.
+                if kept.record.state == State::Running && asked.call(action).declares {
+                    let what = history::running(&kept.record);
+                    stall(&mut kept.record, &"a node was declared dead", now);
+                    kept.ended = Some(history::of(&mut kept.record, (what, history::FAILED), now));
+                }
                 begin_phase(&mut kept.record, phase, words, job, by, now);
                 Done::Started { job, record: Box::new(kept.record.clone()), warnings }
             }

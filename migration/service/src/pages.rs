@@ -22,10 +22,11 @@ use super::ends::{Replaced, Sight, StoredEnd};
 use super::enrol::Enrolment;
 use super::refused::Refused;
 use super::runner::is_busy;
+use super::signs::told;
 use super::state::Service;
 use super::strangers::Stranger;
-use migration_core::need::{DAY_MS, Why, age, needs, waits_for};
-use migration_core::record::{Record, State as RecordState};
+use migration_core::need::{DAY_MS, Why, age, needs, silent, waits_for};
+use migration_core::record::{Record, State as RecordState, node_of};
 use migration_core::time::Time;
 
 /// Returns the routes of the pages.
@@ -162,6 +163,7 @@ fn sentence(record: &Record, why: Why, now: Time) -> String {
     let days = usize::try_from(age(record, now) / DAY_MS).unwrap_or_default();
     let days = counted(days, "day", "days");
     let (vm, held) = (record.vm_uuid, held(intent.held_bytes));
+    let node = silent(record).and_then(|(_, end)| Some((end, node_of(record, end)?)));
     let detail = match why {
         Why::Stuck => format!(" ({}, {days})", record.phase.name()),
         Why::Paused | Why::Unsynced | Why::Unfinalized => format!(" (for {days}: {held})"),
@@ -172,6 +174,10 @@ fn sentence(record: &Record, why: Why, now: Time) -> String {
             let since = intent.hidden_since.map_or(0, |since| now.since(since));
             format!(" (for {} s)", since / 1000)
         }
+        why if why.is_silence() => {
+            let since = node.and_then(|(end, cn)| Some((cn, intent.silent(end)?)));
+            since.map(|(cn, at)| format!(" ({cn}, since {at})")).unwrap_or_default()
+        }
         Why::Older => {
             let by = intent.older_by.map(|cn| format!("{cn} received a later revision; "));
             let since = intent.older.map(|at| format!("as is known since {at}"));
@@ -179,10 +185,8 @@ fn sentence(record: &Record, why: Why, now: Time) -> String {
         }
         _ => record.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default(),
     };
-    let need = why.name().and_then(daemon::needs::find);
-    let (says, command) = need.map_or(("", String::new()), |need| {
-        (need.says, need.command_for(&[("VM", &vm.to_string())]))
-    });
+    let told = told(record, why, node.map(|(_, cn)| cn).unwrap_or_default());
+    let (says, command) = told.map_or(("", String::new()), |(need, command)| (need.says, command));
     format!("{vm}: {says}{detail}. {command}")
 }
 
@@ -198,7 +202,7 @@ const REFUSED: (&str, &str) =
     ("handshakes_refused", "Connections whose peer did not authenticate, by reason");
 
 /// Name and help of each gauge.
-const GAUGES: [(&str, &str); 19] = [
+const GAUGES: [(&str, &str); 20] = [
     ("migrations_running", "Migrations whose operation runs"),
     ("migrations_queued", "Migrations that wait for their turn"),
     ("migrations_paused", "Migrations that wait for an action"),
@@ -211,6 +215,7 @@ const GAUGES: [(&str, &str); 19] = [
     ("migrations_paused_long", "Migrations that have been paused for more than 3 days"),
     ("migrations_unfinalized_long", "Migrations that were switched more than 7 days ago"),
     ("migrations_hidden", "Migrations with no copy shown for more than a minute"),
+    ("migrations_silent", "Migrations one of whose nodes has not answered for more than a minute"),
     ("migrations_returned", "Copies that were replaced, and whose node is back"),
     ("migrations_replaced_running", "Copies that run though they were replaced"),
     ("migrations_unknown", "Ends and records of migrations that have to be adopted"),
@@ -280,6 +285,7 @@ async fn reading(service: &Service) -> [f64; GAUGES.len()] {
         count(Why::Paused) + count(Why::Unsynced),
         count(Why::Unfinalized) + count(Why::FinalizeFailed),
         count(Why::Hidden),
+        size(alarms.iter().filter(|it| it.is_silence()).count()),
         count(Why::Returned),
         count(Why::RunsReplaced),
         count(Why::Older) + count(Why::Stranger),

@@ -4,22 +4,35 @@
 
 //! The last signs of life of a node, checked before an operator's confirmation that it is dead is accepted.
 
+use std::time::Duration;
+
+use daemon::needs::Need;
 use migration_core::dead::{Heartbeat, Signs};
-use migration_core::record::Record;
+use migration_core::need::{Why, silent};
+use migration_core::record::{Record, node_of};
 use serde_json::{Value, json};
 use tokio::join;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::action_params::Words;
 use super::refused::Refused;
 use super::state::Service;
 
+/// The longest that people wait for what CNAPI last heard of a node that is silent.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 impl Service {
     /// Asks for the signs of a node: its agent and CNAPI now, the store for its last contact.
     /// `beside` is the other node of the migration.
     pub async fn signs(&self, cn: Uuid, beside: Option<Uuid>) -> Result<Signs, Refused> {
-        let (answers, (others, heartbeat), last_contact) = join!(
-            self.agents.is_alive(cn),
+        let (answers, signs) = join!(self.agents.is_alive(cn), self.last_signs(cn, beside));
+        Ok(Signs { answers, ..signs? })
+    }
+
+    /// The same without asking the agent, which is known to be silent.
+    async fn last_signs(&self, cn: Uuid, beside: Option<Uuid>) -> Result<Signs, Refused> {
+        let ((others, heartbeat), last_contact) = join!(
             async {
                 // In this order: a service that stops between the two finds this node's newer, and not older, than
                 // they were together.
@@ -35,7 +48,7 @@ impl Service {
             Some(Heartbeat::At(at)) => Some(at),
             _ => None,
         };
-        Ok(Signs { cn, answers, heartbeat, others, last_contact: last_contact? })
+        Ok(Signs { cn, answers: false, heartbeat, others, last_contact: last_contact? })
     }
 
     async fn heartbeat(&self, cn: Uuid) -> Heartbeat {
@@ -47,6 +60,35 @@ impl Service {
                 Heartbeat::Silent
             }
         }
+    }
+
+    /// Returns the state of a migration that waits for a node whose agent does not answer: what was last heard of it,
+    /// and the whole command that goes on without it. None if it waits for none.
+    pub async fn silence(&self, record: &Record) -> Result<Option<Value>, Refused> {
+        let Some((why, end)) = silent(record) else { return Ok(None) };
+        let beside = node_of(record, end.other());
+        let Some(cn) = node_of(record, end) else { return Ok(None) };
+        let (dead_after, now) = (self.settings.read().await?.dead_after, self.clock.now());
+        // CNAPI may be as silent as the node.
+        let signs = match timeout(PATIENCE, self.last_signs(cn, beside)).await {
+            Ok(signs) => signs?,
+            Err(_) => Signs {
+                cn,
+                answers: false,
+                heartbeat: Heartbeat::Silent,
+                others: None,
+                last_contact: None,
+            },
+        };
+        let really = signs.dead(dead_after, false, now).is_err();
+        let told = told(record, why, cn).map(|(need, command)| {
+            let really = if really && why != Why::NodesSilent { " --really" } else { "" };
+            let (says, signs) = (need.says, signs.sentence(now));
+            let since = record.intent.silent(end);
+            json!({"state": need.name, "says": says, "command": format!("{command}{really}"), "signs": signs,
+                "cn": cn, "since": since})
+        });
+        Ok(told)
     }
 
     /// Accepts an operator's confirmation that a node is dead, unless it may be alive.
@@ -98,4 +140,13 @@ impl Service {
         };
         Ok(json!({"source": shown(source, target).await?, "target": of_target}))
     }
+}
+
+/// Returns the row of a state of silence, and its command with the flags that are needed.
+pub fn told(record: &Record, why: Why, cn: Uuid) -> Option<(&'static Need, String)> {
+    let need = daemon::needs::find(why.name()?)?;
+    let (vm, cn) = (record.vm_uuid.to_string(), cn.to_string());
+    let command = need.command_for(&[("VM", &vm), ("CN", &cn)]);
+    let loses = record.intent.has_written();
+    Some((need, if loses { command } else { command.replace(" --discard", "") }))
 }

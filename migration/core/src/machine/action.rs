@@ -69,11 +69,15 @@ pub struct Call {
     pub is_subtask: bool,
     /// `force` of abort: pause first. For estimate: `format=rfd34`, which is answered at any time.
     pub is_forced: bool,
+    /// A node is declared dead.
+    pub declares: bool,
+    /// What the target wrote may be lost.
+    pub discards: bool,
 }
 
 impl Call {
     /// Returns a call without further parameters.
     pub fn new(action: Action) -> Call {
-        Call { action, is_subtask: false, is_forced: false }
+        Call { action, is_subtask: false, is_forced: false, declares: false, discards: false }
     }
 }

@@ -34,6 +34,14 @@ pub enum Admitted {
 /// Returns what a call leads to, given the record of the VM.
 pub fn admit(record: Option<&Record>, call: Call) -> Result<Admitted, Refusal> {
     let record = record.filter(|record| !is_over(record));
+    // What waits for a node that is declared dead ends with that word, as if it had waited long enough.
+    let stalled = record.filter(|it| call.declares && it.state == State::Running).cloned();
+    let stalled = stalled.map(|mut record| {
+        record.state = State::Failed;
+        record.intent.undo.get_or_insert_default();
+        record
+    });
+    let record = stalled.as_ref().or(record);
     match (call.action, record) {
         (Action::Estimate, _) if call.is_forced => Ok(Admitted::Estimate),
         (Action::Estimate, record) => begin(record).map(|()| Admitted::Estimate),
@@ -44,7 +52,7 @@ pub fn admit(record: Option<&Record>, call: Call) -> Result<Admitted, Refusal> {
         (Action::Switch, Some(record)) => switch(record, call),
         (Action::Pause, Some(record)) => pause(record),
         (Action::Abort, Some(record)) => abort(record, call),
-        (Action::Rollback, Some(record)) => rollback(record),
+        (Action::Rollback, Some(record)) => rollback(record, call),
         (Action::Finalize, Some(record)) => finalize(record),
         (Action::Rescue, Some(record)) => rescue(record),
         (Action::Schedule, Some(record)) => schedule(record),
@@ -139,9 +147,14 @@ fn abort(record: &Record, call: Call) -> Result<Admitted, Refusal> {
     }
 }
 
-fn rollback(record: &Record) -> Result<Admitted, Refusal> {
+fn rollback(record: &Record, call: Call) -> Result<Admitted, Refusal> {
     if record.intent.source_goes {
         return Err(Refusal::UseFinalize);
+    }
+    if call.declares && !call.discards && record.intent.has_written() {
+        let switched = record.progress_history.iter().rev();
+        let mut switched = switched.filter(|it| it.phase == Phase::Switch);
+        return Err(Refusal::Unread(switched.find_map(|it| it.finished_timestamp)));
     }
     match (record.phase, record.state) {
         (Phase::Rollback, State::Running) => Err(Refusal::RollbackRunning),

@@ -5,6 +5,7 @@
 //! Why a call is refused: the reason, and the reply that the deployed service was recorded with.
 
 use crate::record::{Phase, State};
+use crate::time::Time;
 
 /// A reason. The sentences of the deployed service are the recorded ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +45,12 @@ pub enum Refusal {
     UseRollback,
     #[error("The source is being deleted: use migration finalize")]
     UseFinalize,
+    /// What was written since the switch is on a node that is declared dead.
+    #[error(
+        "What the instance wrote on the target since the switch{} cannot be read, and is LOST: add --discard to go on \
+         without it", .0.map(|at| format!(" ({at})")).unwrap_or_default()
+    )]
+    Unread(Option<Time>),
     #[error("A migration rollback is running already")]
     RollbackRunning,
     #[error("Rescue cannot work on a running migration")]

@@ -25,6 +25,7 @@ use crate::refused::Refused;
 use crate::verify::verify;
 use migration_core::checks::Warning;
 use migration_core::estimate;
+use migration_core::intent::End;
 use migration_core::machine::{Action, Call, Refusal, admit};
 use migration_core::permit::{self, Caller};
 use migration_core::record::{Phase, Record, State as RecordState, is_over};
@@ -184,7 +185,10 @@ impl Front {
     /// that is refused anyway gets no hint that force would help.
     async fn verified(&self, vm: Uuid, call: Call) -> Result<(), Refused> {
         let Some(kept) = self.service.records.of_vm(vm).await? else { return Ok(()) };
-        if kept.record.intent.source_goes || admit(Some(&kept.record), call).is_err() {
+        let intent = &kept.record.intent;
+        // Nothing is compared with a copy on a node that was, or is about to be, declared dead.
+        let is_given_up = call.declares || intent.is_dead(End::Source);
+        if is_given_up || intent.source_goes || admit(Some(&kept.record), call).is_err() {
             return Ok(());
         }
         match verify(&self.service, &kept.record).await {

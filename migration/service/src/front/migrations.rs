@@ -5,10 +5,12 @@
 //! `GET /migrations`, and `GET` and `DELETE /migrations/UUID`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use daemon::text::counted;
 use sdc_clients::migrations::HistoryQuery;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::answer::{Answer, done, ok, uuid};
@@ -23,9 +25,11 @@ use crate::verify::verify as compare;
 use migration_core::limits::{Turn, turns};
 use migration_core::need::{needs, waits_for, why};
 use migration_core::permit::{Caller, Subject, permit_reading};
-use migration_core::record::{Filter, Record, State as RecordState};
+use migration_core::record::{Filter, Record, State as RecordState, is_over, node_of};
 use migration_core::time::Time;
 
+/// The longest that people wait for what a node's agent says of the VM.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// So many records that are over are listed at once.
 const MOST_LISTED: usize = 1000;
 
@@ -125,8 +129,41 @@ impl Front {
         let kept = self.found(vm, params).await?;
         let waits = self.waits(std::iter::once(&kept.record)).await?;
         let mut shown = [self.shown(&kept.record, &waits, params)];
+        if params.text("format") == Some("raw") && params.as_sent("owner_uuid").is_none() {
+            if let Some(place) = self.place(&kept.record).await {
+                shown[0]["where"] = json!(place);
+            }
+            if let Some(silence) = self.service.silence(&kept.record).await? {
+                shown[0]["silence"] = silence;
+            }
+        }
         self.name_nodes(&mut shown, params).await;
         ok(&shown[0])
+    }
+
+    /// Returns where the VM is and whether it runs, as its node's agent says now. None of a migration that is over.
+    async fn place(&self, record: &Record) -> Option<String> {
+        let intent = &record.intent;
+        let end = intent.of_vm();
+        let cn = node_of(record, end).filter(|_| !is_over(record))?;
+        if intent.hidden_since.is_some() {
+            return Some("neither copy is shown: it does not run".to_owned());
+        }
+        if intent.is_dead(end) && intent.returned.is_none() {
+            return Some(format!("it was on {cn}, which was declared dead: it does not run"));
+        }
+        if let Some(since) = intent.silent(end) {
+            let what = "which has not answered since";
+            return Some(format!("it is on {cn}, {what} {since}: whether it runs is not known"));
+        }
+        let seen = timeout(PATIENCE, self.service.agents.object(cn, record.vm_uuid)).await;
+        let object = seen.ok().and_then(Result::ok);
+        let state = object.as_ref().and_then(|object| object.get("state")?.as_str());
+        Some(match state {
+            Some("running") => format!("it is on {cn} and runs"),
+            Some(state) => format!("it is on {cn} and does not run ({state})"),
+            None => format!("it is on {cn}; whether it runs is not known"),
+        })
     }
 
     /// Adds the host names of both nodes, where all fields are asked for.
@@ -142,8 +179,12 @@ impl Front {
                     one[format!("{end}_server_hostname")] = json!(name);
                 }
             }
-            if let Some(waits) = one["waits_for"].as_str().map(|text| hosts.in_text(text)) {
-                one["waits_for"] = json!(waits);
+            for path in ["/waits_for", "/where", "/silence/signs"] {
+                if let Some(text) = one.pointer_mut(path)
+                    && let Some(named) = text.as_str().map(|text| hosts.in_text(text))
+                {
+                    *text = json!(named);
+                }
             }
         }
     }

@@ -25,7 +25,7 @@ use crate::state::Service;
 use migration_core::downtime;
 use migration_core::intent::{Again, End, Remedy};
 use migration_core::limits::Attempts;
-use migration_core::machine::{Next, Step, may_be_over, next, note};
+use migration_core::machine::{Next, Report, Step, may_be_over, next, note};
 use migration_core::progress::{Latest, Meter, advance, mark};
 use migration_core::protocol::Progress;
 use migration_core::record::{Phase, Record, State, node_of};
@@ -134,7 +134,16 @@ impl Drive<'_> {
         }
         let is_nowhere = seen.facts.is_nowhere(kept.record.intent.target_shown);
         let runs_again = downtime::seen(&mut kept.record, &seen.facts, service.clock.now());
-        if is_nowhere != kept.record.intent.hidden_since.is_some() || runs_again {
+        let before = kept.record.intent.clone();
+        for end in [End::Source, End::Target] {
+            let answers = seen.facts.seen(end) != &Report::Silent;
+            // Of a node that cannot be asked nothing is known.
+            if answers || !seen.errors.iter().any(|(of, _)| *of == end) {
+                kept.record.intent.heard(end, answers, service.clock.now());
+            }
+        }
+        let is_changed = runs_again || kept.record.intent != before;
+        if is_changed || is_nowhere != kept.record.intent.hidden_since.is_some() {
             let since = kept.record.intent.hidden_since.unwrap_or_else(|| service.clock.now());
             kept.record.intent.hidden_since = is_nowhere.then_some(since);
             service.records.write(&mut kept, Some(fence)).await?;

@@ -121,8 +121,8 @@ pub async fn give_up(
     Ok(())
 }
 
-/// Orders both agents to forget the migration. One that does not receive it keeps a few bytes. That of a node that was
-/// declared dead is to find that its copy was replaced.
+/// Orders both agents to forget the migration. One that does not receive it keeps a few bytes, and asks later: so does
+/// that of a node that was declared dead, which is not waited for, or finds that its copy was replaced.
 async fn over(service: &Service, record: &Record, ending: &Ending) {
     let is_left = matches!(
         ending,
@@ -130,7 +130,8 @@ async fn over(service: &Service, record: &Record, ending: &Ending) {
     );
     for end in [End::Source, End::Target] {
         let is_replaced = is_left && record.intent.is_replaced(end);
-        if node_of(record, end).is_none() || is_replaced {
+        let is_dead = record.intent.is_dead(end) && record.intent.returned.is_none();
+        if node_of(record, end).is_none() || is_replaced || is_dead {
             continue;
         }
         if let Err(why) = order(service, record, end, What::Over).await {

@@ -19,6 +19,7 @@ use super::drive::drive;
 use super::evacuate::evacuate;
 use super::order::Failed;
 use super::returned::watch;
+use super::silent::listen;
 use super::tickets::release_left;
 use super::timers::{Sweeps, sweep};
 use crate::state::Service;
@@ -48,6 +49,7 @@ async fn led(service: &Service, fence: Fence, term: Duration) {
     tokio::select! {
         () = seen(service, term / 3) => {}
         () = watch(service, &fence) => {}
+        () = listen(service, &fence) => {}
         () = ask(service, &fence) => {}
         () = worked(service, &fence) => {}
         () = pruned(service, &fence) => {}

@@ -22,6 +22,8 @@ mod drive;
 
 mod returned; // ends that were replaced
 
+mod silent; // nodes whose agents do not answer
+
 mod ask; // what the agents have open
 
 mod ending;

@@ -7,9 +7,9 @@
 use super::restore;
 use super::stage::{Stage, failed, fenced, forgotten, is_dead, node, released, stopped};
 use crate::intent::End;
-use crate::machine::facts::{Copy, Facts};
+use crate::machine::facts::{Copy, Facts, Report};
 use crate::machine::fence::MayDelete;
-use crate::machine::next::{Ending, Next, Reason, Step};
+use crate::machine::next::{Ending, Next, Reason, Step, Wait};
 use crate::record::{Record, has_made_target};
 
 /// Returns what follows, or the ending.
@@ -34,6 +34,10 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     restore::source(record, facts)?;
     // The rest of a target whose node is declared dead stays, and is listed when the node is back.
     if record.target_server_uuid.is_some() && !is_dead(intent, facts, End::Target) {
+        // An abort has waited for it once, and a person has said that the copy may stay.
+        if intent.discard.is_some() && facts.seen(End::Target) == &Report::Silent {
+            return Err(Next::GiveUp(Wait::Silent(End::Target).into()));
+        }
         // What this migration has not made stays.
         if let Some(target) = &node(facts, End::Target)?.copy
             && has_made_target(record)

@@ -16,6 +16,8 @@ mod liar; // a node that lies in any field
 
 mod replaced; // nodes that were declared dead, and were not
 
+mod silent; // nodes that do not answer
+
 mod cnapi; // what a migration asks of CNAPI
 
 mod placed;
