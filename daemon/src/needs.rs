@@ -207,9 +207,9 @@ pub const NEEDS: &[Need] = needs! {
         => "sdc-migrate adopt VM";
     "migration-replaced-runs" "MigrationReplacedRuns" Shows: "a copy that was replaced runs, and so does the other one"
         => "vmadm stop VM -F";
-    "migration-returned" "MigrationSourceReturned" Shows:
-        "a copy was replaced, and its node is back: it is stopped, hidden, and must not be used"
-        => "sdc-migrate get VM";
+    "migration-returned" "MigrationSourceReturned" Ends:
+        "a copy was replaced, and its node is back: it is stopped, hidden, and must not be used; finalize deletes it"
+        => "sdc-migrate finalize VM";
     "certificates-need" "CertificatesNeedSomebody" Shows:
         "programs wait for approval, or their certificates end within 14 days and are not renewed"
         => "sdc-migrate trust list";

@@ -219,8 +219,19 @@ impl Act<'_> {
         if !options.force && !is_asked(consent) {
             return self.order(&vm, "finalize", &options).await;
         }
-        let migration = self.admitted(&vm, Action::Finalize, &options).await?;
         let name = self.name(&vm).await;
+        // Of a copy that was replaced the service knows more than there is a record of.
+        let is_alone = match self.services.migrations.get(&vm).await {
+            Err(error) => error.is_not_found_resource() && !error.errors().is_empty(),
+            Ok(_) => false,
+        };
+        if is_alone {
+            let text = format!(
+                "This will delete the copy of instance {name} that was replaced, on the node that is back."
+            );
+            return self.ordered(&vm, "finalize", &text, Stake::Undoable, consent, &options).await;
+        }
+        let migration = self.admitted(&vm, Action::Finalize, &options).await?;
         let source = migration.source_server_uuid.as_deref().map(visible);
         let source = source.unwrap_or("its old node".to_owned());
         let text = match &options.source_dead {

@@ -96,7 +96,9 @@ pub(super) async fn list(
 pub(super) async fn why(services: &Services, typed: &str) -> anyhow::Result<ExitCode> {
     let vm = services.vm(typed).await?;
     let migration = match services.migrations.get(&vm).await {
-        Err(error) if error.is_not_found_resource() => return last(services, typed, &vm).await,
+        Err(error) if error.is_not_found_resource() && error.errors().is_empty() => {
+            return last(services, typed, &vm).await;
+        }
         got => got?,
     };
     let field = |key: &str| migration.other.get(key).and_then(Value::as_str).map(visible);

@@ -40,6 +40,8 @@ pub(super) struct Ending {
 /// Returns true if what was asked for did not come, since somebody else has ended the migration by another verb.
 pub(super) fn is_of_another(action: Option<&str>, phase: &str) -> bool {
     let ends = ["abort", "rollback", "rescue"];
+    // The copy on the new node that was replaced is finalized by an abort.
+    let action = action.filter(|it| *it != "finalize");
     action.is_some_and(|action| action != phase && ends.contains(&phase) && !ends.contains(&action))
 }
 

@@ -6,13 +6,14 @@
 //! agents have and from what is on the nodes. Nothing is done to a copy; the commands go on from there.
 
 use migration_core::intent::{Confirmation, End, Intent, Power};
-use migration_core::machine::{Copy, Node};
+use migration_core::machine::{Copy, Facts, Next, Node, Report, SettingsMatch, Wait, next, rescue};
 use migration_core::protocol::{About, Observe, WAITS};
-use migration_core::record::{Entry, EntryFields, Phase, Record, State};
+use migration_core::record::{Entry, EntryFields, Phase, Record, State, node_of};
 use uuid::Uuid;
 
 use super::action_params::ActionParams;
-use super::records::nonce;
+use super::begin::Vm;
+use super::records::{Lock, Stored, nonce};
 use super::refused::Refused;
 use super::state::Service;
 
@@ -21,8 +22,8 @@ use super::state::Service;
 pub enum Unclear {
     /// Both copies are in use, as far as the nodes show.
     #[error(
-        "both copies of the instance are shown: name the node whose copy is not to be used any more as `other`, or \
-         stop and hide it there first"
+        "both copies of the instance are shown: name the node whose copy is not to be used any more (sdc-migrate adopt \
+         --other CN VM), or stop and hide it there first"
     )]
     BothShown,
     /// A hidden copy runs.
@@ -51,6 +52,30 @@ struct Adopted {
     intent: Intent,
     /// What a person has to know.
     error: Option<&'static str>,
+}
+
+/// A record that can be made, and what it is made of.
+pub struct Draft {
+    /// The record that it takes the place of.
+    kept: Option<Stored>,
+    lock: Lock,
+    pub record: Record,
+    /// What is known of the two copies.
+    known: [CopyState; 2],
+}
+
+impl Draft {
+    /// Returns true if one of the nodes does not answer.
+    pub fn is_silent(&self) -> bool {
+        self.known.iter().any(|it| !matches!(it, CopyState::Node(_)))
+    }
+}
+
+/// What there is to adopt.
+enum Drafted {
+    /// The migration had ended: its record has gone.
+    Ended(Record),
+    Open(Box<Draft>),
 }
 
 /// A begin that was not over, or a copy that was deleted.
@@ -193,6 +218,89 @@ impl Service {
         other: Option<Uuid>,
         asked: &ActionParams,
     ) -> Result<Record, Refused> {
+        let draft = match Box::pin(self.drafted(vm, other, asked)).await? {
+            Drafted::Ended(record) => return Ok(record),
+            Drafted::Open(draft) => draft,
+        };
+        let (from, to) = (draft.record.source_server_uuid, draft.record.target_server_uuid);
+        // A silent node is dead by this confirmation alone; one that answers waits.
+        let [source, target] = &draft.known;
+        for (cn, beside, known, end) in
+            [(Some(from), to, source, End::Source), (to, Some(from), target, End::Target)]
+        {
+            if let Some(cn) = cn.filter(|_| *known == CopyState::Silent)
+                && draft.record.intent.is_dead(end)
+            {
+                self.take_for_dead(cn, beside, asked.words.really).await?;
+            }
+        }
+        self.keep(*draft).await
+    }
+
+    /// Returns the record of a migration whose record has gone, and of which a copy that was replaced is still watched;
+    /// none where none is. Nothing is written.
+    pub async fn replaced_alone(
+        &self,
+        vm: &Vm,
+        asked: &ActionParams,
+    ) -> Result<Option<Draft>, Refused> {
+        let is_watched = !self.records.ends.of_vm(vm.uuid).await?.is_empty();
+        if !is_watched || self.records.of_vm(vm.uuid).await?.is_some() {
+            return Ok(None);
+        }
+        match Box::pin(self.drafted(vm.uuid, vm.server, asked)).await? {
+            Drafted::Open(draft) => Ok(Some(*draft)),
+            Drafted::Ended(_) => Ok(None),
+        }
+    }
+
+    /// Refuses a rescue of a migration of which both copies are there, or may be.
+    pub async fn may_rescue(&self, record: &Record, draft: Option<&Draft>) -> Result<(), Refused> {
+        let known = match draft {
+            Some(draft) => draft.known.clone(),
+            None => {
+                [self.copy_of(record, End::Source).await?, self.copy_of(record, End::Target).await?]
+            }
+        };
+        let [source, target] = known.map(|known| match known {
+            CopyState::Node(node) => Report::Node(node),
+            CopyState::Waits => {
+                Report::Node(Node { copy: Some(Copy::default()), ..Node::default() })
+            }
+            CopyState::Silent | CopyState::Revoked => Report::Silent,
+        });
+        let (settings, dated) = (SettingsMatch::Same, true);
+        let facts = Facts { source, target, vmapi: None, reserved: false, settings, dated };
+        let mut trial = record.clone();
+        rescue(&mut trial, "", Uuid::nil(), self.clock.now());
+        match next(&trial, &facts) {
+            Next::GiveUp(why) => Err(Refused::precondition(&why.to_string())),
+            Next::Wait(why @ Wait::Silent(_)) => {
+                let what = "only when it says that it has no copy is there one to be rescued";
+                Err(Refused::precondition(&format!("{why}: {what}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks what is known of a copy of a migration at rest.
+    async fn copy_of(&self, record: &Record, end: End) -> Result<CopyState, Refused> {
+        let Some(cn) = node_of(record, end) else { return Ok(CopyState::Node(Node::default())) };
+        let Intent { revision, nonce, .. } = record.intent;
+        let (migration, vm) = (record.id, record.vm_uuid);
+        match self.is_revoked(cn) || !self.agents.is_alive(cn).await {
+            true => Ok(CopyState::Silent),
+            false => self.observe(cn, About { migration, revision, nonce, vm, end }).await,
+        }
+    }
+
+    /// Makes the record of a migration that the store does not know, or knows as it once was.
+    async fn drafted(
+        &self,
+        vm: Uuid,
+        other: Option<Uuid>,
+        asked: &ActionParams,
+    ) -> Result<Drafted, Refused> {
         let lock = self.records.lock(vm).await?;
         let kept = self.records.of_vm(vm).await?;
         if kept.as_ref().is_some_and(|kept| kept.record.intent.older.is_none()) {
@@ -210,7 +318,7 @@ impl Service {
             && self.has_ended(old, object.server, received).await
             && let Some(kept) = kept
         {
-            return Ok(self.forget(kept, object.server, asked).await?);
+            return Ok(Drafted::Ended(self.forget(kept, object.server, asked).await?));
         }
         let of_record = |end: End| {
             old.and_then(|record| match end {
@@ -224,7 +332,8 @@ impl Service {
             // One node has no two ends: the record may know none of the target's.
             let is_others = of(end.other()).map(|(cn, _)| cn).or(of_record(end.other())) == cn;
             let why = format!(
-                "The agent of the {end}'s node does not report the migration as open; name the node as `other`"
+                "The agent of the {end}'s node does not report the migration as open; name the node: sdc-migrate adopt \
+                 --other CN {vm}"
             );
             cn.filter(|_| is_named && !is_others).ok_or_else(|| Refused::precondition(&why))
         };
@@ -259,15 +368,6 @@ impl Service {
         let facts = (vmapi, !reserved.is_empty());
         let judged = judge(&source_known, &target_known, facts, had, (&word, named));
         let adopted = judged.map_err(|why| Refused::precondition(&why.to_string()))?;
-        // A silent node is dead by this confirmation alone; one that answers waits.
-        for (cn, beside, known, word) in [
-            (from, to, &source_known, &adopted.intent.source_dead),
-            (to, from, &target_known, &adopted.intent.target_dead),
-        ] {
-            if word.is_some() && *known == CopyState::Silent {
-                self.take_for_dead(cn, Some(beside), asked.words.really).await?;
-            }
-        }
         let mut record = match old {
             Some(record) => record.clone(),
             None => self.new_record(&object, asked, Some(to), now),
@@ -306,9 +406,17 @@ impl Service {
             disallow_retry: None,
             duration_ms: None,
         }));
-        let (at, is) = (phase.name(), state.name());
-        tracing::warn!(%vm, %migration, phase = at, state = is, "an operator adopted a migration from what the agents have");
-        for cn in [from, to] {
+        let known = [source_known, target_known];
+        Ok(Drafted::Open(Box::new(Draft { kept, lock, record, known })))
+    }
+
+    /// Writes a record that was made.
+    pub async fn keep(&self, draft: Draft) -> Result<Record, Refused> {
+        let Draft { kept, lock, record, .. } = draft;
+        let (vm, migration) = (record.vm_uuid, record.id);
+        let (phase, state) = (record.phase.name(), record.state.name());
+        tracing::warn!(%vm, %migration, phase, state, "an operator adopted a migration from what the agents have");
+        for cn in std::iter::once(record.source_server_uuid).chain(record.target_server_uuid) {
             self.peers.release_left(cn, vm).await;
         }
         let record = match kept {

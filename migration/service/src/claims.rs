@@ -74,7 +74,7 @@ impl Claims {
                 let nodes: Vec<String> = all.iter().map(|(cn, _)| cn.to_string()).collect();
                 let what = format!("Several nodes report that they have the {end}'s copy");
                 Err(Refused::precondition(&format!(
-                    "{what}: {}; name it as `other`",
+                    "{what}: {}; name it: sdc-migrate adopt --other CN VM",
                     nodes.join(", ")
                 )))
             }

@@ -56,9 +56,12 @@ impl Service {
         asked: &ActionParams,
         target: Option<Uuid>,
     ) -> Result<Done, Refused> {
-        if action == Action::Rescue {
-            self.is_replaced_alone(vm, asked).await?;
-        }
+        let action = match action {
+            Action::Rescue | Action::Finalize if asked.caller == Caller::Operator => {
+                self.of_replaced_alone(vm, action, asked).await?
+            }
+            action => action,
+        };
         for _ in 0..TRIES {
             match self.try_command(vm, action, asked, target).await {
                 Err(Failed::Lost) => {}
@@ -172,6 +175,7 @@ impl Service {
                 Done::Changed(Box::new(kept.record.clone()), None)
             }
             Admitted::Rescue => {
+                Box::pin(self.may_rescue(&kept.record, None)).await?;
                 rescue(&mut kept.record, "rescuing the instance", job, now);
                 Done::Started { job, record: Box::new(kept.record.clone()), warnings }
             }
@@ -228,14 +232,34 @@ impl Service {
         Ok(done)
     }
 
-    /// Before a rescue: of a migration whose record has gone, and of which a copy that was replaced is still watched,
-    /// there is a record again. Where VMAPI has the VM may be a copy, too: the rescue checks.
-    async fn is_replaced_alone(&self, vm: &Vm, asked: &ActionParams) -> Result<(), Refused> {
-        let is_watched = !self.records.ends.of_vm(vm.uuid).await?.is_empty();
-        if is_watched && self.records.of_vm(vm.uuid).await?.is_none() {
-            Box::pin(self.adopt(vm.uuid, vm.server, asked)).await?;
-        }
-        Ok(())
+    /// Before a rescue or a finalize: of a migration whose record has gone, and of which a copy that was replaced is still
+    /// watched, there is a record again, if what is asked for can be done. Returns what that is: the copy on the new node
+    /// is deleted by an abort.
+    async fn of_replaced_alone(
+        &self,
+        vm: &Vm,
+        action: Action,
+        asked: &ActionParams,
+    ) -> Result<Action, Refused> {
+        let Some(draft) = Box::pin(self.replaced_alone(vm, asked)).await? else {
+            return Ok(action);
+        };
+        let place = (draft.record.phase, draft.record.state);
+        let action = match (action, place) {
+            (Action::Rescue, _) => {
+                self.may_rescue(&draft.record, Some(&draft)).await?;
+                action
+            }
+            _ if draft.is_silent() => {
+                let why = "A node does not answer that has a copy of the instance, or had one";
+                return Err(Refused::precondition(why));
+            }
+            (_, (Phase::Switch, State::Successful)) => action,
+            (_, (Phase::Sync, State::Paused)) => Action::Abort,
+            _ => return Err(Refusal::NothingToFinalize.into()),
+        };
+        self.keep(draft).await?;
+        Ok(action)
     }
 
     /// Refuses a begin from or to a node whose copy of the VM was replaced: what is seen there is stopped and hidden.

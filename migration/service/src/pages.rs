@@ -140,7 +140,7 @@ fn of_end(row: &Replaced, is_open: bool) -> Option<(Why, String)> {
             Some((Why::RunsReplaced, format!("it RUNS on {cn_uuid}, {what}: stop it there")))
         }
         (_, Some(back)) => {
-            let what = "and must not be used; `sdc-migrate get` tells what ends it";
+            let what = format!("and must not be used. sdc-migrate finalize {}", row.vm_uuid);
             Some((Why::Returned, format!("{back} {what}")))
         }
         (_, None) if is_open => {

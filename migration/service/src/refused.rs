@@ -6,6 +6,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use migration_core::checks::Findings;
 use migration_core::machine::Refusal;
@@ -33,6 +34,16 @@ impl Refused {
     /// A thing that is not there.
     pub fn not_found(message: &str) -> Refused {
         Refused::coded(404, "ResourceNotFound", message)
+    }
+
+    /// A migration whose record is not there, and of which a copy that was replaced is, on a node that is back.
+    pub fn replaced(cn: Uuid, vm: Uuid) -> Refused {
+        let what = "was replaced, and its node is back: it must not be used; to delete it";
+        let message = format!("the copy on {cn} {what}: sdc-migrate finalize {vm}");
+        let mut refused = Refused::not_found("migration not found");
+        refused.body["errors"] =
+            json!([{"field": "replaced", "code": "Returned", "message": message}]);
+        refused
     }
 
     /// A condition that does not hold.

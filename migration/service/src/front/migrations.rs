@@ -126,7 +126,12 @@ impl Front {
     }
 
     pub async fn one(&self, vm: &str, params: &Params) -> Answer {
-        let kept = self.found(vm, params).await?;
+        let kept = match self.found(vm, params).await {
+            Err(refused) if refused.status() == 404 => {
+                return Err(self.returned(vm, params).await?.unwrap_or(refused));
+            }
+            found => found?,
+        };
         let waits = self.waits(std::iter::once(&kept.record)).await?;
         let mut shown = [self.shown(&kept.record, &waits, params)];
         if params.text("format") == Some("raw") && params.as_sent("owner_uuid").is_none() {
@@ -139,6 +144,16 @@ impl Front {
         }
         self.name_nodes(&mut shown, params).await;
         ok(&shown[0])
+    }
+
+    /// Returns what an operator is told of a VM whose migration is over, and of which a copy that was replaced is there.
+    async fn returned(&self, vm: &str, params: &Params) -> Result<Option<Refused>, Refused> {
+        if ActionParams::read(params)?.caller != Caller::Operator {
+            return Ok(None);
+        }
+        let ends = self.service.records.ends.of_vm(uuid(vm)?).await?;
+        let back = ends.iter().find(|kept| kept.row.returned.is_some());
+        Ok(back.map(|kept| Refused::replaced(kept.row.cn_uuid, kept.row.vm_uuid)))
     }
 
     /// Returns where the VM is and whether it runs, as its node's agent says now. None of a migration that is over.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
+use serde_json::json;
 use tokio::time::sleep;
 use uuid::Uuid;
 
@@ -130,9 +131,25 @@ async fn a_copy_that_was_replaced_is_not_rescued_while_the_other_is_there() {
         assert!(world.settled().await.is_none());
         answers(&world);
         sleep(CHECKED).await;
-        assert_eq!(world.act("rescue").await.0, 202);
-        let record = world.settled().await.unwrap();
-        assert_eq!(record.state, State::Successful, "{:?}", record.error);
+        // A refusal opens no migration, whichever node does not answer.
+        for (silent, why) in [
+            (None, "both nodes have a copy of the VM: there is nothing to rescue"),
+            (Some(TWO), "migration-agent on the target's node does not answer"),
+            (Some(ONE), "no agent has a migration of the instance"),
+        ] {
+            for cn in [ONE, TWO] {
+                world.centre().hosts.get_mut(&cn).unwrap().is_silent = silent == Some(cn);
+            }
+            for action in ["rescue", "rescue&really=true"] {
+                let (status, body) = world.act(action).await;
+                assert!(status >= 400, "{silent:?}: {body}");
+                let said = body["message"].as_str().unwrap();
+                assert!(said.contains(why) || silent == Some(ONE), "{silent:?}: {said}");
+                assert!(world.record().await.is_none(), "{silent:?}");
+            }
+            world.centre().hosts.get_mut(&TWO).unwrap().is_silent = false;
+        }
+        answers(&world);
         sleep(8 * CHECKED).await;
         assert!(copy(&world, ONE).is_off() && copy(&world, TWO).running);
         assert!(!copy(&world, TWO).hidden);
@@ -162,4 +179,84 @@ async fn a_copy_that_runs_though_it_was_replaced_is_an_alarm_that_pages() {
     })
     .await;
     assert!(copy(&world, ONE).is_off());
+}
+
+#[tokio::test(start_paused = true)] // M273
+async fn a_rescue_that_is_refused_changes_nothing_of_a_migration_at_rest() {
+    for before in ["sync", "switch"] {
+        let world = World::new(true);
+        beside(&world, async {
+            world.synced().await;
+            if before == "switch" {
+                assert_eq!(world.act("switch").await.0, 202);
+                world.settled().await.unwrap();
+            }
+            for silent in [None, Some(ONE), Some(TWO)] {
+                for cn in [ONE, TWO] {
+                    world.centre().hosts.get_mut(&cn).unwrap().is_silent = silent == Some(cn);
+                }
+                let before = world.record().await.unwrap();
+                let (status, body) = world.act("rescue").await;
+                assert_eq!(status, 412, "{silent:?}: {body}");
+                let after = world.record().await.unwrap();
+                assert_eq!((after.phase, after.state), (before.phase, before.state));
+                assert_eq!(
+                    (after.error.clone(), after.progress_history.len()),
+                    (None, before.progress_history.len())
+                );
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)] // M274
+async fn finalize_ends_that_a_copy_which_was_replaced_is_back() {
+    for (end, is_open) in [("source", true), ("source", false), ("target", false)] {
+        let world = World::new(true);
+        beside(&world, async {
+            let (old, new) = if end == "source" { (ONE, TWO) } else { (TWO, ONE) };
+            world.synced().await;
+            if end == "target" {
+                assert_eq!(world.act("switch").await.0, 202);
+                world.settled().await.unwrap();
+            }
+            world.cut_off(old);
+            let word = match end {
+                "source" => format!("switch&source_dead={ONE}"),
+                _ => format!("rollback&target_dead={TWO}&discard=true"),
+            };
+            assert_eq!(world.declare(&word).await.0, 202);
+            let left = world.settled().await;
+            if !is_open && left.is_some() {
+                assert_eq!(world.act("finalize").await.0, 200);
+                assert!(world.settled().await.is_none());
+            }
+            world.centre().hosts.get_mut(&old).unwrap().is_silent = false;
+            sleep(CHECKED).await;
+            let command = format!("sdc-migrate finalize {VM}");
+            assert!(page(&world, "/status").await.contains(&command), "{end}");
+            let (_, got) =
+                world.ask("GET", &format!("/migrations/{VM}?format=raw"), json!({})).await;
+            assert!(
+                is_open || got["errors"][0]["message"].as_str().unwrap().contains(&command),
+                "{got}"
+            );
+            let (status, body) = world.act("finalize").await;
+            assert!(status < 300, "{end} {is_open}: {body}");
+            let record = world.settled().await;
+            assert!(
+                record.as_ref().is_none_or(|it| it.state == State::Aborted),
+                "{end}: {record:?}"
+            );
+            assert!(world.centre().hosts[&old].copy.is_none(), "{end} {is_open}");
+            assert!(copy(&world, new).running && !copy(&world, new).hidden);
+            sleep(CHECKED).await;
+            assert!(
+                page(&world, "/metrics").await.contains("migration_service_migrations_returned 0"),
+                "{end}"
+            );
+        })
+        .await;
+    }
 }
