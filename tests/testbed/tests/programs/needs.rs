@@ -7,6 +7,8 @@
 
 mod rare; // states that take long to make
 
+mod silent; // nodes that do not answer
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -84,6 +86,12 @@ impl Centre {
         }
         let record = Record::read(&serde_json::from_str::<Value>(&done.stdout).unwrap()).unwrap();
         waits(&record)?.name()
+    }
+
+    /// Both nodes answer again.
+    async fn hears(&self) {
+        let is_silent = async || self.state().await.is_some_and(|it| it.ends_with("-silent"));
+        until("the nodes answer", async || !is_silent().await).await;
     }
 
     /// In this state, its command ends it, and `get` says which that is.
@@ -185,7 +193,7 @@ async fn each_state_ends_by_the_command_that_the_table_has_for_it() {
     ended.insert("volume-stopped");
 
     for need in NEEDS.iter().filter(|need| need.does == Does::Ends) {
-        let is_rare = rare::HERE.contains(&need.name);
+        let is_rare = rare::HERE.contains(&need.name) || silent::HERE.contains(&need.name);
         assert!(ended.contains(need.name) != is_rare, "{} is ended here, or is rare", need.name);
     }
     centre.stop().await;
@@ -251,6 +259,7 @@ async fn outages(centre: &mut Centre, ended: &mut BTreeSet<&'static str>) {
     assert!(shown.contains("State: offline"), "{shown}");
     centre.bad(&format!("sdc-migrate finalize {VM}")).await;
     centre.lab.start_migration_agent().await.unwrap();
+    centre.hears().await;
     centre.ends("migration-finalize-failed", ended).await;
 
     // It is on the second one, and each attempt to leave that goes as far as the agent's end.
@@ -264,6 +273,7 @@ async fn outages(centre: &mut Centre, ended: &mut BTreeSet<&'static str>) {
         centre.lab.end(agent, true).await.unwrap();
         centre.bad(&format!("sdc-migrate {last} {VM}")).await;
         centre.lab.start_migration_agent().await.unwrap();
+        centre.hears().await;
         centre.ends(state, ended).await;
     }
 
