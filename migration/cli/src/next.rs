@@ -54,6 +54,12 @@ pub(super) fn told(migration: &Migration, typed: Option<&str>) -> Option<String>
     Some(place.unwrap_or_default() + &next)
 }
 
+/// Returns the same of one that waits for a node whose agent is silent.
+pub(super) fn of_silence(migration: &Migration) -> Option<String> {
+    let record = Record::read(&serde_json::to_value(migration).ok()?).ok()?;
+    silent(&record).and_then(|_| told(migration, None))
+}
+
 /// Returns where the VM is now and whether it runs, where the service says that.
 pub(super) fn place(migration: &Migration) -> Option<String> {
     migration.other.get("where").and_then(Value::as_str).map(visible)
@@ -147,6 +153,8 @@ fn can_abort(record: &Record) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -157,6 +165,34 @@ mod tests {
         let told = "\nTo see why, on cn-2: svcs -xv migration-agent";
         assert_eq!(hint(&why, &raw).as_deref(), Some(told));
         assert_eq!(hint("CNAPI does not answer", &raw), None);
+    }
+
+    #[test] // M270
+    fn of_a_silent_node_the_command_has_the_names_that_people_type() {
+        let uuid = "753b0c87-f19f-440c-9cbb-de0fed562ecb";
+        let vm = "1aa41ab0-2046-4d53-a82c-b9876136d4f1";
+        let command = format!("sdc-migrate rollback --target-dead {uuid} --discard {vm} --really");
+        let signs = "CNAPI had the last heartbeat of cn-2 9 s ago";
+        let at = "2026-03-01T02:00:00.000Z";
+        let mut raw = serde_json::json!({
+            "action": "begin", "automatic": false, "created_timestamp": at, "id": uuid, "num_sync_phases": 1,
+            "progress_history": [], "source_server_uuid": vm, "phase": "rollback", "state": "running", "vm_uuid": vm,
+            "target_server_uuid": uuid,
+            "journal": {"target_silent": at, "target_shown": true, "target_booted": true},
+        });
+        raw["silence"] = serde_json::json!({"state": "migration-target-silent", "command": command, "signs": signs});
+        raw["where"] = "it is on cn-2, which has not answered".into();
+        raw["target_server_hostname"] = "cn-2".into();
+        let told = of_silence(&serde_json::from_value(raw).unwrap()).unwrap();
+        assert!(
+            told.starts_with("It is on cn-2, which has not answered.\nThe new node, where"),
+            "{told}"
+        );
+        let end = format!(
+            "{signs}.\nTo see why, on cn-2: svcs -xv migration-agent\n\
+             Next: sdc-migrate rollback --target-dead cn-2 --discard 1aa41ab0 --really"
+        );
+        assert!(told.ends_with(&end), "{told}");
     }
 
     #[test]

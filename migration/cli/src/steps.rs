@@ -27,6 +27,8 @@ pub(super) struct Steps {
     bytes: Option<Progress>,
     /// Attempts that failed, each above the step of this number.
     notes: Vec<(usize, String)>,
+    /// What a person may do was told.
+    is_told: bool,
     /// What was last printed of the step that is tried again.
     again: Option<(Option<Value>, Option<Value>)>,
 }
@@ -56,6 +58,14 @@ impl Steps {
             }
         }
         self.again = again;
+    }
+
+    /// Tells, once, what a person may do about the step that runs.
+    pub(super) fn tell(&mut self, what: &str) {
+        if !std::mem::replace(&mut self.is_told, true) {
+            let at = self.history.len().saturating_sub(1);
+            self.notes.push((at, what.replace('\n', "\n  ")));
+        }
     }
 
     /// Takes an event. Returns true if the history has to be read again.

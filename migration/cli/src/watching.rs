@@ -12,6 +12,7 @@ use sdc_clients::migrations::{Event, Migrations, News, watch};
 use sdc_clients::{Error, Jitter};
 
 use super::args::NAME;
+use super::next;
 use super::plain::{self, Ending};
 use super::show::Style;
 use super::steps::{Frame, Steps};
@@ -105,7 +106,12 @@ impl View {
     async fn reread(&mut self, migrations: &Migrations, vm: &str) -> Result<(), Blind> {
         let View::Steps(steps, ..) = self else { return Ok(()) };
         match migrations.get(vm).await {
-            Ok(migration) => steps.reread(&migration),
+            Ok(migration) => {
+                steps.reread(&migration);
+                if let Some(silence) = next::of_silence(&migration) {
+                    steps.tell(&silence);
+                }
+            }
             Err(error) if error.is_not_found_resource() => {}
             Err(error) => eprintln!("{NAME}: {error}"),
         }

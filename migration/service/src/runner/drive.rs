@@ -44,6 +44,8 @@ const TRIES: u32 = 2;
 const LOST: Duration = Duration::from_millis(200);
 /// A store that is away is asked again.
 const AWAY: Duration = Duration::from_secs(2);
+/// No observation takes longer.
+const UNANSWERED: Duration = Duration::from_secs(3600);
 /// So much of why a step is tried again is kept for people.
 const MOST_TOLD: usize = 500;
 
@@ -122,7 +124,11 @@ impl Drive<'_> {
         if let Err(failed) = ticket(service, fence, &mut kept).await {
             return self.failed_once(&mut kept, failed, false, None).await;
         }
-        let seen = observe(service, &kept.record).await;
+        // A command does not wait for an agent that hangs: what is asked for may be to go on without it.
+        let seen = tokio::select! {
+            seen = observe(service, &kept.record) => seen,
+            true = is_called(service, &kept, UNANSWERED) => return Err(Failed::Lost),
+        };
         // Another service has raised the revision, or the store was restored.
         if seen.ahead.is_some() && service.records.is_changed(&kept).await? {
             return Err(Failed::Lost);
