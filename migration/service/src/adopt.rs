@@ -74,7 +74,7 @@ impl Draft {
 /// What there is to adopt.
 enum Drafted {
     /// The migration had ended: its record has gone.
-    Ended(Record),
+    Ended(Box<Record>),
     Open(Box<Draft>),
 }
 
@@ -219,7 +219,7 @@ impl Service {
         asked: &ActionParams,
     ) -> Result<Record, Refused> {
         let draft = match Box::pin(self.drafted(vm, other, asked)).await? {
-            Drafted::Ended(record) => return Ok(record),
+            Drafted::Ended(record) => return Ok(*record),
             Drafted::Open(draft) => draft,
         };
         let (from, to) = (draft.record.source_server_uuid, draft.record.target_server_uuid);
@@ -318,7 +318,8 @@ impl Service {
             && self.has_ended(old, object.server, received).await
             && let Some(kept) = kept
         {
-            return Ok(Drafted::Ended(self.forget(kept, object.server, asked).await?));
+            let ended = self.forget(kept, object.server, asked).await?;
+            return Ok(Drafted::Ended(Box::new(ended)));
         }
         let of_record = |end: End| {
             old.and_then(|record| match end {

@@ -58,7 +58,7 @@ impl Service {
     ) -> Result<Done, Refused> {
         let action = match action {
             Action::Rescue | Action::Finalize if asked.caller == Caller::Operator => {
-                self.of_replaced_alone(vm, action, asked).await?
+                Box::pin(self.of_replaced_alone(vm, action, asked)).await?
             }
             action => action,
         };
@@ -241,7 +241,7 @@ impl Service {
         action: Action,
         asked: &ActionParams,
     ) -> Result<Action, Refused> {
-        let Some(draft) = Box::pin(self.replaced_alone(vm, asked)).await? else {
+        let Some(draft) = self.replaced_alone(vm, asked).await? else {
             return Ok(action);
         };
         let place = (draft.record.phase, draft.record.state);

@@ -214,7 +214,7 @@ async fn a_rescue_that_is_refused_changes_nothing_of_a_migration_at_rest() {
 async fn finalize_ends_that_a_copy_which_was_replaced_is_back() {
     for (end, is_open) in [("source", true), ("source", false), ("target", false)] {
         let world = World::new(true);
-        beside(&world, async {
+        let story = Box::pin(async {
             let (old, new) = if end == "source" { (ONE, TWO) } else { (TWO, ONE) };
             world.synced().await;
             if end == "target" {
@@ -256,7 +256,7 @@ async fn finalize_ends_that_a_copy_which_was_replaced_is_back() {
                 page(&world, "/metrics").await.contains("migration_service_migrations_returned 0"),
                 "{end}"
             );
-        })
-        .await;
+        });
+        beside(&world, story).await;
     }
 }

@@ -64,7 +64,7 @@ async fn of_a_node_that_is_silent_the_whole_command_is_told_and_it_ends_that() {
         for moment in moments {
             let case = format!("{before}, {after}, {off} {moment}");
             let world = World::new(true);
-            beside(&world, async {
+            let story = Box::pin(async {
                 world.synced().await;
                 if before == "switch" {
                     assert_eq!(world.act(before).await.0, 202);
@@ -127,8 +127,8 @@ async fn of_a_node_that_is_silent_the_whole_command_is_told_and_it_ends_that() {
                 }
                 assert!(record.is_none_or(|it| it.state == State::Aborted), "{case}");
                 assert!(began.elapsed() < Duration::from_secs(60), "{case}: {:?}", began.elapsed());
-            })
-            .await;
+            });
+            beside(&world, story).await;
             let centre = world.centre();
             let copy = centre.hosts[&runs].copy.as_ref().unwrap();
             assert!(copy.running && !copy.hidden, "{case}: {copy:?}");
