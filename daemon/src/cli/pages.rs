@@ -124,11 +124,15 @@ pub fn shown(
     })
 }
 
-/// Returns the first lines of an agent's status: whether it writes, what it waits for, what is wrong.
+/// Returns the first lines of an agent's status: whether it writes, what it waits for, what is wrong. An agent that
+/// may write and waits for a service writes nothing to it.
 pub fn state_lines(page: &Value, screen: Screen) -> Vec<(&'static str, String)> {
     let state = match page["mute"].as_str() {
         None if page["brake"].is_string() => {
             screen.paint(Tone::Bad, "the brake is on; all that it does not block goes on")
+        }
+        None if page["waiting_for"].as_array().is_some_and(|all| !all.is_empty()) => {
+            screen.paint(Tone::Odd, "waiting")
         }
         None => screen.paint(Tone::Good, "writing"),
         Some(why) => screen.paint(Tone::Odd, &format!("writes nothing: {}", visible(why))),
@@ -153,7 +157,11 @@ pub fn state_lines(page: &Value, screen: Screen) -> Vec<(&'static str, String)> 
 /// Returns the lines of an agent's status that say what it waits for.
 pub fn waiting_lines(page: &Value, screen: Screen) -> Vec<(&'static str, String)> {
     let all = page["waiting_for"].as_array().into_iter().flatten();
-    let what = all.map(|what| visible(what.as_str().unwrap_or("-")));
+    let name = |what: &Value| {
+        let what = what.as_str().unwrap_or("-");
+        visible(what.strip_prefix("waiting for ").unwrap_or(what))
+    };
+    let what = all.map(name);
     what.map(|what| ("waiting for", screen.paint(Tone::Odd, &what))).collect()
 }
 
@@ -177,10 +185,28 @@ pub fn count_lines<'a>(
     lines
 }
 
-/// Returns these fields of a page, one per line.
+/// Returns these fields of a page, one per line; a field of an object has a line of its own, such as `napi.state`,
+/// and none if it is null.
 pub fn named_fields(page: &Value, names: &[&'static str]) -> String {
-    let line = |name: &&'static str| (*name, plain(&page[*name]));
-    facts(&names.iter().map(line).collect::<Vec<_>>())
+    let mut lines = Vec::new();
+    for name in names {
+        match &page[*name] {
+            Value::Object(all) => below(name, all, &mut lines),
+            value => lines.push(((*name).to_owned(), plain(value))),
+        }
+    }
+    let lines: Vec<_> = lines.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
+    facts(&lines)
+}
+
+fn below(name: &str, all: &serde_json::Map<String, Value>, lines: &mut Vec<(String, String)>) {
+    for (key, value) in all.iter().filter(|(_, value)| !value.is_null()) {
+        let name = format!("{name}.{}", visible(key));
+        match value {
+            Value::Object(all) => below(&name, all, lines),
+            value => lines.push((name, plain(value))),
+        }
+    }
 }
 
 /// Returns a timestamp without its fraction, and any other text as it is.

@@ -23,6 +23,8 @@ use crate::{disk, exit, log};
 
 /// The interval at which a missing configuration file is looked for.
 const CONFIG_POLL: Duration = Duration::from_secs(10);
+/// The users of this machine.
+const PASSWD: &str = "/etc/passwd";
 
 /// Runs the work on a runtime of several threads.
 pub fn run(program: &str, work: impl Future<Output = ExitCode>) -> ExitCode {
@@ -92,12 +94,24 @@ pub async fn late_config<C: Send + 'static>(
     }
 }
 
-/// Returns who runs the program, for what is recorded of it: the user behind sudo, else the one who logged
-/// in, else the uid.
+/// Returns who runs the program, for what is recorded of it: the user of its uid, or the one whom sudo made root.
 pub fn author() -> String {
-    let names = ["SUDO_USER", "LOGNAME", "USER"].iter().filter_map(|name| environment(name));
-    let name = names.filter_map(|name| name.into_string().ok()).next();
-    name.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
+    let users = std::fs::read_to_string(PASSWD).unwrap_or_default();
+    let sudo = environment("SUDO_UID").and_then(|uid| uid.into_string().ok()?.parse().ok());
+    author_of(&users, rustix::process::getuid().as_raw(), sudo)
+}
+
+/// Root alone is believed to act for another user: anyone may set an environment.
+fn author_of(users: &str, uid: u32, sudo: Option<u32>) -> String {
+    let name = |uid: u32| {
+        let of = |line: &str| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+        };
+        users.lines().find_map(of).unwrap_or_else(|| format!("uid {uid}"))
+    };
+    name(sudo.filter(|_| uid == 0).unwrap_or(uid))
 }
 
 /// Wrong usage of the command line.
@@ -182,6 +196,21 @@ fn is_broken_pipe(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_runs_it_is_the_systems_word() {
+        let users =
+            "root:x:0:0::/root:/bin/bash\n# a comment\nada:x:1000:100:A:/home/ada:/bin/sh\n";
+        for (uid, sudo, want) in [
+            (0, None, "root"),
+            (0, Some(1000), "ada"),
+            (1000, None, "ada"),
+            (1000, Some(0), "ada"),
+            (7, None, "uid 7"),
+        ] {
+            assert_eq!(author_of(users, uid, sudo), want, "{uid} {sudo:?}");
+        }
+    }
 
     #[test]
     fn a_reader_that_went_away_is_no_failure() {

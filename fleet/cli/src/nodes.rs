@@ -37,10 +37,15 @@ pub(crate) fn list(
     let mut table = Table::new(&COLUMNS).usually(USUAL);
     let mut rows: Vec<(bool, &str, Vec<Cell>)> = Vec::new();
     let twice = mirror.shown_twice();
+    // A VM that migrates is counted where it is shown.
+    let hidden = mirror.hidden();
     for beat in beats {
+        let cn = beat.node.cn_uuid.as_str();
+        let copies = hidden.get(cn).copied().unwrap_or_default();
+        let vms = beat.node.vms.saturating_sub(copies as u64);
         let alarms = alarms(beat, &twice, &names);
-        let name = names.node(&beat.node.cn_uuid);
-        rows.push((alarms.is_empty(), name, row(beat, name, &alarms)));
+        let name = names.node(cn);
+        rows.push((alarms.is_empty(), name, row(beat, (name, vms), &alarms)));
     }
     rows.sort_by(|(is_well, name, _), (other_is_well, other, _)| {
         (is_well, name).cmp(&(other_is_well, other))
@@ -55,7 +60,7 @@ pub(crate) fn list(
         true => format!(
             "all well: {}, {}\n",
             counted(beats.len(), "node", "nodes"),
-            counted(mirror.len(), "VM", "VMs")
+            counted(mirror.len() - hidden.values().sum::<usize>(), "VM", "VMs")
         ),
         false => table.print(layout, screen)?,
     };
@@ -84,7 +89,7 @@ fn alarms(beat: &Beat, twice: &[(&str, Vec<&str>)], names: &Names) -> Vec<(Strin
     all
 }
 
-fn row(beat: &Beat, name: &str, alarms: &[(String, String)]) -> Vec<Cell> {
+fn row(beat: &Beat, (name, vms): (&str, u64), alarms: &[(String, String)]) -> Vec<Cell> {
     let node = &beat.node;
     let brake = node.needs.iter().any(|need| need.what == What::Brake);
     let holds: u64 = node.programs.iter().map(|program| program.holds).sum();
@@ -104,7 +109,7 @@ fn row(beat: &Beat, name: &str, alarms: &[(String, String)]) -> Vec<Cell> {
         name.into(),
         node.claim.version.as_str().into(),
         if up { Cell::toned("yes", Tone::Good) } else { Cell::toned("no", Tone::Bad) },
-        node.vms.into(),
+        vms.into(),
         yes(brake, Tone::Bad),
         holds.into(),
         stale.map_or(Value::Null.into(), |why| Cell::toned(why, Tone::Odd)),

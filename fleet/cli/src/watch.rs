@@ -77,6 +77,9 @@ fn line(event: &FleetEvent, filter: &Filter, names: &Names, as_json: bool) -> Op
                 );
                 visible(text.trim_end())
             }
+            None if matches!(event, FleetEvent::Synced) => {
+                "what happens from now on follows".into()
+            }
             None => visible(&what),
         },
     })

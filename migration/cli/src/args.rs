@@ -122,6 +122,9 @@ Examples:
     Migrate {
         #[command(flatten)]
         placed: Placed,
+        /// The node to migrate to, as in RFD 34; the same as -n.
+        #[arg(value_name = "CN", conflicts_with = "cn")]
+        to: Option<String>,
     },
     /// Begin a migration: make the hidden copy on another node.
     Begin {
@@ -141,6 +144,8 @@ Examples:
         /// Do not watch it: print its job and end.
         #[arg(long)]
         no_wait: bool,
+        #[command(flatten)]
+        consent: Consent,
     },
     /// Stop the instance, send the rest, start it on the other node.
     #[command(after_help = "\
@@ -293,6 +298,8 @@ life of that node are young or not known, --really says that you have seen that 
         really: bool,
         #[command(flatten)]
         proof: Proof,
+        #[command(flatten)]
+        consent: Consent,
     },
     /// Watch a migration until it ends or waits for you.
     Watch {
@@ -392,8 +399,16 @@ Examples:
         cn: Option<String>,
     },
     /// Let the owner of an instance migrate it, or not.
-    #[command(subcommand)]
-    Instance(Allowing),
+    #[command(after_help = "\
+Examples:
+  sdc-migrate instance allow VM
+  sdc-migrate instance disallow VM
+  sdc-migrate instance VM allow_user_migrations true    as RFD 34 has it")]
+    Instance {
+        /// `allow VM`, `disallow VM`, or `VM allow_user_migrations true|false`.
+        #[arg(required = true, num_args = 2..=3)]
+        words: Vec<String>,
+    },
     /// The same as `instance allow`.
     AllowInstance {
         /// The VM.
@@ -435,19 +450,4 @@ The token of a program goes into the file join-token in the program's trust dire
     },
     #[command(flatten)]
     Generated(Generated),
-}
-
-/// Whether owners may migrate.
-#[derive(Subcommand, Debug, Clone)]
-pub enum Allowing {
-    /// Let the owner migrate it.
-    Allow {
-        /// The VM.
-        vm: String,
-    },
-    /// Do not let the owner migrate it.
-    Disallow {
-        /// The VM.
-        vm: String,
-    },
 }

@@ -57,11 +57,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use daemon::cli::hosts::Hosts;
-use daemon::cli::{self, Layout, Screen, TERMINAL, screen};
+use daemon::cli::{self, Layout, Screen, TERMINAL, Usage, screen};
 use daemon::exit;
 use sdc_clients::migrations::{MigrationQuery, Options};
 
-use self::args::{Allowing, Cli, MigrationList, NAME, Reach, TrustVerb, Verb, Which};
+use self::args::{Cli, MigrationList, NAME, Placed, Reach, TrustVerb, Verb, Which};
 use self::evacuate::{Evacuation, Wanted};
 use self::names::Names;
 use self::order::{Act, now, say};
@@ -138,7 +138,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
     }
     let services = Services::find(reach)?;
     let waits = match &verb {
-        Verb::Migrate { placed } | Verb::Begin { placed } => !placed.no_wait,
+        Verb::Migrate { placed, .. } | Verb::Begin { placed } => !placed.no_wait,
         Verb::Sync { no_wait, .. } | Verb::Switch { no_wait, .. } => !no_wait,
         _ => true,
     };
@@ -152,7 +152,9 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         }
         Verb::Why { vm } => history::why(&services, &vm).await,
         Verb::Estimate { vm, cn, full } => act.print_estimate(&vm, cn.as_deref(), full).await,
-        Verb::Migrate { placed } => act.begin(&placed, true).await,
+        Verb::Migrate { placed, to } => {
+            act.begin(&Placed { cn: placed.cn.clone().or(to), ..placed }, true).await
+        }
         Verb::Begin { placed } => act.begin(&placed, false).await,
         Verb::Sync { vm, rate, .. } => act.sync(&vm, rate).await,
         Verb::Switch { vm, source_dead, really, force, rate, down, consent, .. } => {
@@ -189,7 +191,8 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
                 bulk::each(&act, &which, (Action::Finalize, options), consent).await
             }
         },
-        Verb::Adopt { vm, other, really, proof } => {
+        // It does not ask: --other and --really are the confirmation.
+        Verb::Adopt { vm, other, really, proof, .. } => {
             let way = services::way(reach, &proof)?;
             act.adopt(&vm, other.as_deref(), really, &way).await
         }
@@ -254,12 +257,20 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         Verb::Set { key, value, cn } => {
             settings::set(&services, (key.as_deref(), value.as_deref()), cn.as_deref()).await
         }
-        Verb::Instance(Allowing::Allow { vm }) | Verb::AllowInstance { vm } => {
-            settings::allow_vm(&services, &vm, true).await
+        Verb::Instance { words } => {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let (vm, allowed) = match words[..] {
+                ["allow", vm] | [vm, "allow_user_migrations", "true"] => (vm, true),
+                ["disallow", vm] | [vm, "allow_user_migrations", "false"] => (vm, false),
+                _ => {
+                    let said = "it takes `allow VM`, `disallow VM` or `VM allow_user_migrations true|false`";
+                    return Err(Usage(said.to_owned()).into());
+                }
+            };
+            settings::allow_vm(&services, vm, allowed).await
         }
-        Verb::Instance(Allowing::Disallow { vm }) | Verb::DisallowInstance { vm } => {
-            settings::allow_vm(&services, &vm, false).await
-        }
+        Verb::AllowInstance { vm } => settings::allow_vm(&services, &vm, true).await,
+        Verb::DisallowInstance { vm } => settings::allow_vm(&services, &vm, false).await,
         Verb::AllowCn { cn } => settings::allow_cn(&services, &cn, true).await,
         Verb::DisallowCn { cn } => settings::allow_cn(&services, &cn, false).await,
         Verb::Generated(_) | Verb::Trust { .. } => Ok(ExitCode::SUCCESS),
@@ -309,18 +320,29 @@ async fn list(
     style: Style,
 ) -> anyhow::Result<ExitCode> {
     let is_any = asked.all || ["all", "any"].contains(&asked.state.as_str());
-    let query = MigrationQuery {
-        state: match asked.to_finalize {
-            true => Some("successful".to_owned()),
-            false => (!is_any).then(|| asked.state.clone()),
-        },
-        source_server_uuid: services.any_node(asked.cn.as_deref()).await?,
-        ..MigrationQuery::default()
-    };
-    let mut migrations = services.migrations.list(&query).await?;
-    if is_any {
-        let query = MigrationQuery { state: Some("aborted".to_owned()), ..query };
-        migrations.extend(services.migrations.list(&query).await?);
+    let mut states = vec![match asked.to_finalize {
+        true => Some("successful"),
+        false => (!is_any).then_some(asked.state.as_str()),
+    }];
+    states.extend(is_any.then_some(Some("aborted")));
+    let mut nodes = Vec::new();
+    for cn in asked.nodes.iter().chain(&asked.cn) {
+        let node = services.any_node(Some(cn)).await?;
+        if !nodes.contains(&node) {
+            nodes.push(node);
+        }
+    }
+    nodes.extend(nodes.is_empty().then_some(None));
+    let mut migrations = Vec::new();
+    for state in states {
+        for node in &nodes {
+            let query = MigrationQuery {
+                state: state.map(str::to_owned),
+                source_server_uuid: node.clone(),
+                ..MigrationQuery::default()
+            };
+            migrations.extend(services.migrations.list(&query).await?);
+        }
     }
     // Scripts read what the shipped tool prints.
     let is_for_people = style.ansi && style.screen.is_terminal && !asked.long && !asked.json;

@@ -131,5 +131,11 @@ mod tests {
         let held = "state      writes nothing: the whole node is held: net-agent release";
         assert_eq!(state(&of(Value::Null)), held, "a node that is held is not written for");
         assert_eq!(state(&of("u".into())), "state      writing");
+        let silent = json!({"mute": null, "waiting_for": ["waiting for NAPI, for 7 s: 503"]});
+        let lines = status_lines(&silent, screen);
+        assert!(
+            lines.starts_with("state        waiting\nwaiting for  NAPI, for 7 s: 503\n"),
+            "{lines}"
+        );
     }
 }

@@ -104,6 +104,15 @@ impl Mirror {
         nodes.into_iter().filter(|(_, nodes)| nodes.len() > 1).collect()
     }
 
+    /// How many hidden copies each node has; a node without one is left out.
+    pub fn hidden(&self) -> BTreeMap<&str, usize> {
+        let mut all = BTreeMap::new();
+        for vm in self.vms().filter(|vm| vm.is_hidden()) {
+            *all.entry(vm.cn.as_str()).or_default() += 1;
+        }
+        all
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.vms.len()
@@ -189,5 +198,17 @@ mod tests {
         let mut restarted = message(1, 31, 20);
         restarted.labels.at.epoch = "f".into();
         assert_eq!(mirror.follows(&restarted), Follows::Next, "another start of vminfod");
+    }
+
+    #[test]
+    fn hidden_copies_are_counted_by_node() {
+        let mut mirror = Mirror::default();
+        for (vm, cn, hidden) in [("a", "one", true), ("a", "two", false), ("b", "one", false)] {
+            let mut message = message(1, 1, 0);
+            message.target = Target { cn: cn.into(), vm: Some(vm.into()) };
+            let object = serde_json::json!({"uuid": vm, "do_not_inventory": hidden});
+            mirror.take(&message, object.as_object().cloned());
+        }
+        assert_eq!(mirror.hidden().into_iter().collect::<Vec<_>>(), [("one", 1)]);
     }
 }

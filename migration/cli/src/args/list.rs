@@ -36,6 +36,9 @@ pub struct MigrationList {
     /// Only those from this node.
     #[arg(short = 'n', long, value_name = "CN")]
     pub cn: Option<String>,
+    /// Only those from these nodes, as in RFD 34.
+    #[arg(value_name = "CN", conflicts_with = "cn")]
+    pub nodes: Vec<String>,
     /// Those that were switched and wait for finalize: since when, and the bytes that the old copy holds.
     #[arg(long, conflicts_with_all = ["state", "all", "long"])]
     pub to_finalize: bool,

@@ -33,10 +33,12 @@ pub(crate) async fn list(
     let mut table = Table::new(&COLUMNS).usually(USUAL);
     for one in &all {
         let age = |text: &str| Time::parse(text).map(|at| now.since(at).max(0));
-        let state: Cell = match (one.paused, age(&one.seen)) {
-            (true, _) => "paused".into(),
-            (false, Some(ms)) if ms <= CARRIED_MS => Cell::toned("runs", Tone::Good),
-            _ => Cell::toned("waits", Tone::Odd),
+        // One that has just begun was not noted yet.
+        let is_fresh = |at: &str| age(at).is_some_and(|ms| ms <= CARRIED_MS);
+        let state: Cell = match one.paused {
+            true => "paused".into(),
+            false if is_fresh(&one.seen) || is_fresh(&one.began) => Cell::toned("runs", Tone::Good),
+            false => Cell::toned("waits", Tone::Odd),
         };
         let count = |count: Option<u64>| count.map_or(Cell::from(Value::Null), Cell::from);
         let since = age(&one.began).and_then(|ms| u64::try_from(ms).ok());

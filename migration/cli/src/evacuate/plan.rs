@@ -99,26 +99,48 @@ fn seconds(count: u64) -> String {
     span(Duration::from_secs(count))
 }
 
-/// Returns what all of it takes, with so many at once.
+/// What a node may do at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) at_once: usize,
+    /// Megabit per second of all its streams together; none if nobody said.
+    pub(crate) mbps: Option<u64>,
+}
+
+impl Limits {
+    /// For how many seconds its streams carry so many bytes.
+    fn carries(self, bytes: u64) -> u64 {
+        const MBIT: u64 = 125_000;
+        self.mbps.map_or(0, |mbps| bytes / mbps.saturating_mul(MBIT).max(1))
+    }
+}
+
+/// Returns what all of it takes: as long as the longest one, as the streams of the node, which share its limit, and as
+/// what is left of each beside its streams, so many at once.
 pub(crate) fn sum(
     vms: &BTreeMap<String, EvacuatedVm>,
     cn: &str,
     tried: &BTreeSet<String>,
-    at_once: usize,
+    limits: Limits,
 ) -> String {
     let Count { moved, stay, left } = count(vms, cn, tried);
-    let known = vms.values().filter_map(|known| known.estimate.as_ref());
-    let (bytes, time, longest) = known.fold((0_u64, 0_u64, 0), |(bytes, time, longest), it| {
-        let bytes = bytes.saturating_add(it.size_bytes);
-        (bytes, time.saturating_add(it.total_seconds), it.total_seconds.max(longest))
-    });
-    let at_once = u64::try_from(at_once.max(1)).unwrap_or(u64::MAX);
+    let (mut bytes, mut fixed, mut longest) = (0_u64, 0_u64, 0);
+    for it in vms.values().filter_map(|known| known.estimate.as_ref()) {
+        bytes = bytes.saturating_add(it.size_bytes);
+        let beside = it.total_seconds.saturating_sub(limits.carries(it.size_bytes));
+        fixed = fixed.saturating_add(beside);
+        longest = longest.max(it.total_seconds);
+    }
+    let at_once = limits.at_once.max(1);
+    let carried = limits.carries(bytes);
+    let fixed = fixed / u64::try_from(at_once).unwrap_or(u64::MAX);
+    let time = carried.max(longest).max(fixed);
     let moved = if moved > 0 { format!(", {moved} have moved") } else { String::new() };
+    let why = if time == carried && carried > 0 { " as the link allows" } else { "" };
     format!(
-        "{left} can move ({}, about {} with {at_once} at once), {stay} cannot{moved}\n",
+        "{left} can move ({}, about {}{why} with {at_once} at once), {stay} cannot{moved}\n",
         units::bytes(bytes),
-        // The longest one is not divided.
-        seconds((time / at_once).max(longest))
+        seconds(time)
     )
 }
 
@@ -243,9 +265,14 @@ c   -      T       -        -        -         sync running  -
             ("b".to_owned(), moves),
             ("c".to_owned(), stays),
         ]);
-        let said = sum(&vms, "CN", &BTreeSet::new(), 2);
+        let sum = |at_once, mbps| sum(&vms, "CN", &BTreeSet::new(), Limits { at_once, mbps });
+        let said = sum(2, None);
         assert_eq!(said, "2 can move (6.0GiB, about 10m with 2 at once), 1 cannot\n");
-        let said = sum(&vms, "CN", &BTreeSet::new(), 5);
+        let said = sum(5, Some(1000));
         assert!(said.contains("about 10m with 5"), "never less than the longest: {said}");
+        let said = sum(5, Some(50));
+        assert!(said.contains("about 17m10s as the link allows"), "both share the link: {said}");
+        let said = sum(1, Some(1000));
+        assert!(said.contains("about 19m10s with 1"), "what is left beside the streams: {said}");
     }
 }

@@ -16,9 +16,9 @@ use futures_util::{StreamExt as _, stream};
 use sdc_clients::Error;
 use sdc_clients::migrations::MigrationQuery;
 use sdc_clients::vmapi::VmQuery;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::plan;
+use super::plan::{self, Limits};
 use crate::args::{Consent, NAME};
 use crate::ask::{Stake, confirm};
 use crate::next::is_word;
@@ -95,8 +95,8 @@ impl<'a> Evacuation<'a> {
         self.estimate(is_for_people).await?;
         match is_for_people {
             true => {
-                let limit = self.limit().await?;
-                screen::write(&plan::sum(&self.vms, &self.cn, &self.tried, limit))?;
+                let limits = self.limits().await?;
+                screen::write(&plan::sum(&self.vms, &self.cn, &self.tried, limits))?;
             }
             false => self.print(layout)?,
         }
@@ -335,18 +335,16 @@ impl<'a> Evacuation<'a> {
         Ok(())
     }
 
-    /// How many migrations the node may have at once.
-    async fn limit(&self) -> Result<usize, Error> {
-        const NAME: &str = "max_running_migrations_per_cn";
-        let read = |settings: &Map<String, Value>| settings.get(NAME).and_then(Value::as_u64);
+    /// What the node may do at once.
+    async fn limits(&self) -> Result<Limits, Error> {
         let own = self.services.migrations.settings(Some(&self.cn)).await?;
-        let limit = match read(&own) {
-            Some(limit) => Some(limit),
-            None => read(&self.services.migrations.settings(None).await?),
-        };
-        let limit = limit.map_or(UNSAID, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let all = self.services.migrations.settings(None).await?;
+        let read = |name: &str| [&own, &all].iter().find_map(|it| it.get(name)?.as_u64());
+        let most = read("max_running_migrations_per_cn")
+            .map_or(UNSAID, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let wanted = self.wanted.at_once.and_then(|wanted| usize::try_from(wanted).ok());
-        Ok(wanted.map_or(limit, |wanted| limit.min(wanted)))
+        let at_once = wanted.map_or(most, |wanted| most.min(wanted));
+        Ok(Limits { at_once, mbps: read("zfs_send_mbps_limit") })
     }
 
     fn print(&self, layout: &Layout) -> anyhow::Result<()> {

@@ -312,14 +312,16 @@ async fn wrong_parameters_are_named() {
     assert_eq!((done.code, done.stderr.as_str()), (Some(1), want));
     let named = run(&url, &["begin", "-n", "node1", VM]).await;
     assert_eq!(named.stderr, done.stderr, "a node by its name");
-    let done = run(&url, &["begin", "-n", "node2", VM]).await;
-    let want = "sdc-migrate: no node has the host name \"node2\"";
-    assert!(
-        done.stderr.starts_with(want) && done.stderr.ends_with("did you mean node1?\n"),
-        "{}",
-        done.stderr
-    );
-    assert_eq!(done.code, Some(2));
+    for args in [["begin", "-n", "node2", VM].as_slice(), &["migrate", VM, "node2"]] {
+        let done = run(&url, args).await;
+        let want = "sdc-migrate: no node has the host name \"node2\"";
+        assert!(
+            done.stderr.starts_with(want) && done.stderr.ends_with("did you mean node1?\n"),
+            "{}",
+            done.stderr
+        );
+        assert_eq!(done.code, Some(2));
+    }
 }
 
 #[tokio::test]

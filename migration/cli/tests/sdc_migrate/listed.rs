@@ -38,11 +38,14 @@ async fn list_asks_for_what_is_wanted() {
     let two = recorded["m-config-10"].answer.clone();
     let cn = "96c6fbfa-9615-4135-b135-0199b3500ce4";
     let of_cn = format!("GET /migrations?format=raw&state=failed&source_server_uuid={cn}");
+    let other = "96c6fbfa-9615-4135-b135-0199b3500ce5";
+    let of_other = of_cn.replace(cn, other);
     let (url, log) = Script::default()
         .on("GET /migrations?format=raw&state=active", two.clone())
         .on("GET /migrations?format=raw", two.clone())
         .on("GET /migrations?format=raw&state=aborted", two.clone())
-        .on(&of_cn, two)
+        .on(&of_cn, two.clone())
+        .on(&of_other, two)
         .serve()
         .await;
     let count = recorded["m-config-10"].body.as_array().unwrap().len();
@@ -52,6 +55,7 @@ async fn list_asks_for_what_is_wanted() {
         (&["list", "-s", "any"], 2 * count + 1),
         (&["list", "-a", "-H"], 2 * count),
         (&["list", "-s", "failed", "-n", cn], count + 1),
+        (&["list", "-s", "failed", cn, other, cn], 2 * count + 1), // RFD 34's form
         (&["list", "-p", "-o", "uuid,state", "--sort", "-age"], count),
     ] {
         let done = run(&url, args).await;

@@ -59,6 +59,11 @@ async fn a_flag_is_true_itself_and_is_waited_for() {
             format!("Success - instance {VM} can now be user migrated.\n"),
         ),
         (
+            &["instance", VM, "allow_user_migrations", "true"],
+            true,
+            format!("Success - instance {VM} can now be user migrated.\n"),
+        ),
+        (
             &["disallow-instance", VM],
             false,
             format!("Success - user migration not allowed for instance {VM}.\n"),
@@ -76,6 +81,17 @@ async fn a_flag_is_true_itself_and_is_waited_for() {
         let log = log.lock().unwrap();
         assert_eq!(log[1].1, json!({"user_migration_allowed": allowed}));
         assert_eq!(log.len(), 4, "the text \"true\" is not the flag");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_flag_of_an_instance_is_said() {
+    for args in
+        [&["instance", "permit", VM][..], &["instance", VM, "allow_user_migrations", "maybe"]]
+    {
+        let done = run("http://127.0.0.1:1", args).await;
+        assert_eq!(done.code, Some(2), "{}", done.stderr);
+        assert!(done.stderr.contains("VM allow_user_migrations true|false"), "{}", done.stderr);
     }
 }
 

@@ -47,6 +47,8 @@ pub mod steps; // random steps
 
 mod moves; // VMs that move
 
+mod boots; // a node loses its power and boots
+
 mod told; // what its agents are told that is not so
 
 mod twins; // a second machine with the uuid of a node

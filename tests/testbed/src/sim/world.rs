@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::boots;
 use super::bugs::Bug;
 use super::centre::Centre;
 use super::lies;
@@ -94,12 +95,18 @@ impl World {
     }
 
     /// The first node's agents are told what is not so; in some worlds, and with a deliberate bug that
-    /// needs it, the node is evacuated; with one it shows less than it has.
+    /// needs it, the node is evacuated; with one it shows less than it has. In some worlds it reboots.
     pub(super) async fn evacuate(&mut self) -> anyhow::Result<()> {
         if let (Some(Bug::ForgetTheReference), [cn, ..]) =
             (self.centre.bug, self.nodes.as_mut_slice())
         {
             lies::smaller(&self.centre, cn, &mut self.rng).await?;
+        }
+        // With each era, with hidden VMs and without, in worlds of their own.
+        if let (true, [cn, ..]) =
+            (self.centre.lies && self.centre.seed % 8 == 3, self.nodes.as_mut_slice())
+        {
+            boots::reboots(&self.centre, cn, &mut self.rng).await?;
         }
         let has_gaps = match self.centre.bug {
             None => self.centre.lies && self.centre.seed % 16 == 9,

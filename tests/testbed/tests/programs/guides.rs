@@ -19,9 +19,10 @@ use super::common::centre::{Centre, OWNER, PROGRAMS};
 mod deploy;
 
 /// The documents, in the order in which they are typed.
-const DOCUMENTS: [&str; 5] = [
+const DOCUMENTS: [&str; 6] = [
     "docs/cli.md",
     "docs/operator.md",
+    "docs/night.md",
     "docs/monitoring.md",
     "docs/migration.md",
     "docs/volumes.md",
