@@ -14,6 +14,7 @@ const JITTER_MS = 5000;
 const TITLE = document.title;
 const known = new Map();
 let drawn = '';
+let isQuiet = false;
 
 /**
  * Replaces what `program` has to say, a list of `{ kind, title, text, since, command }`: `bad` or `warn`,
@@ -25,7 +26,7 @@ export function set(program, list) {
   // What vminfod lacks, the agents lack too: it is told first.
   const told = [...known].sort(([a], [b]) => isHub(b) - isHub(a)).flatMap(([, some]) => some);
   const all = told.filter(({ title }, at) => told.findIndex((one) => one.title === title) === at)
-    .sort((a, b) => (a.kind === 'bad' ? 0 : 1) - (b.kind === 'bad' ? 0 : 1));
+    .sort((a, b) => isMild(a) - isMild(b) || (a.since ?? Infinity) - (b.since ?? Infinity) || 0);
   const state = JSON.stringify(all);
   if (state === drawn) return;
   drawn = state;
@@ -33,11 +34,23 @@ export function set(program, list) {
   const count = el('p', { class: `alarm count ${all[0]?.kind}` }, `${all.length} things need a person`);
   byId('alarms').replaceChildren(...(all.length > 2 ? [count] : []), ...all.map(line));
   byId('alarms').hidden = all.length === 0;
+  isQuiet = all.length === 0;
   const others = all.length > 1 ? ` and ${all.length - 1} more` : '';
   document.title = all.length > 0 ? `⚠ ${short(all[0].title, 60)}${others} – ${TITLE}` : TITLE;
   const said = all.map((alarm) => alarm.title).join('. ');
   if (byId('alarms-said').textContent !== said) byId('alarms-said').textContent = said;
 }
+
+/**
+ * Says in one line that all is well, if nothing needs a person; `parts` are of what and since when, or null where that
+ * is not known.
+ */
+export function well(parts) {
+  byId('well').hidden = parts === null || !isQuiet;
+  if (parts !== null) byId('well').replaceChildren('all well · ', ...parts);
+}
+
+const isMild = ({ kind }) => Number(kind !== 'bad');
 
 const isHub = (program) => Number(program === 'vminfod');
 
@@ -50,7 +63,10 @@ function steady({ title, since }, before) {
 function line({ kind, title, text, since, command: typed }) {
   const age = since ? [' (for ', ago(since), ')'] : [];
   const words = el('b', {}, title, ...age, ': ');
-  return el('p', { class: `alarm ${kind}` }, words, `${short(text, 400)} `, el('code', {}, typed));
+  const copied = ({ target }) => navigator.clipboard.writeText(typed)
+    .then(() => { target.textContent = 'copied'; }, () => { target.textContent = 'not allowed'; });
+  const copy = el('button', { type: 'button', 'aria-label': `copy ${typed}`, onclick: copied }, 'copy');
+  return el('p', { class: `alarm ${kind}` }, words, `${short(text, 400)} `, el('code', {}, typed), ' ', copy);
 }
 
 /** The alarm of a node that runs another program of that name, such as the one that ours takes the place of. */

@@ -3,12 +3,14 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 // The search: vmadm's filters (`state=running`, `alias=~^web`, `tags.role=db`, `nics.*.ip=10.0.0.1`) and
-// plain words, which are looked for in names and addresses. All must hold; of one key the last counts. Pure.
+// plain words, which are looked for in names, and at the beginning of uuids, MACs and addresses. All must hold; of one
+// key the last counts. Pure.
 
 import { short } from './format.js';
 
 const TYPES = { bhyve: 'BHYV', kvm: 'KVM', lx: 'LX' };
 const LISTS = /^(nics|disks)\.(\d+|\*)\.([a-z_]+)$/;
+const BEGINNING = /^[0-9a-f][0-9a-f-]{3,}$/;
 const MAPS = /^(tags|customer_metadata|internal_metadata)\.(.+)$/;
 
 /**
@@ -34,6 +36,16 @@ export function parse(text, fields) {
   return { test: (vm, words) => tests.every((test) => test(vm, words)), problem: null };
 }
 
+/** Where a VM stands among those that pass: first those whose name has all plain words. */
+export function ranking(text) {
+  const plain = text.toLowerCase().replaceAll('"', '').split(/\s+/).filter((word) => word && !word.includes('='));
+  if (plain.length === 0) return () => 0;
+  return ({ alias, hostname }) => {
+    const name = `${alias ?? ''} ${hostname ?? ''}`.toLowerCase();
+    return Number(!plain.every((word) => name.includes(word)));
+  };
+}
+
 /** The search with the term of this key replaced by `key=value`, or removed if it is there already. */
 export function toggled(text, key, value) {
   const term = key ? `${key}=${value}` : value;
@@ -50,6 +62,8 @@ const bad = (problem) => ({ test: () => false, problem });
 function matcher(key, wanted) {
   if (!wanted.startsWith('~')) {
     const exact = /^nics\..*\.mac$/.test(key) ? mac(wanted) : wanted;
+    // A uuid may be named by its beginning.
+    if (/uuid$/.test(key) && BEGINNING.test(exact)) return (value) => value.startsWith(exact);
     return (value) => value === exact;
   }
   try {
@@ -79,8 +93,15 @@ const isSet = (value) => value !== null && value !== undefined;
 
 const shown = (value) => (Array.isArray(value) ? value.join(',') : String(value));
 
+/** An address is found whole, or by whole parts of its beginning: `10.20.0.9` is not `10.20.0.91`. */
+const begins = (address, word) => address === word || address.startsWith(/[.:]$/.test(word) ? word : `${word}.`)
+  || address.startsWith(`${word}/`);
+
 function mentions(vm, words, word) {
-  const known = [vm.alias, vm.hostname, vm.uuid, vm.owner_uuid, vm.state, vm.brand, ...words];
-  for (const nic of vm.nics ?? []) known.push(nic.mac, nic.ip, ...(nic.ips ?? []));
-  return known.some((text) => text?.toLowerCase().includes(word));
+  const names = [vm.alias, vm.hostname, vm.state, vm.brand, ...words];
+  if (names.some((text) => text?.toLowerCase().includes(word))) return true;
+  if ([vm.uuid, vm.owner_uuid].some((uuid) => uuid?.startsWith(word))) return true;
+  const nics = vm.nics ?? [];
+  if (nics.some((nic) => nic.mac === word || (word.includes(':') && nic.mac?.startsWith(word)))) return true;
+  return nics.some((nic) => [nic.ip, ...(nic.ips ?? [])].some((address) => address && begins(address, word)));
 }

@@ -12,6 +12,8 @@ import { sortable } from './vms.js';
 const NAMED = 3;
 /** Lists them on the command line. */
 const ALL_NODES = 'sdc-fleet nodes --all-well';
+/** Of more nodes than these, one that is well is a square. */
+const CARDS = 60;
 /** Nodes whose order may be that old, in ms: a heartbeat changes it seldom. */
 const ORDER_MS = 1000;
 
@@ -77,7 +79,7 @@ export function grid(open, needsOf) {
     if (cell.state !== state) {
       cell.state = state;
       cell.className = `node ${kind === 'good' ? '' : kind}`;
-      cell.title = node.cn;
+      cell.title = [short(node.name, 40), words && short(words, 120)].filter(Boolean).join(': ');
       cell.replaceChildren(
         el('b', { class: `mark ${kind}` }, short(node.name, 40)),
         el('span', { class: 'soft' }, `${node.vms ?? '–'} VMs, heard `, ago(node.heard), ' ago'),
@@ -103,6 +105,7 @@ export function grid(open, needsOf) {
         if (all.includes(focused)) focused.focus({ preventScroll: true });
       }
       const [found, known] = [all.length, nodes.size];
+      box.classList.toggle('squares', found > CARDS);
       byId('nodes-count').textContent = found === known ? `${known}` : `${found} of ${known}`;
     }, cells.size === nodes.size ? ORDER_MS / 4 : 0);
   }

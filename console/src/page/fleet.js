@@ -8,13 +8,13 @@ import * as alarms from './alarms.js';
 import { ago, byId, el, redraw, tiles } from './dom.js';
 import { follow } from './feed.js';
 import { parse, toggled } from './filter.js';
-import { short } from './format.js';
+import { counted, short, span } from './format.js';
 import * as ofNodes from './fleet-nodes.js';
 import { ended, view } from './fleet-one.js';
 import * as migrations from './migrations.js';
 import * as place from './place.js';
 import { programs, read, watch } from './source.js';
-import { COLUMNS, table } from './vms.js';
+import { COLUMNS, table, tone } from './vms.js';
 import * as volumes from './volumes.js';
 
 const MIGRATIONS_MS = 3000;
@@ -30,6 +30,8 @@ let feed = {
 let [list, past, status, records] = [null, null, null, null];
 /** What a connection has not said again is gone. */
 let unsaid = null;
+/** The nodes that are not heard. */
+let unheard = '';
 let drawing = null;
 let drawn = [];
 
@@ -44,15 +46,23 @@ const isTwice = new Set();
 const needsOf = (node) => ofNodes.needs(node, twice(node.cn));
 
 function words(vm) {
-  const node = nodes.get(vm.cn);
-  const isStale = node && !ofNodes.isUp(node);
-  return [vm.do_not_inventory && 'hidden', isTwice.has(vm.uuid) && 'twice', isStale && 'stale'].filter(Boolean);
+  return [vm.do_not_inventory && 'hidden', isTwice.has(vm.uuid) && 'twice', !isHeard(vm) && 'stale'].filter(Boolean);
 }
 
+/** Of a node that is not heard nobody knows what its VMs do. */
+const isHeard = (vm) => {
+  const node = nodes.get(vm.cn);
+  return !node || ofNodes.isUp(node);
+};
+const state = {
+  ...COLUMNS.find((column) => column.name === 'state'),
+  show: (vm) => el('span', { class: isHeard(vm) ? tone(vm.state) : 'soft' }, short(vm.state), isHeard(vm) ? '' : '?'),
+};
 const columns = [
   COLUMNS[0],
   { name: 'node', key: (vm) => vm.node, show: (vm) => short(vm.node, 40) },
-  ...COLUMNS.slice(1).filter((column) => column.name !== 'quota'),
+  ...COLUMNS.slice(1).filter((column) => column.name !== 'quota')
+    .map((column) => (column.name === 'state' ? state : column)),
 ];
 const vms = table((key) => one.openVm(key.split(' ')[1]), words, (text) => {
   place.set('q', text);
@@ -91,6 +101,11 @@ function draw() {
   grid.filter((node) => node && find(asNode(node), needsOf(node).map((need) => need.words)));
   grid.order(nodes);
   drawFigures();
+  const quiet = [...nodes.values()].filter((node) => !ofNodes.isUp(node)).map((node) => node.cn).join();
+  if (quiet !== unheard) {
+    unheard = quiet;
+    vms.draw();
+  }
   const lost = feed.lost ?? (feed.isGood ? null : feed.text);
   const silent = lost === null ? [] : [{
     kind: 'bad', title: 'The feed does not answer', since: feed.since, command: feed.command,
@@ -111,9 +126,15 @@ function drawFigures() {
   const needing = count((node) => needsOf(node).length > 0);
   const of = (state) => {
     let sum = 0;
-    for (const vm of vms.vms.values()) sum += Number(vm.state === state && !vm.do_not_inventory);
+    for (const vm of vms.vms.values()) sum += Number(vm.state === state && !vm.do_not_inventory && isHeard(vm));
     return feed.isComplete ? sum : null;
   };
+  let shown = 0;
+  for (const vm of vms.vms.values()) shown += Number(!vm.do_not_inventory);
+  const oldest = Math.max(0, ...all.map((node) => Date.now() - node.heard));
+  const isWell = feed.isComplete && feed.isGood && feed.lost === null && all.length > 0;
+  const heard = `${counted(all.length, 'node')} heard within ${span(oldest)} · ${counted(shown, 'VM')}`;
+  alarms.well(isWell ? [heard] : null);
   const tile = (key, value) => {
     const text = vms.search.text();
     const pressed = text.split(/\s+/).includes(`${key}=${value}`);
@@ -126,7 +147,7 @@ function drawFigures() {
     ['nodes', feed.isComplete ? all.length : null, ''],
     ['need a person', needing, needing > 0 ? 'bad' : ''],
     ['not heard', count((node) => !ofNodes.isUp(node)), '', tile('state', 'down')],
-    ['VMs', feed.isComplete ? vms.vms.size : null, ''],
+    ['VMs', feed.isComplete ? shown : null, ''],
     ['running', of('running'), '', tile('state', 'running')],
     ['stopped', of('stopped'), '', tile('state', 'stopped')],
     ['migrations run', moving('running'), ''],
@@ -148,7 +169,7 @@ function drawServices(find) {
     const old = (past ?? []).filter(({ vm_uuid: uuid = '', outcome: state, owner_uuid, ...it }) => find(
       { uuid, alias: uuid ? name(uuid) : '', state, owner_uuid },
       [it.what, it.by ?? '', nodeName(it.from), nodeName(it.to)]));
-    byId('migrations-count').textContent = counted(found, list);
+    byId('migrations-count').textContent = ofAll(found, list);
     redraw(byId('migrations-body'), [
       ...migrations.parts(found, null, name),
       el('h3', {}, `What has ended (${old.length})`),
@@ -160,13 +181,13 @@ function drawServices(find) {
     const all = records ?? [];
     const found = all.filter((it) => find({ uuid: it.uuid, alias: it.name, state: it.state, owner_uuid: it.owner_uuid },
       [name(it.vm_uuid), where(it.vm_uuid)]));
-    byId('volumes-count').textContent = counted(found, all);
+    byId('volumes-count').textContent = ofAll(found, all);
     redraw(byId('volumes-body'), volumes.parts(status, found, name, null, where));
     alarms.set('volumes', volumes.alarms(status, all, name));
   }
 }
 
-const counted = (found, all) => (
+const ofAll = (found, all) => (
   found.length === all.length ? `${all.length}` : `${found.length} of ${all.length}`);
 
 const where = (uuid) => nodeName(copyOf(uuid)?.cn);

@@ -38,11 +38,8 @@ export function clock(time) {
   return day === new Date().toISOString().slice(0, 10) ? now : `${day} ${now}`;
 }
 
-/** MiB or GiB. */
-export function mebibytes(mib) {
-  if (!Number.isFinite(mib)) return '';
-  return mib >= 1024 ? `${+(mib / 1024).toFixed(1)} GiB` : `${mib} MiB`;
-}
+/** A number of MiB in its largest unit. */
+export const mebibytes = (mib) => (Number.isFinite(mib) ? bytes(mib * 1048576) : '');
 
 /** A number of bytes in its largest unit: `1.5 GiB`. */
 export function bytes(count) {

@@ -10,6 +10,7 @@ import * as detail from './detail.js';
 import { ago, byId } from './dom.js';
 import * as events from './events.js';
 import { follow } from './feed.js';
+import { counted } from './format.js';
 import * as health from './health.js';
 import * as history from './history.js';
 import * as place from './place.js';
@@ -56,6 +57,8 @@ function drawState() {
   mark(kind, pill.textContent);
   byId('hub').classList.toggle('old', hub.error !== null);
   if (hub.at || hub.error) alarms.set('vminfod', health.alarms(hub, stream.isGood ? null : stream.text));
+  const isKnown = kind === 'good' && isListed;
+  alarms.well(isKnown ? [`${counted(vms.vms.size, 'VM')} · read `, ago(hub.at), ' ago'] : null);
 }
 
 /** Shows what the address says. */

@@ -40,7 +40,7 @@ export function draw(vms, words, search, status, isKnown) {
     ...[...states].sort().map(([state, count]) => [state, count, tone(state), filter('state', state)]),
     ...[...marked].map(([word, count]) => [word, isKnown ? count : null, count > 0 ? 'warn' : '', filter('', word)]),
     ['memory, running', isKnown ? mebibytes(sum.memory) : null, ''],
-    ['quotas', isKnown ? `${sum.quota} GiB` : null, ''],
+    ['quotas', isKnown ? mebibytes(sum.quota * 1024) : null, ''],
   ]);
   const focused = [...byId('summary').querySelectorAll('button')].indexOf(document.activeElement);
   const said = status.at ? ['vminfod’s status read ', ago(status.at), ' ago'] : ['vminfod’s status was not read yet'];

@@ -5,7 +5,7 @@
 // The table of VMs: search, order; a row that changed flashes.
 
 import { ago, byId, el } from './dom.js';
-import { parse, ram } from './filter.js';
+import { parse, ram, ranking } from './filter.js';
 import { mebibytes, short } from './format.js';
 
 /** Rows drawn at once; more on request. */
@@ -141,7 +141,8 @@ export function table(open, words, searched, columns = COLUMNS, id = (vm) => vm.
     const { test, problem } = parse(search.text(), isField);
     const found = search.text() ? all.filter((vm) => test(vm, words(vm))) : all;
     const sign = order.down ? -1 : 1;
-    found.sort((a, b) => compare(key(a), key(b)) * sign);
+    const rank = ranking(search.text());
+    found.sort((a, b) => rank(a) - rank(b) || compare(key(a), key(b)) * sign);
     if (found === all && sorted !== order) {
       sorted = order;
       vms.clear();
