@@ -23,10 +23,13 @@ let isQuiet = false;
 export function set(program, list) {
   const before = known.get(program) ?? [];
   known.set(program, list.map((alarm) => ({ ...alarm, since: steady(alarm, before) })));
-  // What vminfod lacks, the agents lack too: it is told first.
-  const told = [...known].sort(([a], [b]) => isHub(b) - isHub(a)).flatMap(([, some]) => some);
+  // What vminfod lacks, the agents lack too: it is told first, then what lasts longest.
+  const hub = new Set(known.get('vminfod'));
+  const isOfHub = (alarm) => Number(hub.has(alarm));
+  const told = [...hub, ...[...known.values()].flat().filter((alarm) => !hub.has(alarm))];
   const all = told.filter(({ title }, at) => told.findIndex((one) => one.title === title) === at)
-    .sort((a, b) => isMild(a) - isMild(b) || (a.since ?? Infinity) - (b.since ?? Infinity) || 0);
+    .sort((a, b) => isMild(a) - isMild(b) || isOfHub(b) - isOfHub(a)
+      || (a.since ?? Infinity) - (b.since ?? Infinity) || 0);
   const state = JSON.stringify(all);
   if (state === drawn) return;
   drawn = state;
@@ -51,8 +54,6 @@ export function well(parts) {
 }
 
 const isMild = ({ kind }) => Number(kind !== 'bad');
-
-const isHub = (program) => Number(program === 'vminfod');
 
 /** A time that was computed from a span of time is not exact: the same one is kept. */
 function steady({ title, since }, before) {

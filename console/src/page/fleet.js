@@ -133,7 +133,8 @@ function drawFigures() {
   for (const vm of vms.vms.values()) shown += Number(!vm.do_not_inventory);
   const oldest = Math.max(0, ...all.map((node) => Date.now() - node.heard));
   const isWell = feed.isComplete && feed.isGood && feed.lost === null && all.length > 0;
-  const heard = `${counted(all.length, 'node')} heard within ${span(oldest)} · ${counted(shown, 'VM')}`;
+  const many = (count, one) => counted(count, one).replace(count, count.toLocaleString('en'));
+  const heard = `${many(all.length, 'node')} heard within ${span(oldest)} · ${many(shown, 'VM')}`;
   alarms.well(isWell ? [heard] : null);
   const tile = (key, value) => {
     const text = vms.search.text();
