@@ -10,7 +10,7 @@ use mocks::faults::{Action, Rule};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{OTHER, World, object, shown, uuid};
+use crate::world::{CN, OTHER, World, object, shown, uuid};
 use crate::{HOUR, MIN, SEC, lawful};
 
 #[tokio::test(start_paused = true)] // A6
@@ -277,21 +277,39 @@ fn a_restart_reports_what_went_meanwhile_and_nothing_else() {
 
 #[tokio::test(start_paused = true)] // W17
 async fn after_a_damaged_state_file_nobody_is_reported_for_five_minutes() {
-    let world = World::of(0..10);
-    let (_, shutdown) = world.started(&json!({})).await;
-    shutdown.trigger();
-    sleep(MIN).await;
-    let file = world.config(&json!({})).basics.places.state_dir.join("memory.json");
-    std::fs::write(&file, "{").unwrap();
-    world.cut();
-    world.forget();
-    world.quietly(3, None);
-    let (agent, _) = world.started(&json!({})).await;
-    sleep(4 * MIN).await;
-    assert!(world.writes().is_empty(), "{:?}", world.writes());
-    assert!(agent.status_json()["memory"].as_str().unwrap().contains("lost"));
-    sleep(3 * MIN).await;
-    assert_eq!(world.stored(3)["state"], "destroyed");
+    let damages: [&dyn Fn(&std::path::Path); 4] = [
+        &|file| std::fs::write(file, "{").unwrap(),
+        // Of a later version, and of another node.
+        &|file| replace(file, "\"version\": 1", "\"version\": 2"),
+        &|file| replace(file, CN, OTHER),
+        // As a disk that gives nothing back.
+        &|file| {
+            std::fs::remove_file(file).unwrap();
+            std::fs::create_dir(file).unwrap();
+        },
+    ];
+    for (nth, damage) in damages.iter().enumerate() {
+        let world = World::of(0..10);
+        let (_, shutdown) = world.started(&json!({})).await;
+        shutdown.trigger();
+        sleep(MIN).await;
+        damage(&world.config(&json!({})).basics.places.state_dir.join("memory.json"));
+        world.cut();
+        world.forget();
+        world.quietly(3, None);
+        let (agent, _) = world.started(&json!({})).await;
+        sleep(4 * MIN).await;
+        assert!(world.writes().is_empty(), "{nth}: {:?}", world.writes());
+        assert!(!agent.status_json()["memory"].is_null(), "{nth}");
+        sleep(3 * MIN).await;
+        assert_eq!(world.stored(3)["state"], "destroyed", "{nth}");
+    }
+}
+
+fn replace(file: &std::path::Path, from: &str, to: &str) {
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains(from), "{text}");
+    std::fs::write(file, text.replace(from, to)).unwrap();
 }
 
 #[tokio::test(start_paused = true)] // W27, F141

@@ -81,3 +81,42 @@ async fn a_key_that_was_revoked_takes_each_certificate_along_that_it_shows_later
     assert!(again.is_revoked_to(&two, &one).await);
     assert_eq!(again.enrolment.revoked().await.unwrap().len(), 1);
 }
+
+#[tokio::test] // M154
+async fn an_authority_of_yesterday_honours_no_key_that_was_revoked_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("trust/authority.json");
+    let (store, place) = (Store::in_memory().unwrap(), || Some(Place::File(file.clone())));
+    let world = world_on(&store, place()).await;
+    world.enrolment.init().await.unwrap();
+    let (one, mut two) = (world.agent(ONE).await, world.agent(TWO).await);
+    let (mut renewed, before) = (one.clone(), two.clone());
+    let yesterday = std::fs::read(&file).unwrap();
+    // A rotation from its begin to its end, and then a key is revoked.
+    for _ in 0..2 {
+        for _ in 0..4 {
+            for held in [&mut renewed, &mut two] {
+                world.round(held).await.unwrap();
+            }
+            world.enrolment.refresh().await.unwrap();
+        }
+        world.enrolment.rotate(false).await.unwrap();
+    }
+    assert_ne!(renewed.about().unwrap().issuer, one.about().unwrap().issuer);
+    world.enrolment.revoke(Identity::Agent(ONE), None).await.unwrap();
+
+    std::fs::write(&file, yesterday).unwrap();
+    let again = world_on(&store, place()).await;
+    again.enrolment.refresh().await.unwrap();
+    // The old authority judges: what it has signed for that key is on its list too.
+    let mut wary = before;
+    again.round(&mut wary).await.unwrap();
+    assert_eq!(wary.about().unwrap().issuer, one.about().unwrap().issuer);
+    for shown in [&one, &renewed] {
+        assert_eq!(again.state(shown, false).await.unwrap_err(), "Revoked");
+    }
+    assert!(again.is_revoked_to(&wary, &one).await);
+    // Who is in, with a certificate of the authority that is gone, is let in again with the same key by a token.
+    let joined = again.join(&again.token(For::Cn(TWO)).await, Some(TWO), &two).await.unwrap();
+    assert!(matches!(joined, Joined::Issued { .. }), "{joined:?}");
+}
