@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use daemon::agent::{Files, Keys, hub, sibling};
+use daemon::agent::{Files, Keys, Replaced, hub, sibling};
 use daemon::config::{http_url, lower_uuid};
 use daemon::{Fields, Window};
 
@@ -122,6 +122,8 @@ pub struct Own {
     pub policy: Policy,
     /// The waits.
     pub times: Times,
+    /// Which copies here may have been replaced.
+    pub replaced: Replaced,
 }
 
 impl Keys for Own {
@@ -140,12 +142,14 @@ impl Keys for Own {
         for key in ["agent_uuid", "bindip", "cueballAgent", "instance_uuid", "datacenter_name"] {
             shipped.get(key);
         }
+        let replaced = files.replaced();
         let f = files.ours();
         let ms = Duration::from_millis;
         let s = Duration::from_secs;
         let vmapi = vmapi(f, &napi_url);
         let ask_vmapi = vmapi != VmapiChoice::None;
         Self {
+            replaced,
             services: Services {
                 cnapi: sibling::optional(f, &napi_url, "napi", "cnapi"),
                 napi: napi_url,

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use daemon::Window;
-use daemon::agent::{Files, Keys, hub, sibling};
+use daemon::agent::{Files, Keys, Replaced, hub, sibling};
 use daemon::config::{http_url, lower_uuid};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -62,6 +62,8 @@ pub struct Own {
     pub services: Services,
     /// The waits.
     pub times: Times,
+    /// Which copies here may have been replaced.
+    pub replaced: Replaced,
 }
 
 impl Keys for Own {
@@ -82,12 +84,14 @@ impl Keys for Own {
         for key in ["periodic_interval", "cueballHttpAgent", "logLevel", "agent_uuid"] {
             shipped.get(key);
         }
+        let replaced = files.replaced();
         let f = files.ours();
         let ms = Duration::from_millis;
         let s = Duration::from_secs;
         let [cnapi, napi] =
             ["cnapi", "napi"].map(|other| sibling::optional(f, &vmapi, "vmapi", other));
         Self {
+            replaced,
             cn_uuid,
             services: Services {
                 census: cnapi.zip(napi),

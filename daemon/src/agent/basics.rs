@@ -10,6 +10,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::replaced::Replaced;
 use crate::cli::names::Names;
 use crate::config::{ConfigError, Fields};
 use crate::http::url_of;
@@ -206,6 +207,12 @@ impl Files {
     /// Returns the keys that the shipped agent does not have.
     pub fn ours(&mut self) -> &mut Fields {
         self.policy.as_mut().unwrap_or(&mut self.shipped)
+    }
+
+    /// Returns migration-agent of this node.
+    pub fn replaced(&mut self) -> Replaced {
+        let key = "migration_agent.state_dir";
+        Replaced::new(self.ours().path(key, "/var/db/migration-agent"))
     }
 
     fn basics(&mut self, name: &str, port: u16) -> Basics {

@@ -32,6 +32,8 @@ pub mod sibling; // where a service is, by where another one is
 
 mod basics; // the part of the configuration that all agents have
 
+mod replaced; // whether a copy here may have been replaced
+
 pub use ask::running_plan;
 pub use basics::{Basics, Config, FileArgs, Files, Keys, Mode, Places};
 pub use census::{Census, SecondMachine, server_nics};
@@ -39,6 +41,7 @@ pub use claims::{Claims, Unclaimed};
 pub use gate::{Foreign, Gate, Permit, Refusal};
 pub use identify::{find_uuid, identify};
 pub use identity::{Identity, Unidentified};
+pub use replaced::Replaced;
 pub use routes::{ENDPOINTS, approval_json, approve, claim, invalid, listen, pages};
 pub use run::{ServeError, check, serve, work};
 pub use status::{Counter, State, Status};

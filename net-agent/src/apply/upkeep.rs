@@ -74,6 +74,12 @@ async fn attempts(parts: &Parts, mac: MacAddr, vm: &str, mirror: bool) -> Outcom
         {
             return deferred(parts, why);
         }
+        if wish.foreign
+            && verdict != Some(Verdict::Claimed)
+            && parts.config.replaced.may_be(vm).await
+        {
+            return deferred(parts, Reason::MayBeReplaced);
+        }
         let still = || judge(verdict.as_ref()) == Upkeep::Write(wish.clone());
         let state = parts.node.with(|i| i.view.vms.get(vm).map(|vm| vm.state.to_string()));
         let said = verdict.as_ref().map(|verdict| format!("; {verdict}"));

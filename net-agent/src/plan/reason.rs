@@ -147,6 +147,10 @@ pub enum Reason {
     MadeElsewhere { cn: String, age: i64 },
     #[error("made for node {0} at an unknown time")]
     MadeElsewhereUnknown(String),
+    #[error(
+        "cn_uuid is another node's, its VM's migration is open here, and migration-agent does not answer: the VM may have been replaced (svcs -xv migration-agent)"
+    )]
+    MayBeReplaced,
     #[error("an other NIC whose address this node does not have")]
     OtherNotHere,
 

@@ -105,6 +105,27 @@ async fn migrated_vm_keeps_its_nic() {
     }
 }
 
+#[tokio::test(start_paused = true)] // W36
+async fn the_nic_of_a_vm_that_may_have_been_replaced_is_not_taken_over() {
+    let world = World::new();
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("memory.json");
+    std::fs::write(&file, json!({"open": {"m": {"vm": id("v")}}}).to_string()).unwrap();
+    for (n, vm) in [(1, "v"), (2, "w")] {
+        world.vm(vm, "running", &[n], false);
+        world.nic(n, vm, json!({"cn_uuid": TARGET}));
+        world.vmapi(vm, "running", CN);
+    }
+    world.start(json!({"migration_agent": {"state_dir": state.path()}}));
+    sleep(HOUR).await;
+    assert_eq!(world.field(1, "cn_uuid"), json!(TARGET));
+    assert_eq!(world.field(2, "cn_uuid"), json!(CN), "no migration has it");
+    std::fs::remove_file(&file).unwrap();
+    sleep(HOUR).await;
+    assert_eq!(world.field(1, "cn_uuid"), json!(CN));
+    lawful(&world);
+}
+
 #[tokio::test(start_paused = true)] // C23, race 15
 async fn recreated_vm_keeps_its_nic() {
     for gap in [1, 4, 6, 9] {

@@ -162,7 +162,15 @@ pub(crate) async fn judge_now(parts: &Parts, vm: &str) -> Decision {
     };
     parts.note_record(vm, record.as_ref());
     match said {
-        Said::Here(object) => judge_here(parts, vm, record.as_ref(), &object).await,
+        Said::Here(object) => {
+            let decision = judge_here(parts, vm, record.as_ref(), &object).await;
+            match matches!(decision, Decision::Put(..))
+                && is_replaced(parts, vm, record.as_ref()).await
+            {
+                true => Decision::Wait(Reason::Replaced),
+                false => decision,
+            }
+        }
         Said::Enough(decision) => decision,
         // One 404 settles nothing.
         Said::Gone(_) if record.is_none() => match parts.node.unrecorded(vm) {
@@ -197,6 +205,15 @@ fn doubtful(
             Some(Reason::Twice)
         }
         _ => None,
+    }
+}
+
+/// Returns true if VMAPI has the VM on another node, and its copy here may have been replaced.
+async fn is_replaced(parts: &Parts, vm: &str, record: Option<&Record>) -> bool {
+    let other = record.and_then(|record| record.lives_elsewhere(&parts.cn_uuid));
+    match other {
+        Some(server) if !parts.claims.has(&server) => parts.config.replaced.may_be(vm).await,
+        _ => false,
     }
 }
 

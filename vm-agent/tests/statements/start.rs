@@ -216,6 +216,27 @@ async fn a_vm_that_also_runs_elsewhere_has_a_minute_to_be_hidden_here() {
     lawful(&world);
 }
 
+#[tokio::test(start_paused = true)] // W36
+async fn a_vm_that_may_have_been_replaced_is_not_taken_over_while_migration_agent_is_silent() {
+    let world = World::of(0..3);
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("memory.json");
+    std::fs::write(&file, json!({"open": {"m": {"vm": uuid(1)}}}).to_string()).unwrap();
+    world.started(&json!({"migration_agent": {"state_dir": state.path()}})).await;
+    for n in [1, 2] {
+        world.knows(n, &json!({"server_uuid": OTHER}));
+        world.vm(n, &json!({"alias": "ours"}));
+    }
+    sleep(HOUR).await;
+    assert!(world.puts(1).is_empty(), "{:?}", world.puts(1));
+    assert_eq!(world.stored(2)["server_uuid"], CN, "no migration has it");
+    // The migration is over here, and the VM runs on.
+    std::fs::remove_file(&file).unwrap();
+    sleep(HOUR).await;
+    assert_eq!(world.stored(1)["server_uuid"], CN);
+    lawful(&world);
+}
+
 #[test] // W20, W4
 fn what_a_start_tells_of_a_vm_that_came_here_is_looked_at_again() {
     let world = World::of(0..3);
