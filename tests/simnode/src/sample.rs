@@ -107,7 +107,7 @@ pub fn payload(rng: &mut impl Rng, kind: usize, n: usize) -> Payload {
         let ip = format!("10.{net}.{}.{}", n / 250 % 250, 2 + n % 250);
         let mut nic = json!({
             "interface": format!("{}{i}", if brand == "lx" { "eth" } else { "net" }),
-            "mac": mac(rng), "nic_tag": if i == 0 { "admin" } else { "external" },
+            "mac": mac(rng), "nic_tag": "external",
             "ip": ip, "ips": [format!("{ip}/16")], "netmask": "255.255.0.0",
             "gateway": format!("10.{net}.0.1"), "gateways": [format!("10.{net}.0.1")],
             "network_uuid": site.networks.get(usize::from(i)),
