@@ -20,7 +20,7 @@ use super::memory::{Entry, NotTaken};
 use super::node::NodeError;
 use super::parts::Parts;
 use super::work::Work;
-use super::zfs::args;
+use super::zfs::{Cause, args};
 use super::{in_the_way, mounts, observe, quotas, sync, vm};
 use migration_core::bring_over::foreign;
 use migration_core::intent::Power;
@@ -121,6 +121,8 @@ async fn run(parts: &Parts, about: &About, work: &Work) {
     let (id, vm, order) = (about.migration, about.vm, what.name());
     match &state {
         State::Failed { error, .. } => {
+            // It may have met what was not listed.
+            parts.listings.changed(vm);
             tracing::warn!(migration = %id, %vm, order, reason = error, "an order failed; its reason was reported to migration-service");
         }
         _ => tracing::info!(migration = %id, %vm, order, "order done"),
@@ -176,7 +178,12 @@ async fn execute(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed
         What::Receive { .. } => Ok(()),
         What::RestoreQuota => quotas::restore(parts, id).await,
         What::Forget { keep } => forget(parts, about, work, *keep).await,
-        What::Settle => settle(parts, about).await,
+        What::Settle => {
+            parts.listings.changed(vm);
+            let done = settle(parts, about).await;
+            parts.listings.changed(vm);
+            done
+        }
         What::BringOver { update, then } => {
             // Whatever was ordered, no update boots, shows or renames the copy, or adds a disk or a mount.
             let mut all = std::iter::once(update).chain(then);
@@ -192,12 +199,16 @@ async fn execute(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed
         }
         What::Date { created } => Ok(node.set_created(vm, created).await?),
         What::Protect { of } => Ok(node.protect(vm, *of).await?),
-        What::Delete => delete(parts, about, work).await,
+        What::Delete => {
+            parts.listings.changed(vm);
+            delete(parts, about, work).await
+        }
         What::Over => {
             if memory.get(id).is_some_and(|entry| entry.hold) {
                 node.release(vm).await?;
             }
             quotas::restore(parts, id).await?;
+            parts.listings.forget(vm);
             Ok(memory.end(about).await?)
         }
     }
@@ -226,7 +237,7 @@ async fn datasets(
 ) -> Result<(Vec<String>, Side), Failed> {
     let sent = sync::sent(parts, vm).await?;
     let roots: Vec<String> = sent.into_iter().map(|it| it.dataset).collect();
-    let side = parts.list(about.vm, &roots, &[]).await?.side;
+    let side = parts.recent(about.vm, &roots).await?.side;
     Ok((roots, side))
 }
 
@@ -256,10 +267,20 @@ async fn forget(
     for token in side.tokens.iter().filter(|_| keep.is_none()) {
         parts.zfs.change(args(&["receive", "-A", &token.dataset])).await?;
     }
-    let mut left = BTreeSet::new();
+    let (mut left, mut gone) = (BTreeSet::new(), Vec::new());
     for name in side.ours(|number| Some(number) != keep) {
-        let is_held = parts.zfs.each("userrefs", std::slice::from_ref(&name)).await?;
-        let is_held = is_held.get(&name).is_some_and(|holds| holds != "0" && holds != "-");
+        let now =
+            match parts.zfs.get(&["guid", "userrefs"], std::slice::from_ref(&name), false).await {
+                Err(error) if error.cause() == Cause::Absent => Vec::new(),
+                rows => rows?,
+            };
+        let of = |key: &str| now.iter().find(|row| row.name == key).map(|row| row.value.as_str());
+        // Another has its name since it was listed, or nothing has.
+        if !of("guid").is_some_and(|guid| side.has_as(&name, guid)) {
+            gone.push(name);
+            continue;
+        }
+        let is_held = of("userrefs").is_some_and(|holds| holds != "0" && holds != "-");
         let words = args(&["destroy", &name]);
         let destroyed = match (
             super::zfs::is_of(name.split('@').next().unwrap_or_default(), about.vm),
@@ -269,11 +290,15 @@ async fn forget(
             (true, true) => parts.zfs.remove_once(words).await.map_err(Failed::from),
             (true, false) => parts.zfs.remove(words).await.map_err(Failed::from),
         };
-        if let Err(why) = destroyed {
-            work.warn(format!("{name} is left: {why}"));
-            left.insert(name);
+        match destroyed {
+            Ok(()) => gone.push(name),
+            Err(why) => {
+                work.warn(format!("{name} is left: {why}"));
+                left.insert(name);
+            }
         }
     }
+    parts.listings.without(about.vm, &gone);
     if left.is_empty() {
         return Ok(());
     }

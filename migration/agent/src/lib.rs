@@ -58,6 +58,10 @@ mod quotas; // quotas in the way
 
 mod parts; // what the tasks share
 
+mod listings; // listings that take long
+
+mod looks; // observations that take long
+
 mod failed; // why an order was not done
 
 mod counts; // the orders and refusals that are counted

@@ -20,13 +20,13 @@ use migration_core::properties::PLACES;
 /// Returns the file systems of a tree that the node itself mounts, parents first, with whether they are mounted.
 async fn file_systems(parts: &Parts, root: &str) -> Result<Vec<(String, bool)>, Failed> {
     let wanted = ["type", "mounted", "canmount", "zoned"];
-    let rows = match parts.zfs.get(&wanted, &[root.to_owned()], true).await {
+    let rows = match parts.zfs.tree(&wanted, root).await {
         Ok(rows) => rows,
         Err(error) if error.cause() == Cause::Absent => return Ok(Vec::new()),
         Err(error) => return Err(error.into()),
     };
     let mut by_name: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| !row.of.contains(['@', '#'])) {
+    for row in &rows {
         by_name.entry(&row.of).or_default().insert(&row.name, &row.value);
     }
     let is_ours = |of: &BTreeMap<&str, &str>| {

@@ -5,13 +5,18 @@
 //! What is true of a copy, of a VM and of the node, read after it was asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::failed::Failed;
 use super::in_the_way;
+use super::looks::Reading;
 use super::memory::Entry;
 use super::node::NodeError;
 use super::parts::Parts;
@@ -19,7 +24,9 @@ use super::sync;
 use super::vm::{self, Run};
 use migration_core::intent::{End, Power};
 use migration_core::machine::{self, Copy, Snapshot};
-use migration_core::protocol::{Datasets, Node, Observe, Observed, Open, Rest, Size, State};
+use migration_core::protocol::{
+    Datasets, Looked, Node, Observe, Observed, Open, Rest, Size, State, What, Working,
+};
 use migration_core::sync_plan::{Row, Side};
 
 /// The version of the protocol.
@@ -28,8 +35,42 @@ pub const PROTOCOL: u32 = 4;
 /// An observation names so many ranges of numbers at most.
 const MOST_RANGES: usize = 1000;
 
+/// A reading that takes longer is answered for before it is done.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// Observes a copy. Where that takes long the answer says so, and the same question again waits for the same reading;
+/// another one ends it.
+pub async fn look(parts: &Arc<Parts>, asked: Observe) -> Result<Looked, Failed> {
+    let mut reading = parts.looks.take(&asked).unwrap_or_else(|| begin(parts, asked));
+    match timeout(AT_ONCE, &mut reading).await {
+        Ok(Ok(done)) => Ok(Looked::Observed(Box::new(done?))),
+        Ok(Err(_ended)) => Err(Failed::Cancelled),
+        Err(_late) => {
+            parts.looks.keep(asked, reading);
+            let working = Working { runs: parts.running.of(asked.about.vm) };
+            Ok(Looked::Working { working })
+        }
+    }
+}
+
+fn begin(parts: &Arc<Parts>, asked: Observe) -> Reading {
+    let (mut done, reading) = oneshot::channel();
+    let of = Arc::clone(parts);
+    parts.tasks.spawn("observation", async move {
+        let observed = tokio::select! {
+            observed = observe(&of, &asked) => Some(observed),
+            () = done.closed() => None,
+            () = of.shutdown.wait() => None,
+        };
+        if let Some(observed) = observed {
+            let _nobody_waits = done.send(observed).is_err();
+        }
+    });
+    reading
+}
+
 /// Observes a copy.
-pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed> {
+async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed> {
     let about = &asked.about;
     let over = parts.memory.is_over(about.migration);
     if !over {
@@ -52,11 +93,17 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         Some(_) => {
             let sent = sync::sent(parts, &object).await?;
             let roots: Vec<String> = sent.into_iter().map(|it| it.dataset).collect();
-            let side = parts.list(about.vm, &roots, &[]).await?.side;
+            let side = match asked.brief {
+                true => Side { datasets: there(parts, &roots).await?, ..Side::default() },
+                false => parts.recent(about.vm, &roots).await?.side,
+            };
             (roots, side)
         }
         None => (Vec::new(), Side::default()),
     };
+    let has_forgotten = doing().is_some_and(|doing| {
+        doing.order == What::Forget { keep: None } && doing.state == State::Done
+    });
     let may_lack = |it: &Snapshot| entry.as_ref().is_some_and(|entry| entry.may_lack(it.number));
     let mut snapshots = snapshots(&roots, &side);
     let is_partial = is_partial(&roots, &side) || snapshots.iter().any(may_lack);
@@ -72,6 +119,7 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         quota_lifted: entry.as_ref().is_some_and(|entry| !entry.quotas.is_empty()),
         bare: roots.iter().all(|root| !side.datasets.contains(root)),
         partial: is_partial,
+        unlisted: asked.brief && !has_forgotten,
         started_since_snapshot: !snapshots.is_empty() && Run::of(&object).is_started_since(run),
         last,
         taken: side.taken_above(last, MOST_RANGES),
@@ -85,6 +133,11 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
     };
     let node = machine::Node { held, copy: Some(copy), in_the_way, vm_agent };
     Ok(Observed { node, object: Some(object), doing: doing(), over })
+}
+
+/// Returns which of these datasets are there.
+async fn there(parts: &Parts, roots: &[String]) -> Result<Vec<String>, Failed> {
+    Ok(parts.zfs.each("type", roots).await?.into_keys().collect())
 }
 
 /// Where no order runs, and the VM does all that was taken from it: an operator has given it back.

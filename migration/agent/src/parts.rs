@@ -10,9 +10,12 @@ use std::sync::atomic::AtomicU64;
 
 use daemon::command::Commands;
 use daemon::{Shutdown, Tasks};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::counts::Counts;
+use super::listings::Listings;
+use super::looks::Looks;
 use super::memory::Memory;
 use super::node::Node;
 use super::peer::Peers;
@@ -74,6 +77,9 @@ pub struct Parts {
     pub memory: Memory,
     pub streams: Streams,
     pub works: Works,
+    /// The observations that take long.
+    pub looks: Looks,
+    pub listings: Listings,
     /// One change of the snapshots of volumes, or snapshot of a sync, at a time.
     pub snapshots: tokio::sync::Mutex<()>,
     /// The orders and refusals that are counted.
@@ -99,10 +105,27 @@ impl Parts {
         datasets: &[String],
         origins: &[String],
     ) -> Result<Listed, ZfsError> {
-        let mut listed = self.zfs.list(datasets, origins).await?;
+        let began = Instant::now();
+        let listed = self.zfs.list(datasets, origins).await?;
+        if origins.is_empty() {
+            self.listings.keep(vm, datasets, began, &listed);
+        }
+        Ok(self.numbered(vm, listed))
+    }
+
+    /// The same, or what was listed a short while ago where it takes long. Who uses it finds out by what he does next
+    /// that others have changed something since.
+    pub async fn recent(&self, vm: Uuid, datasets: &[String]) -> Result<Listed, ZfsError> {
+        match self.listings.recent(vm, datasets) {
+            Some(listed) => Ok(self.numbered(vm, listed)),
+            None => self.list(vm, datasets, &[]).await,
+        }
+    }
+
+    fn numbered(&self, vm: Uuid, mut listed: Listed) -> Listed {
         let entry = self.memory.of_vm(vm);
         let (known, left) = entry.map(|entry| (entry.known, entry.left)).unwrap_or_default();
         listed.side.number(&self.root(vm), &known, &left);
-        Ok(listed)
+        listed
     }
 }

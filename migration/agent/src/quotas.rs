@@ -25,7 +25,7 @@ fn is_none(value: &str) -> bool {
 
 /// Lifts all limits of a dataset and what is below it: of a copy that no VM uses.
 pub async fn lift_all(parts: &Parts, migration: Uuid, dataset: &str) -> Result<(), Failed> {
-    let rows = parts.zfs.get(&LIFTED, &[dataset.to_owned()], true).await?;
+    let rows = parts.zfs.tree(&LIFTED, dataset).await?;
     let rows: Vec<Property> = rows.into_iter().filter(|row| !is_none(&row.value)).collect();
     let save = |entry: &mut Entry| {
         for row in &rows {
@@ -41,9 +41,9 @@ pub async fn lift_all(parts: &Parts, migration: Uuid, dataset: &str) -> Result<(
 /// those that are nearly used up, and those that a reservation takes up.
 pub async fn lift_tight(parts: &Parts, migration: Uuid, dataset: &str) -> Result<(), Failed> {
     let wanted = ["quota", "used", "reservation", "refreservation"];
-    let rows = parts.zfs.get(&wanted, &[dataset.to_owned()], true).await?;
+    let rows = parts.zfs.tree(&wanted, dataset).await?;
     let mut by_name: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| !row.of.contains(['@', '#'])) {
+    for row in &rows {
         let value = row.value.parse().unwrap_or(0);
         by_name.entry(&row.of).or_default().insert(&row.name, value);
     }

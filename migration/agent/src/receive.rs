@@ -131,6 +131,7 @@ pub async fn clear(parts: &Parts, clear: &Clear, from: Uuid) -> Result<(), Faile
     }
     is_off(parts, about.vm).await?;
     work.cut_streams().await;
+    parts.listings.changed(about.vm);
     match &clear.gone {
         Gone::Partial => parts.zfs.change(args(&["receive", "-A", dataset])).await?,
         Gone::Snapshots(names) => {
@@ -190,6 +191,7 @@ pub async fn accept(parts: &Parts, offer: Offer, from: Uuid) -> Result<Accepted,
         let of: Vec<String> = offer.properties.keys().cloned().chain([dataset.clone()]).collect();
         own(about.vm, &of)?;
         is_off(parts, about.vm).await?;
+        parts.listings.changed(about.vm);
         // Only the sender makes snapshots of what is off: names are enough until it reports that all is here.
         let expects = |entry: &mut Entry| {
             entry.incoming = true;
@@ -260,6 +262,7 @@ pub async fn stream(parts: Arc<Parts>, (incoming, expected): Opened) {
         done = take(&parts, incoming, &expected) => done,
     };
     let migration = expected.about.migration;
+    parts.listings.changed(expected.about.vm);
     match done {
         Ok(bytes) => tracing::info!(%migration, dataset, bytes, "received a dataset"),
         Err(failed) => {
@@ -371,12 +374,15 @@ async fn give_to_zone(parts: &Parts, delegated: &[String]) -> Result<(), Failed>
     for top in delegated {
         // What is below has it from above, unless it says otherwise: that is looked at afterwards.
         for is_deep in [false, true] {
-            let rows = match parts.zfs.get(&["zoned"], std::slice::from_ref(top), is_deep).await {
+            let rows = match is_deep {
+                true => parts.zfs.tree(&["zoned"], top).await,
+                false => parts.zfs.get(&["zoned"], std::slice::from_ref(top), false).await,
+            };
+            let rows = match rows {
                 Err(error) if error.cause() == Cause::Absent => continue,
                 rows => rows?,
             };
-            let is_dataset = |name: &str| !name.contains(['@', '#']);
-            for row in rows.into_iter().filter(|row| row.value == "off" && is_dataset(&row.of)) {
+            for row in rows.into_iter().filter(|row| row.value == "off") {
                 parts.zfs.change(args(&["set", "zoned=on", &row.of])).await?;
             }
         }

@@ -139,7 +139,7 @@ fn node(peer: Identity) -> Uuid {
 
 async fn observed(State(parts): Routes, asked: JsonBody<Observe>) -> Response<Body> {
     match asked {
-        Ok(Json(asked)) => answer(observe::observe(&parts, &asked).await),
+        Ok(Json(asked)) => answer(observe::look(&parts, asked).await),
         Err(why) => invalid(&why),
     }
 }

@@ -22,6 +22,8 @@ use tokio::time::Instant;
 use trust::Keeper;
 use uuid::Uuid;
 
+use super::listings::Listings;
+use super::looks::Looks;
 use super::memory::Memory;
 use super::node::Node;
 use super::parts::{Parts, Streams};
@@ -96,6 +98,8 @@ impl Agent {
                 bytes_out: std::sync::atomic::AtomicU64::new(0),
                 refusals: Refusals::default(),
             },
+            looks: Looks::default(),
+            listings: Listings::default(),
             works: super::work::Works::default(),
             snapshots: tokio::sync::Mutex::default(),
             counts: super::counts::Counts::default(),

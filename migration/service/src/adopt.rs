@@ -439,7 +439,7 @@ impl Service {
 
     /// Returns what is known of a copy, asked with the revision that its agent received.
     async fn observe(&self, cn: Uuid, about: About) -> Result<CopyState, Refused> {
-        match self.agents.observe(cn, &Observe { about }).await {
+        match self.agents.observe(cn, &Observe { about, brief: false }).await {
             Ok(observed) => Ok(CopyState::Node(observed.node)),
             Err(error) if error.code() == Some(WAITS) => Ok(CopyState::Waits),
             Err(error) => {

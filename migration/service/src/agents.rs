@@ -19,10 +19,14 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::node_reports::{NodeReport, NodeReports};
-use migration_core::protocol::{Datasets, Doing, Node, Observe, Observed, Open, Order, Rate, Size};
+use migration_core::protocol::{
+    Datasets, Doing, Looked, Node, Observe, Observed, Open, Order, Rate, Size,
+};
 
 /// How long an answer may take besides the wait that an order asks for.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two questions for a state that is still being read.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a node may take to show that it is not dead.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
@@ -69,16 +73,26 @@ impl Agents {
         }
     }
 
+    /// Asks for the state of a copy until the agent has read it.
+    pub async fn observe(&self, cn: Uuid, asked: &Observe) -> Result<Observed, Error> {
+        loop {
+            if let Looked::Observed(observed) = self.look(cn, asked).await? {
+                return Ok(*observed);
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
     /// Asks for the state of a copy.
     /// Fails also where the agent answers with another VM's object: it would be put into VMAPI.
-    pub async fn observe(&self, cn: Uuid, asked: &Observe) -> Result<Observed, Error> {
-        let observed: Observed =
-            self.post(cn, "observe", asked, PATIENCE, "an observation").await?;
+    pub async fn look(&self, cn: Uuid, asked: &Observe) -> Result<Looked, Error> {
+        let looked: Looked = self.post(cn, "observe", asked, PATIENCE, "an observation").await?;
+        let Looked::Observed(observed) = &looked else { return Ok(looked) };
         let of = observed.object.as_ref().and_then(|object| object.get("uuid"));
         if of.is_some_and(|uuid| *uuid != json!(asked.about.vm)) {
             return Err(another(&Method::POST, "observe", "the VM"));
         }
-        Ok(observed)
+        Ok(looked)
     }
 
     /// Sends an order, and waits for its end as long as it asks.

@@ -43,7 +43,8 @@ impl Service {
         let ask = async |nth: usize| {
             let (end, cn) = nodes[nth];
             let revision = record.intent.revision.max(seen[nth]);
-            let asked = Observe { about: About { migration, revision, nonce: None, vm, end } };
+            let asked =
+                Observe { about: About { migration, revision, nonce: None, vm, end }, brief: true };
             let observed = self.agents.observe(cn?, &asked).await;
             observed.ok()
         };

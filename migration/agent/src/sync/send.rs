@@ -53,7 +53,7 @@ pub async fn send(
     let can = parts.zfs.can().await?;
     let mut can = Capabilities { resume: can.resume, bookmarks: can.bookmarks, packages: true };
     let mut last = Vec::new();
-    let mut from = parts.list(id, &roots, &[]).await?;
+    let mut from = parts.recent(id, &roots).await?;
     let mut to = sync.there(&roots, &from).await?;
     loop {
         // What the source has is never replaced.
@@ -76,9 +76,11 @@ pub async fn send(
                 done => done?,
             }
         }
-        // A stream may take hours, in which both sides change.
         if acts.iter().any(Act::changes_sender) {
             from = parts.list(id, &roots, &[]).await?;
+        } else if acts.iter().any(Act::is_stream) {
+            // It may take hours, in which both sides change.
+            from = parts.recent(id, &roots).await?;
         }
         // The meaning of a token depends on the sender's snapshots.
         if acts.iter().any(Act::changes_receiver) || !to.tokens.is_empty() {

@@ -101,8 +101,7 @@ impl Sync<'_> {
         for name in names {
             let (root, snapshot) = name.split_once('@').unwrap_or((name, ""));
             let room = LONGEST_NAME.saturating_sub(snapshot.len() + 1);
-            let rows = self.parts.zfs.get(&["type"], &[root.to_owned()], true).await?;
-            let mut datasets = rows.into_iter().filter(|row| !row.of.contains(['@', '#']));
+            let mut datasets = self.parts.zfs.tree(&["type"], root).await?.into_iter();
             if let Some(row) = datasets.find(|row| row.of.len() > room) {
                 return Err(Failed::LongName { dataset: row.of, room });
             }
@@ -116,9 +115,8 @@ impl Sync<'_> {
             return Ok(());
         }
         for root in roots {
-            let rows = self.parts.zfs.get(&["encryptionroot"], std::slice::from_ref(root), true);
-            let mut own = rows.await?.into_iter().filter(|row| vm::is_in(&row.value, root));
-            if let Some(row) = own.next() {
+            let mut roots = self.parts.zfs.tree(&["encryptionroot"], root).await?.into_iter();
+            if let Some(row) = roots.find(|row| vm::is_in(&row.value, root)) {
                 return Err(Failed::OwnKey(row.value));
             }
         }

@@ -21,6 +21,8 @@ const DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// A change that fails with "busy" is tried for about 3 s.
 const TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_millis(100);
+/// So often a tree is listed of which a part goes meanwhile.
+const TREE: u32 = 3;
 
 /// What the node's `zfs` and pool can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,24 +144,32 @@ impl Zfs {
         of: &[String],
         below: bool,
     ) -> Result<Vec<Property>, ZfsError> {
-        if let Some(text) = properties.iter().find(|name| !properties::is_word(name)) {
-            return Err(ZfsError::Odd { verb: "get", line: (*text).to_owned() });
-        }
-        let mut words = args(&["get", "-Hp"]);
+        let mut words = to_get(properties)?;
         if below {
-            words.push("-r".to_owned());
+            words.insert(1, "-r".to_owned());
         }
-        words.extend(args(&["-o", "name,property,value,source", &properties.join(",")]));
         words.extend(of.iter().cloned());
-        let text = self.read(words).await?;
-        let row = |line: &str| {
-            let mut parts = line.split('\t');
-            let mut next = || parts.next().map(str::to_owned);
-            let (of, name, value, source) = (next()?, next()?, next()?, next()?);
-            Some(Property { of, name, value, source })
-        };
-        let odd = |line: &str| ZfsError::Odd { verb: "get", line: line.to_owned() };
-        text.lines().map(|line| row(line).ok_or_else(|| odd(line))).collect()
+        rows(&self.read(words).await?)
+    }
+
+    /// Returns properties of the file systems and volumes of a tree. Only of those whose values no people write.
+    pub async fn tree(&self, properties: &[&str], top: &str) -> Result<Vec<Property>, ZfsError> {
+        let printed = self.over_tree(&to_get(properties)?, top).await?;
+        rows(&String::from_utf8_lossy(&printed))
+    }
+
+    /// Runs a subcommand that reads for the file systems and volumes of a tree. What `zfs` does with `-r` reads all
+    /// snapshots too, of which there may be tens of thousands.
+    pub(super) async fn over_tree(&self, words: &[String], top: &str) -> Result<Vec<u8>, ZfsError> {
+        let mut tries = 1;
+        loop {
+            let names = self.names(&["-r"], top).await?;
+            match self.bytes(words.iter().cloned().chain(names).collect()).await {
+                // One was destroyed since.
+                Err(error) if error.cause() == Cause::Absent && tries < TREE => tries += 1,
+                done => return done,
+            }
+        }
     }
 
     /// Returns a property whose value people may have written, byte for byte; none if the dataset is gone.
@@ -190,10 +200,16 @@ impl Zfs {
 
     /// Returns the names of the file systems and volumes that are directly below a dataset.
     pub async fn children(&self, dataset: &str) -> Result<Vec<String>, ZfsError> {
-        let shape = ["list", "-H", "-r", "-d", "1", "-t", "filesystem,volume", "-o", "name"];
-        let words = args(&shape).into_iter().chain([dataset.to_owned()]).collect();
-        let text = self.read(words).await?;
-        Ok(text.lines().filter(|name| *name != dataset).map(str::to_owned).collect())
+        let mut names = self.names(&["-r", "-d", "1"], dataset).await?;
+        names.retain(|name| name != dataset);
+        Ok(names)
+    }
+
+    /// Lists file systems and volumes.
+    async fn names(&self, how: &[&str], top: &str) -> Result<Vec<String>, ZfsError> {
+        let shape = ["-t", "filesystem,volume", "-o", "name", top];
+        let words = [&["list", "-H"], how, &shape].concat();
+        Ok(self.read(args(&words)).await?.lines().map(str::to_owned).collect())
     }
 
     /// Returns the size of the stream of these arguments of `send`, in bytes; none where `zfs` cannot estimate it.
@@ -267,6 +283,25 @@ impl Zfs {
     async fn raw(&self, program: Program, words: Vec<String>) -> Result<Output, ZfsError> {
         Ok(self.commands.run(Call::new(program, words, DEADLINE)).await?)
     }
+}
+
+/// The words of `zfs get` for properties that no people write.
+fn to_get(properties: &[&str]) -> Result<Vec<String>, ZfsError> {
+    if let Some(text) = properties.iter().find(|name| !properties::is_word(name)) {
+        return Err(ZfsError::Odd { verb: "get", line: (*text).to_owned() });
+    }
+    Ok(args(&["get", "-Hp", "-o", "name,property,value,source", &properties.join(",")]))
+}
+
+fn rows(text: &str) -> Result<Vec<Property>, ZfsError> {
+    let row = |line: &str| {
+        let mut parts = line.split('\t');
+        let mut next = || parts.next().map(str::to_owned);
+        let (of, name, value, source) = (next()?, next()?, next()?, next()?);
+        Some(Property { of, name, value, source })
+    };
+    let odd = |line: &str| ZfsError::Odd { verb: "get", line: line.to_owned() };
+    text.lines().map(|line| row(line).ok_or_else(|| odd(line))).collect()
 }
 
 #[cfg(test)]

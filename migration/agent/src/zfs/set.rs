@@ -10,8 +10,8 @@ use super::run::{Zfs, ZfsError, args};
 use migration_core::properties::{self, Carried};
 use migration_core::protocol::Properties;
 
-/// Received values count: they were set on the other node.
-const SET: [&str; 2] = ["-s", "local,received"];
+/// Asks what is set. Received values count: they were set on the other node.
+const NAMES: [&str; 7] = ["get", "-Hp", "-s", "local,received", "-o", "name,property", "all"];
 
 /// What is set on datasets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Zfs {
         let mut of_zone = Vec::new();
         let (mut of_words, mut words) = (BTreeSet::new(), BTreeSet::new());
         let zoned = self.zoned(dataset).await?;
-        for (of, name) in self.names(dataset).await? {
+        for (of, name) in self.names_below(dataset).await? {
             match properties::judge(&name, zoned.contains(&of)) {
                 Carried::Word => {
                     words.insert(name.clone());
@@ -51,7 +51,7 @@ impl Zfs {
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         if !words.is_empty() {
-            for row in self.get(&words, &[dataset.to_owned()], true).await? {
+            for row in self.tree(&words, dataset).await? {
                 let key = (row.of, row.name);
                 if of_words.contains(&key) {
                     let (of, name) = key;
@@ -80,34 +80,20 @@ impl Zfs {
 
     /// The datasets of a tree, and whether each is a zone's.
     pub async fn whether_zoned(&self, dataset: &str) -> Result<BTreeMap<String, bool>, ZfsError> {
-        let rows = self.get(&["zoned"], &[dataset.to_owned()], true).await?;
-        let datasets = rows.into_iter().filter(|row| !row.of.contains(['@', '#']));
-        Ok(datasets.map(|row| (row.of, row.value == "on")).collect())
+        let rows = self.tree(&["zoned"], dataset).await?.into_iter();
+        Ok(rows.map(|row| (row.of, row.value == "on")).collect())
     }
 
     /// The names of what is set on one dataset.
     pub async fn names_set(&self, dataset: &str) -> Result<Vec<String>, ZfsError> {
-        let names = self.names(dataset).await?.into_iter().filter(|(of, _)| of == dataset);
+        let words = args(&NAMES).into_iter().chain([dataset.to_owned()]).collect();
+        let names = pairs(dataset, &self.bytes(words).await?).into_iter();
         Ok(names.map(|(_, name)| name).collect())
     }
 
-    /// The names of what is set, with the datasets. Neither can have a tab or a line end: what is not such a pair names
-    /// no property, and stops no sync either.
-    async fn names(&self, dataset: &str) -> Result<Vec<(String, String)>, ZfsError> {
-        let shape = ["-o", "name,property", "all", dataset];
-        let words = ["get", "-Hp", "-r"].iter().chain(&SET).chain(&shape);
-        let printed = self.bytes(words.map(|word| (*word).to_owned()).collect()).await?;
-        let printed = String::from_utf8_lossy(&printed).into_owned();
-        let pair = |line: &str| match line.split('\t').collect::<Vec<_>>()[..] {
-            [of, name] => Some((of.to_owned(), name.to_owned())),
-            _ => None,
-        };
-        let rows: Vec<_> = printed.lines().filter_map(pair).collect();
-        let odd = printed.lines().count() - rows.len();
-        if odd > 0 {
-            tracing::warn!(dataset, odd, "ignored lines of `zfs get` that name no property");
-        }
-        Ok(rows.into_iter().filter(|(of, _)| !of.contains(['@', '#'])).collect())
+    /// The names of what is set on a dataset and those below it, with the datasets.
+    async fn names_below(&self, dataset: &str) -> Result<Vec<(String, String)>, ZfsError> {
+        Ok(pairs(dataset, &self.over_tree(&args(&NAMES), dataset).await?))
     }
 
     /// The values of user properties: all at once where each is one line, or else one by one.
@@ -131,4 +117,20 @@ impl Zfs {
         }
         Ok(found)
     }
+}
+
+/// The names of what is set, with the datasets. Neither can have a tab or a line end: what is not such a pair names no
+/// property, and stops no sync either.
+fn pairs(dataset: &str, printed: &[u8]) -> Vec<(String, String)> {
+    let printed = String::from_utf8_lossy(printed);
+    let pair = |line: &str| match line.split('\t').collect::<Vec<_>>()[..] {
+        [of, name] => Some((of.to_owned(), name.to_owned())),
+        _ => None,
+    };
+    let rows: Vec<_> = printed.lines().filter_map(pair).collect();
+    let odd = printed.lines().count() - rows.len();
+    if odd > 0 {
+        tracing::warn!(dataset, odd, "ignored lines of `zfs get` that name no property");
+    }
+    rows
 }

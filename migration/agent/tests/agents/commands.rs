@@ -5,8 +5,9 @@
 //! The programs of a node: simnode's rules in process, and net-agent's list of holds.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use daemon::command::{Call, CommandError, Commands, Launch, Output, Program, Run, Running};
 use futures_util::FutureExt as _;
@@ -26,6 +27,10 @@ pub struct Programs {
     pub steps: Arc<Steps>,
     /// What was run, but for what only reads.
     pub ran: Arc<Mutex<Vec<String>>>,
+    /// So many seconds a recursive `zfs get` takes.
+    pub slow: Arc<AtomicU64>,
+    /// `vmadm delete` does not end.
+    pub stuck: Arc<AtomicBool>,
 }
 
 /// Counts what an agent does to its node, and stops it there.
@@ -65,10 +70,10 @@ fn is_reading(program: Program, args: &[String]) -> bool {
 
 impl Programs {
     pub fn new(node: &Node) -> Programs {
-        let (holds, steps, ran) = Default::default();
+        let (holds, steps, ran, slow, stuck) = Default::default();
         let ours = r"/opt/smartdc/agents/lib/node_modules/vm-agent/smf/vm-agent\ start";
         let vm_agent = Arc::new(Mutex::new(Some(ours.to_owned())));
-        Programs { node: node.clone(), holds, vm_agent, steps, ran }
+        Programs { node: node.clone(), holds, vm_agent, steps, ran, slow, stuck }
     }
 
     /// Runs a command line of `zfs`, which must succeed.
@@ -110,6 +115,14 @@ impl Programs {
 
     async fn answer(&self, call: Call) -> Result<Output, CommandError> {
         let Call { args, input, .. } = &call;
+        let is_listing =
+            call.program == Program::Zfs && args[0] == "get" && args.contains(&"-r".to_owned());
+        if is_listing {
+            tokio::time::sleep(Duration::from_secs(self.slow.load(Ordering::SeqCst))).await;
+        }
+        if args.first().is_some_and(|verb| verb == "delete") && self.stuck.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         Ok(match call.program {
             Program::Zpool if self.node.info().zfs == Zfs::Fuse => {
                 output(2, String::new(), "bad property list: invalid property".to_owned())

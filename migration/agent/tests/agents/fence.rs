@@ -35,13 +35,13 @@ async fn an_order_older_than_what_was_heard_is_refused_also_after_a_restart() {
         .post::<migration_core::protocol::Observed>(
             &world.target,
             "observe",
-            &Observe { about: at(9) },
+            &Observe { about: at(9), brief: false },
         )
         .await;
     seen.unwrap();
     for _ in 0..2 {
         assert_eq!(give(&world, at(8), What::Show).await, refused("OldOrder"));
-        let old = Observe { about: at(8) };
+        let old = Observe { about: at(8), brief: false };
         let old =
             world.post::<serde_json::Value>(&world.target, "observe", &old).await.unwrap_err();
         assert_eq!((old.status(), old.code()), (Some(409), Some("OldOrder")));
@@ -64,7 +64,7 @@ async fn a_revision_that_was_heard_is_refused_with_another_nonce_also_after_a_re
     let net = world.net.clone();
     for _ in 0..2 {
         assert_eq!(give(&world, at(5, Some(2)), What::Show).await, refused("OldOrder"));
-        let other = Observe { about: at(5, Some(2)) };
+        let other = Observe { about: at(5, Some(2)), brief: false };
         let asked = world.post::<serde_json::Value>(&world.target, "observe", &other).await;
         assert_eq!(asked.unwrap_err().code(), Some("OldOrder"));
         assert!(world.observe_at(End::Target, 5).await.copy.unwrap().hidden);
@@ -164,7 +164,7 @@ async fn orders_are_the_services_alone_and_what_any_other_peer_asks_is_refused_a
         let http = world.target.client(&world.net, from);
         for call in [
             Call::new(Method::POST, &["orders"]).json(&show),
-            Call::new(Method::POST, &["observe"]).json(&Observe { about: at(9) }),
+            Call::new(Method::POST, &["observe"]).json(&Observe { about: at(9), brief: false }),
             Call::new(Method::PUT, &["rate"])
                 .json(&migration_core::protocol::Rate { mbps: Some(1) }),
             Call::get(&["node"]),

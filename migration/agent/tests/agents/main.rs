@@ -31,6 +31,8 @@ mod names; // snapshots that the VM's owner names as the agent does
 
 mod idle; // connections that say nothing
 
+mod slow; // nodes on which something takes long
+
 mod snapshots; // snapshots of volumes
 
 mod deaths; // an agent that dies at every step

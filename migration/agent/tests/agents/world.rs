@@ -13,7 +13,7 @@ use daemon::Shutdown;
 use migration_agent::config::QUIET;
 use migration_agent::{Agent, Setup};
 use migration_core::intent::End;
-use migration_core::protocol::{About, Doing, Observe, Observed, Order, State, What};
+use migration_core::protocol::{About, Doing, Looked, Observe, Observed, Order, State, What};
 use sdc_clients::agents::{Known, NodeAgents};
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Call, Transport};
@@ -285,13 +285,20 @@ impl World {
 
     pub async fn observe(&self, end: End) -> Result<Observed, Error> {
         let about = self.about(end, self.next());
-        self.post(self.cn(end), "observe", &Observe { about }).await
+        self.post(self.cn(end), "observe", &Observe { about, brief: false }).await
+    }
+
+    /// The first answer to a question for the state of a copy.
+    pub async fn look(&self, end: End, revision: u64, brief: bool) -> Looked {
+        let about = self.about(end, revision);
+        self.post(self.cn(end), "observe", &Observe { about, brief }).await.unwrap()
     }
 
     /// What is true of a copy, asked with this revision.
     pub async fn observe_at(&self, end: End, revision: u64) -> migration_core::machine::Node {
         let about = self.about(end, revision);
-        let seen: Observed = self.post(self.cn(end), "observe", &Observe { about }).await.unwrap();
+        let seen: Observed =
+            self.post(self.cn(end), "observe", &Observe { about, brief: false }).await.unwrap();
         seen.node
     }
 

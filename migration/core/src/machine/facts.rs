@@ -84,6 +84,9 @@ pub struct Copy {
     /// Its configuration is there, and none of its datasets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,
+    /// Its snapshots were not listed: what follows from them is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unlisted: bool,
     /// Some of its datasets have received more than others: a sync ended half way.
     pub partial: bool,
     /// It was started since its newest sync snapshot was taken.

@@ -208,9 +208,6 @@ pub enum Reason {
     /// The target may have written since it was allowed to boot, so that it is no rest to be removed.
     #[error("the target may have run: use migration rollback")]
     UseRollback,
-    /// VMAPI has the VM on another node.
-    #[error("VMAPI does not have the VM on the {0}'s node")]
-    NotInVmapi(End),
     /// The names of sync snapshots are taken again and again before they can be made.
     #[error(
         "the VM's owner made snapshots named vm-migration-N {0} times before the sync could make its own"

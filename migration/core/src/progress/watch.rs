@@ -27,6 +27,8 @@ pub struct Latest {
 pub struct Watch {
     has_begun: bool,
     entries: usize,
+    /// The entries that have ended, and whose warnings were sent.
+    warned: usize,
     event: Option<Value>,
     /// Why the step that runs is tried again.
     again: Option<Again>,
@@ -49,10 +51,10 @@ impl Watch {
 
     /// Returns the lines to send now.
     ///
-    /// At the beginning the last entry of the history is sent if it runs. Then each new entry; the entry that runs each
-    /// time that its step is to be tried again, with the reason, and once it goes on; the latest event of bytes if it
-    /// belongs to the entry that runs and is not tried again; then the end if nothing runs any more. `record`: none if
-    /// it is gone.
+    /// First the warnings of entries that have ended since. At the beginning the last entry of the history is sent if
+    /// it runs. Then each new entry; the entry that runs each time that its step is to be tried again, with the reason,
+    /// and once it goes on; the latest event of bytes if it belongs to the entry that runs and is not tried again; then
+    /// the end if nothing runs any more. `record`: none if it is gone.
     pub fn step(
         &mut self,
         record: Option<&Record>,
@@ -73,6 +75,15 @@ impl Watch {
             self.has_begun = true;
             let runs = history.last().is_some_and(|entry| entry.state == State::Running);
             self.entries = history.len() - usize::from(runs);
+            self.warned = self.entries;
+        }
+        while let Some(entry) = history.get(self.warned).filter(|it| it.state != State::Running) {
+            self.warned += 1;
+            let warning = entry.error_detail.as_ref().filter(|_| entry.error.is_none());
+            lines.extend(warning.map(|text| {
+                let message = format!("Warning: {text}");
+                json!({"type": "warning", "phase": entry.phase, "message": message})
+            }));
         }
         let new = history.get(self.entries..).unwrap_or_default();
         lines.extend(new.iter().map(|entry| entry.public(now)));

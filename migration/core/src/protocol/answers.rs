@@ -11,10 +11,30 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::orders::What;
-use crate::intent::{End, Power};
+use crate::intent::{self, End, Power};
 use crate::machine;
 use crate::sync_plan::Side;
+use crate::time::Time;
 use crate::vm_agent::VmAgent;
+
+/// The answer to a question for the state of a copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Looked {
+    /// The agent reads it still: the same question again waits for the same reading.
+    Working {
+        /// What is being done.
+        working: Working,
+    },
+    Observed(Box<Observed>),
+}
+
+/// An observation that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Working {
+    /// The oldest program that runs for the VM.
+    pub runs: Option<Runs>,
+}
 
 /// The state of a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,6 +108,14 @@ pub struct Progress {
     pub total: u64,
     /// Bytes per second, of the last seconds.
     pub rate: u64,
+}
+
+impl Runs {
+    /// Returns the same as a record has it.
+    pub fn on(self, end: End) -> intent::Runs {
+        let Runs { command, since_ms } = self;
+        intent::Runs { command, end, since: Time::from_millis(since_ms) }
+    }
 }
 
 /// A migration that an agent has open.

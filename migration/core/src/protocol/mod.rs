@@ -6,7 +6,7 @@
 //!
 //! | request | body | answer |
 //! | --- | --- | --- |
-//! | `POST /observe` | [`Observe`] | [`Observed`], after a reading that began after the request |
+//! | `POST /observe` | [`Observe`] | [`Looked`]: [`Observed`], after a reading that began after the request, or that it goes on |
 //! | `POST /orders` | [`Order`] | [`Doing`]; an order that is not done within `wait_ms` goes on |
 //! | `POST /received` | [`Received`] | [`Datasets`]: agent to agent, what the receiver has |
 //! | `POST /clear` | [`Clear`] | agent to agent, what must go from the receiver before a stream |
@@ -46,7 +46,8 @@ mod answers;
 mod orders;
 
 pub use answers::{
-    Datasets, Doing, Failure, Node, Observed, Open, Progress, Replaced, Rest, Runs, Size, State,
+    Datasets, Doing, Failure, Looked, Node, Observed, Open, Progress, Replaced, Rest, Runs, Size,
+    State, Working,
 };
 pub use orders::{
     About, Accepted, Clear, Gone, Observe, Offer, Order, Properties, Rate, Received, What, Whole,

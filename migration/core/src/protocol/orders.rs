@@ -35,6 +35,9 @@ pub struct Observe {
     /// The copy.
     #[serde(flatten)]
     pub about: About,
+    /// What its snapshots are is not needed: on some nodes to list them takes minutes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub brief: bool,
 }
 
 /// An order to an agent.

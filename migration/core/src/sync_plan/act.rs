@@ -52,10 +52,14 @@ pub enum Act {
 }
 
 impl Act {
-    /// Returns true if the sender's snapshots may be others after it: a stream takes its time.
+    /// Returns true if the sender's snapshots are others after it.
     pub fn changes_sender(&self) -> bool {
-        use Act::{DropSnapshot, Resume, Send, Snapshot};
-        matches!(self, Snapshot(_) | DropSnapshot(_) | Send { .. } | Resume { .. })
+        matches!(self, Act::Snapshot(_) | Act::DropSnapshot(_))
+    }
+
+    /// Returns true if it takes as long as its bytes do.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, Act::Send { .. } | Act::Resume { .. })
     }
 
     /// Returns true if the receiver's datasets or snapshots are others after it.

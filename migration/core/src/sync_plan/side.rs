@@ -95,6 +95,11 @@ impl Side {
         self.snapshots.iter().any(|row| row.guid == guid)
     }
 
+    /// Returns true if the snapshot of this name has this GUID, as `zfs` writes it.
+    pub fn has_as(&self, name: &str, guid: &str) -> bool {
+        self.snapshots.iter().any(|row| row.full_name() == name && guid.parse() == Ok(row.guid))
+    }
+
     /// Numbers the sync snapshots of the migration: those of the VM's root, and those of the same name elsewhere
     /// that were made with them. In what is delegated to the VM its owner makes snapshots of any name; of the root he
     /// makes none. Those in `left` are no part of the migration any more.

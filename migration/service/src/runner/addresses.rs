@@ -99,7 +99,7 @@ pub async fn reserve(
 async fn accepted(service: &Service, kept: &Stored) -> Result<(), Failed> {
     for end in [End::Target, End::Source] {
         let Some(cn) = node_of(&kept.record, end) else { continue };
-        let asked = Observe { about: about(&kept.record, end) };
+        let asked = Observe { about: about(&kept.record, end), brief: true };
         match service.agents.observe(cn, &asked).await {
             Err(error) if is_old(&error) => return Err(Failed::Lost),
             Err(_) if end == End::Target => {} // the source may be dead, or the target: one of them knows

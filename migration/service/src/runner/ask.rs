@@ -135,7 +135,7 @@ async fn of_records(
     records.retain(|it| !is_busy(&it.record) && it.record.intent.older.is_none());
     for mut kept in records {
         let end = if kept.record.source_server_uuid == cn { End::Source } else { End::Target };
-        let asked = Observe { about: about(&kept.record, end) };
+        let asked = Observe { about: about(&kept.record, end), brief: true };
         if service.agents.observe(cn, &asked).await?.over {
             found_older(service, &mut kept, cn, Some(fence)).await?;
         }

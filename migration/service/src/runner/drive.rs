@@ -124,11 +124,7 @@ impl Drive<'_> {
         if let Err(failed) = ticket(service, fence, &mut kept).await {
             return self.failed_once(&mut kept, failed, false, None).await;
         }
-        // A command does not wait for an agent that hangs: what is asked for may be to go on without it.
-        let seen = tokio::select! {
-            seen = observe(service, &kept.record) => seen,
-            true = is_called(service, &kept, UNANSWERED) => return Err(Failed::Lost),
-        };
+        let seen = self.look(&mut kept).await?;
         // Another service has raised the revision, or the store was restored.
         if seen.ahead.is_some() && service.records.is_changed(&kept).await? {
             return Err(Failed::Lost);
@@ -178,6 +174,39 @@ impl Drive<'_> {
         let Memory { meter, sent, .. } = std::mem::take(&mut self.memory);
         self.memory = Memory { meter, sent, goes_on: true, ..Memory::default() };
         Ok(true)
+    }
+
+    /// Observes until both agents have read what they were asked, and says meanwhile what takes so long. A begin needs no
+    /// list of snapshots, nor does an abort, unless the source is lost.
+    async fn look(&self, kept: &mut Stored) -> Result<Round, Failed> {
+        let (service, intent) = (self.service, &kept.record.intent);
+        let is_first_or_last = matches!(kept.record.phase, Phase::Begin | Phase::Abort);
+        let mut brief = is_first_or_last && intent.rescue.is_none();
+        let mut was_working = false;
+        loop {
+            // A command does not wait for an agent that hangs: what is asked for may be to go on without it.
+            let seen = tokio::select! {
+                seen = observe(service, &kept.record, brief) => seen,
+                true = is_called(service, kept, UNANSWERED) => return Err(Failed::Lost),
+            };
+            was_working |= seen.working.is_some();
+            match &seen.working {
+                None if brief && seen.facts.is_lost(End::Source) => brief = false,
+                None => {
+                    kept.record.intent.runs.take_if(|_| was_working);
+                    return Ok(seen);
+                }
+                Some(runs) if runs.is_some() && *runs != kept.record.intent.runs => {
+                    kept.record.intent.runs.clone_from(runs);
+                    service.records.write(kept, Some(self.fence)).await?;
+                }
+                Some(_) => {}
+            }
+            // A command does not wait for it.
+            if seen.working.is_some() && is_called(service, kept, POLL).await {
+                return Err(Failed::Lost);
+            }
+        }
     }
 
     /// Runs a step, and publishes its progress.

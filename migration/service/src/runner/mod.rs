@@ -26,6 +26,8 @@ mod silent; // nodes whose agents do not answer
 
 mod ask; // what the agents have open
 
+mod put_right; // VMAPI's record of a VM whose old copy was replaced
+
 mod ending;
 
 mod step;

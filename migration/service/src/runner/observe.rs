@@ -16,9 +16,9 @@ use crate::agents::is_answer;
 use crate::state::Service;
 use migration_core::bring_over::settings;
 use migration_core::dead::Contact;
-use migration_core::intent::{End, Intent};
+use migration_core::intent::{End, Intent, Runs};
 use migration_core::machine::{Facts, Node, Reason, Report, SettingsMatch, Wait};
-use migration_core::protocol::{About, Observe, Observed};
+use migration_core::protocol::{About, Looked, Observe, Observed};
 use migration_core::record::{Phase, Record, node_of};
 
 /// What was seen in a round.
@@ -34,6 +34,8 @@ pub struct Round {
     pub ahead: Option<End>,
     /// The ends whose agents know that the migration is over.
     pub over: Vec<End>,
+    /// An agent reads still; the program that takes so long, where one runs.
+    pub working: Option<Option<Runs>>,
     /// What is known, beside silence, of the agents that did not report the state of their copies.
     pub errors: Vec<(End, String)>,
 }
@@ -86,21 +88,25 @@ pub fn sentence(error: &Error) -> String {
 }
 
 /// Observes both nodes and VMAPI, at the same time.
-pub async fn observe(service: &Service, record: &Record) -> Round {
+pub async fn observe(service: &Service, record: &Record, brief: bool) -> Round {
     let vm = record.vm_uuid.to_string();
     let (source, target, vmapi) = join!(
-        ask(service, record, End::Source),
-        ask(service, record, End::Target),
+        ask(service, record, End::Source, brief),
+        ask(service, record, End::Target, brief),
         service.peers.vmapi.record(&vm),
     );
     let server = vmapi.ok().and_then(|vm| vm.get("server_uuid")?.as_str()?.parse::<Uuid>().ok());
     let at = |end: End| node_of(record, end).is_some() && node_of(record, end) == server;
     let vmapi = [End::Source, End::Target].into_iter().find(|end| at(*end));
-    let (mut ahead, mut errors) = (None, Vec::new());
+    let (mut ahead, mut errors, mut working) = (None, Vec::new(), None);
     let mut seen = |end: End, answer: Answer| match answer {
         Answer::NoNode => (Report::Node(Node::default()), None),
         Answer::Observed(observed) => (Report::Node(observed.node.clone()), Some(*observed)),
         Answer::Silence => (Report::Silent, None),
+        Answer::Working(runs) => {
+            working = Some(working.take().flatten().or(runs));
+            (Report::Unwell, None)
+        }
         Answer::Failed { error, is_alive } => {
             ahead = ahead.or(is_old(&error).then_some(end));
             tracing::warn!(vm = %record.vm_uuid, reason = %error, "an agent did not report its node's state; the round goes on without it");
@@ -131,7 +137,7 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
     let reports = [(End::Source, &source_report), (End::Target, &target_report)].into_iter();
     let over = reports.filter(|(_, it)| it.as_ref().is_some_and(|it| it.over));
     let over = over.map(|(end, _)| end).collect();
-    Round { facts, source: source_report, target: target_report, ahead, over, errors }
+    Round { facts, source: source_report, target: target_report, ahead, over, working, errors }
 }
 
 /// Returns true if the target was created when the source was, or that time is unknown.
@@ -146,6 +152,8 @@ enum Answer {
     NoNode,
     /// What is true.
     Observed(Box<Observed>),
+    /// It reads still.
+    Working(Option<Runs>),
     /// The node was declared dead, and gives no sign of life.
     Silence,
     /// The state of the copy was not reported.
@@ -154,19 +162,20 @@ enum Answer {
 
 /// Asks the agent of a copy. One that was declared dead is waited for briefly, and any answer of it, also an error,
 /// reports that it is not.
-async fn ask(service: &Service, record: &Record, end: End) -> Answer {
+async fn ask(service: &Service, record: &Record, end: End, brief: bool) -> Answer {
     let Some(cn) = node_of(record, end) else { return Answer::NoNode };
     let is_declared = record.intent.is_dead(end);
     if is_declared && !service.agents.is_alive(cn).await {
         return Answer::Silence;
     }
-    let observed = service.agents.observe(cn, &Observe { about: about(record, end) }).await;
+    let observed = service.agents.look(cn, &Observe { about: about(record, end), brief }).await;
     let what = if observed.is_ok() { Contact::Copy } else { Contact::Error };
     if observed.as_ref().err().is_none_or(is_answer) {
         service.contacts.note(cn, what, service.clock.now()).await;
     }
     match observed {
-        Ok(observed) => Answer::Observed(Box::new(observed)),
+        Ok(Looked::Observed(observed)) => Answer::Observed(observed),
+        Ok(Looked::Working { working }) => Answer::Working(working.runs.map(|runs| runs.on(end))),
         Err(error) => {
             let is_alive = is_declared || is_answer(&error);
             Answer::Failed { error, is_alive }

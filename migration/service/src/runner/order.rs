@@ -13,10 +13,9 @@ use super::observe::{about, is_old, sentence};
 use crate::records::Stored;
 use crate::refused::Refused;
 use crate::state::Service;
-use migration_core::intent::{self, End};
-use migration_core::protocol::{Doing, Order, Progress, Runs, State, What};
+use migration_core::intent::End;
+use migration_core::protocol::{Doing, Order, Progress, State, What};
 use migration_core::record::{Record, node_of};
-use migration_core::time::Time;
 
 /// How long an order is waited for. A stream is polled once a second, for those who watch it.
 const WAIT: Duration = Duration::from_secs(30);
@@ -107,11 +106,7 @@ pub async fn order_and_note(
     let doing = order_doing(service, &kept.record, end, what).await?;
     let vm = kept.record.vm_uuid;
     let now = service.clock.now();
-    let runs = doing.runs.clone().map(|Runs { command, since_ms }| intent::Runs {
-        command,
-        end,
-        since: Time::from_millis(since_ms),
-    });
+    let runs = doing.runs.clone().map(|runs| runs.on(end));
     let runs = runs.filter(|it| now.since(it.since) >= LONG && !is_stream(&doing.order));
     if runs != kept.record.intent.runs {
         kept.record.intent.runs = runs;

@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use super::ending::is_busy;
 use super::observe::is_old;
 use super::order::Failed;
+use super::put_right::put_right;
 use crate::ends::{Sight, StoredEnd};
 use crate::records::Rest;
 use crate::records::nonce;
@@ -77,6 +78,13 @@ async fn tidy(service: &Service, fence: &Fence) -> Result<(), Failed> {
 /// Checks one: observes the copy, and orders what is left to do.
 async fn check(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result<(), Failed> {
     let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
+    match put_right(service, fence, kept.row.migration).await {
+        Err(why @ (Failed::Fenced | Failed::Lost)) => return Err(why),
+        Err(why) => {
+            tracing::warn!(%vm, reason = %why, "cannot put VMAPI's record of a VM right; trying again");
+        }
+        Ok(()) => {}
+    }
     if !service.agents.is_alive(cn).await {
         return note(service, fence, kept, Sight::Silent).await;
     }
@@ -97,7 +105,7 @@ async fn check(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result
         return note(service, fence, kept, Sight::Ahead).await;
     };
     for part in 0..PARTS {
-        let observed = match service.agents.observe(cn, &Observe { about }).await {
+        let observed = match service.agents.observe(cn, &Observe { about, brief: true }).await {
             Ok(observed) => observed.node,
             Err(error) if is_old(&error) => return note(service, fence, kept, Sight::Ahead).await,
             Err(_) => return note(service, fence, kept, Sight::Unwell).await,

@@ -101,7 +101,7 @@ async fn send(
 ///
 /// VMAPI knows no order of requests: if the outcome of the PUT is unknown, the next round begins
 /// only when it cannot happen any more.
-async fn move_record(
+pub async fn move_record(
     service: &Service,
     record: &Record,
     end: End,

@@ -5,8 +5,8 @@
 //! Finalize: the hidden source goes (deployed service; RFD 34 does it in the switch).
 
 use super::stage::{
-    Stage, connected, copy, failed, fenced, forgotten, hidden, is_dead, node, quota, released,
-    stopped,
+    Stage, connected, copy, failed, fenced, forgotten, hidden, is_dead, moved, node, quota,
+    released, stopped,
 };
 use crate::intent::End;
 use crate::machine::facts::Facts;
@@ -23,15 +23,16 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     if copy(facts, End::Target)?.hidden {
         return Err(Next::GiveUp(Reason::Hidden(End::Target)));
     }
-    if facts.vmapi == Some(End::Source) {
-        return Err(Next::GiveUp(Reason::NotInVmapi(End::Target)));
-    }
     let is_dead = is_dead(intent, facts, End::Source);
     let source = if is_dead { None } else { node(facts, End::Source)?.copy.as_ref() };
     // The copy that was replaced stays off, even if a person has started or shown it: two copies are one too many.
     if source.is_some() {
         stopped(facts, End::Source)?;
         hidden(facts, End::Source)?;
+    }
+    // Another program may have taken VMAPI's record back since the switch.
+    if facts.vmapi == Some(End::Source) {
+        moved(intent, facts, End::Target)?;
     }
     if !intent.source_goes {
         return Err(Next::Note(Note::SourceGoes)); // no order of this, late, must meet a rollback

@@ -130,7 +130,8 @@ pub fn protected(facts: &Facts, end: End, want: Protection) -> Stage<()> {
 pub fn forgotten(facts: &Facts, end: End, keep: Option<u32>) -> Stage<()> {
     let Some(copy) = facts.copy(end) else { return Ok(()) };
     // Where all go, what only some datasets still have goes too: an agent may have died half way.
-    let is_done = copy.snapshots.iter().all(|it| Some(it.number) == keep)
+    let is_done = !copy.unlisted
+        && copy.snapshots.iter().all(|it| Some(it.number) == keep)
         && (keep.is_some() || !copy.partial);
     unless(is_done, Step::Forget { end, keep })
 }

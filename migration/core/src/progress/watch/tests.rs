@@ -182,3 +182,24 @@ fn a_step_that_is_tried_again_is_said_and_no_bytes_are_until_it_goes_on() {
     let told = watch.step(Some(&record), Some(&latest), now.plus(AGAIN));
     assert_eq!((told.len(), &told[0]["message"]), (1, &Value::Null), "it goes on");
 }
+
+#[test] // M234
+fn what_a_sync_was_done_without_is_told_once_before_its_end() {
+    let entry = |state: &str, detail: Option<&str>| {
+        json!({"type": "progress", "phase": "sync", "state": state, "started_timestamp": "2026-03-01T00:00:00.000Z",
+               "current_progress": 1, "total_progress": 100, "errorDetail": detail})
+    };
+    let at = |state: &str, entries: Value| {
+        record(json!({"phase": "sync", "state": state, "progress_history": entries}))
+    };
+    let mut watch = Watch::new();
+    let now = Time::from_millis(0);
+    let types = |lines: Vec<Value>| -> Vec<String> {
+        lines.iter().map(|line| format!("{} {}", line["type"], line["message"])).collect()
+    };
+    let running = at("running", json!([entry("running", Some("x is not carried"))]));
+    assert_eq!(types(watch.step(Some(&running), None, now)).len(), 1);
+    let ended = at("paused", json!([entry("successful", Some("x is not carried"))]));
+    let lines = types(watch.step(Some(&ended), None, now));
+    assert_eq!(lines, ["\"warning\" \"Warning: x is not carried\"", "\"end\" null"]);
+}

@@ -44,6 +44,8 @@ pub struct Host {
     pub is_silent: bool,
     /// It takes requests and never answers.
     pub is_stuck: bool,
+    /// Its agent answers that it lists snapshots, whenever they are asked for.
+    pub is_slow: bool,
     /// Its agent answers that it cannot say what is true of a copy.
     pub is_unwell: bool,
     /// It has no power: whatever its copy is, it does nothing.

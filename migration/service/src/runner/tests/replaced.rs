@@ -87,6 +87,38 @@ async fn it_is_watched_after_finalize_until_it_is_gone() {
     assert!(copy(&world, TWO).running && !copy(&world, TWO).hidden);
 }
 
+#[tokio::test(start_paused = true)] // M235
+async fn vmapi_s_record_moves_again_when_its_old_node_has_taken_it_back() {
+    for is_dead in [true, false] {
+        let world = World::new(true);
+        let takes_back =
+            || world.services.vmapi.set(&VM.to_string(), "running", Some(&ONE.to_string()));
+        let is_on = |cn: Uuid| world.record_in_vmapi()["server_uuid"] == serde_json::json!(cn);
+        beside(&world, async {
+            if is_dead {
+                cut_off(&world).await;
+                takes_back();
+                sleep(CHECKED).await;
+                assert!(is_on(TWO), "it was put right in the rounds");
+                assert_eq!(world.record_in_vmapi()["state"], "running");
+            } else {
+                world.synced().await;
+                world.command("migration_action=switch").await.unwrap();
+                assert_eq!(world.settled().await.unwrap().state, State::Successful);
+            }
+            takes_back();
+            assert!(is_on(ONE));
+            let dead = if is_dead { format!("&source_dead={ONE}") } else { String::new() };
+            let (status, body) = world.act(&format!("finalize&force=true{dead}")).await;
+            assert_eq!(status, 200, "{body}");
+            let record = world.settled().await;
+            assert!(record.is_none(), "{record:?}");
+            assert!(is_on(TWO), "a finalize begins with it");
+        })
+        .await;
+    }
+}
+
 /// The copy that was replaced is the only one, and is rescued.
 async fn rescued(world: &Arc<World>) {
     world.centre().hosts.get_mut(&TWO).unwrap().copy = None;

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mocks::napi::NewNic;
 use pretty_assertions::assert_eq;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::node::{BORN, Fails, ONE, OWNER, TWO};
+use super::node::{BORN, Fails, NETWORK, ONE, OWNER, TWO, VM, ip, mac};
 use super::world::World;
 use crate::runner::{TERM, lead};
 use migration_core::protocol;
@@ -145,6 +146,20 @@ async fn what_a_switch_lacks_is_said_while_the_vm_runs() {
     assert_eq!((why.as_str(), was_down), ("zones/x is held there", false));
 }
 
+#[tokio::test(start_paused = true)] // M230
+async fn an_address_that_napi_gives_to_another_is_said_while_the_vm_runs() {
+    let world = World::new(true);
+    let other = Uuid::from_u128(99).to_string();
+    let napi = &world.services.napi;
+    assert!(napi.remove(&mac(VM)));
+    let nic = NewNic::zone("90:b8:d0:00:00:63", &other, &ONE.to_string());
+    let nic = nic.with("network_uuid", serde_json::json!(NETWORK));
+    napi.add_nic(nic.with("ip", serde_json::json!(ip(VM)))).unwrap();
+    let (why, was_down) = beside(&world, switched(&world, "")).await;
+    assert_eq!(why, format!("NAPI gives the VM's address {} to {other}", ip(VM)));
+    assert!(!was_down);
+}
+
 #[tokio::test(start_paused = true)] // M231
 async fn a_switch_that_would_take_longer_than_allowed_stops_no_vm() {
     for (most, refused) in [("5", true), ("0", false), ("3600", false)] {
@@ -154,6 +169,30 @@ async fn a_switch_that_would_take_longer_than_allowed_stops_no_vm() {
         assert_eq!(why.contains("--max-downtime allows 5 s"), refused, "{why}");
         assert_eq!(was_down, !refused);
     }
+}
+
+#[tokio::test(start_paused = true)] // M232
+async fn an_agent_that_reads_for_long_is_not_silent_and_an_abort_does_not_wait_for_it() {
+    let world = World::new(true);
+    let began = beside(&world, async {
+        world.synced().await;
+        world.centre().hosts.get_mut(&ONE).unwrap().is_slow = true;
+        world.command("migration_action=sync").await.unwrap();
+        sleep(Duration::from_secs(600)).await;
+        let record = world.record().await.unwrap();
+        assert_eq!((record.state, &record.intent.again), (State::Running, &None));
+        let waits = migration_core::need::waits_for(&record, None, record.created_timestamp);
+        assert!(waits.unwrap().contains("`zfs get -r zones/x` on the source's node"));
+        let began = Instant::now();
+        world.command("migration_action=abort&force=true").await.unwrap();
+        assert_eq!(world.settled().await.unwrap().state, State::Aborted);
+        began
+    })
+    .await;
+    assert!(began.elapsed() < Duration::from_secs(60));
+    let centre = world.centre();
+    assert!(centre.hosts[&ONE].copy.as_ref().unwrap().snapshots.is_empty());
+    assert!(centre.hosts[&TWO].copy.is_none());
 }
 
 #[tokio::test(start_paused = true)] // M233

@@ -43,7 +43,7 @@ pub async fn of_services(centre: &Centre, node: &Compromised, rows: &mut Rows) {
             order(What::Send { number: 1, to: node.cn, mbps: None }),
         ),
         ("update", &post, vec!["orders"], order(What::BringOver { update, then: Vec::new() })),
-        ("observe", &post, vec!["observe"], json!(Observe { about })),
+        ("observe", &post, vec!["observe"], json!(Observe { about, brief: false })),
         ("limit the streams", &put, vec!["rate"], json!(Rate { mbps: Some(1) })),
         ("what the node is", &get, vec!["node"], Value::Null),
         ("which migrations are open", &get, vec!["migrations"], Value::Null),
