@@ -148,7 +148,8 @@ pub enum Reason {
     #[error("made for node {0} at an unknown time")]
     MadeElsewhereUnknown(String),
     #[error(
-        "cn_uuid is another node's, its VM's migration is open here, and migration-agent does not answer: the VM may have been replaced (svcs -xv migration-agent)"
+        "cn_uuid is another node's, its VM's migration is open here, and migration-agent does not answer: the VM may \
+         have been replaced (svcs -xv migration-agent)"
     )]
     MayBeReplaced,
     #[error("an other NIC whose address this node does not have")]

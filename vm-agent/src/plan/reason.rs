@@ -56,7 +56,8 @@ pub enum Reason {
     #[error("VMAPI has it on another node, and it may run twice: asked again in {} s", .0.as_secs())]
     Twice(Duration),
     #[error(
-        "VMAPI has it on another node, its migration is open here, and migration-agent does not answer: it may have been replaced (svcs -xv migration-agent)"
+        "VMAPI has it on another node, its migration is open here, and migration-agent does not answer: it may have been \
+         replaced (svcs -xv migration-agent)"
     )]
     Replaced,
     #[error("its state seldom lasts: looked at again in {} ms", .0.as_millis())]
