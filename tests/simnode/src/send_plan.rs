@@ -4,7 +4,7 @@
 
 //! What `zfs send` puts into a stream: which snapshots, each based on which one. Pure.
 
-use crate::datasets::{Dataset, Datasets, owner};
+use crate::datasets::{Dataset, Datasets, is_below, owner};
 use crate::error::NodeError;
 use crate::stream::{Begin, Package, Packed};
 
@@ -85,7 +85,7 @@ impl Datasets {
             }
         }
         let mut plan = Plan::default();
-        let datasets = if wanted.replicate { self.tree(&top.name) } else { vec![top] };
+        let datasets = if wanted.replicate { self.origins_first(&top.name) } else { vec![top] };
         self.may_be_read(&datasets, wanted)?;
         let mut packed = Vec::new();
         for dataset in datasets {
@@ -112,6 +112,29 @@ impl Datasets {
             plan.package = Some(Package::new(&top.name, wanted.replicate, incremental, packed));
         }
         Ok(plan)
+    }
+
+    /// The tree of a dataset as libzfs sends it: a clone after what it was made of, where that is in the tree too.
+    fn origins_first(&self, top: &str) -> Vec<&Dataset> {
+        let (mut left, mut sent) = (self.tree(top), Vec::new());
+        while !left.is_empty() {
+            let before = left.len();
+            for dataset in std::mem::take(&mut left) {
+                let parent = dataset.name.rsplit_once('/').map_or("", |(parent, _)| parent);
+                let waits = |name: &str| {
+                    let is_sent = |it: &&Dataset| it.name == name;
+                    is_below(name, top) && !sent.iter().any(is_sent)
+                };
+                match waits(owner(dataset.get("origin"))) || waits(parent) {
+                    true => left.push(dataset),
+                    false => sent.push(dataset),
+                }
+            }
+            if left.len() == before {
+                sent.append(&mut left); // no pool has that
+            }
+        }
+        sent
     }
 
     /// libzfs makes no package of an encrypted dataset that is not raw: `-I` needs one as `-p` and `-R` do.

@@ -25,6 +25,8 @@ mod tenants; // what the VM's owner writes and makes
 
 mod trees; // what the owner does to his datasets
 
+mod clones; // what he clones there
+
 mod wired; // a stream, and an attacker on the network
 
 mod names; // snapshots that the VM's owner names as the agent does

@@ -15,8 +15,8 @@ use simnode::node::Zfs;
 use crate::net::Fault;
 use crate::world::{VM, World, finish};
 
-/// Random trees in one run; `TREES=500` tries others.
-const TREES: u64 = 16;
+/// Random trees in one run; `TREES=500` tries more, `TREES_FROM=501` others.
+const TREES: u64 = 64;
 /// Most edits between two syncs.
 const EDITS: usize = 8;
 
