@@ -207,6 +207,14 @@ pub const NEEDS: &[Need] = needs! {
         => "sdc-migrate adopt VM";
     "migration-replaced-runs" "MigrationReplacedRuns" Shows: "a copy that was replaced runs, and so does the other one"
         => "vmadm stop VM -F";
+    "migration-copy-runs" "MigrationBothRun" Ends:
+        "both copies run: the one on the target was booted by hand; abort stops and deletes it"
+        => "sdc-migrate abort VM";
+    "migration-old-copy-runs" "MigrationBothRun" Ends:
+        "both copies run: the old one was booted by hand; finalize stops and deletes it"
+        => "sdc-migrate finalize VM";
+    "migration-both-run" "MigrationBothRun" Shows: "both copies run: one of them was booted by hand"
+        => "sdc-migrate get VM";
     "migration-returned" "MigrationSourceReturned" Ends:
         "a copy was replaced, and its node is back: it is stopped, hidden, and must not be used; finalize deletes it"
         => "sdc-migrate finalize VM";

@@ -233,13 +233,20 @@ pub async fn node(parts: &Parts) -> Result<Node, Failed> {
 }
 
 /// Returns the migrations that are open on the node.
-pub fn open(parts: &Parts) -> Vec<Open> {
-    let open = parts.memory.open().into_iter();
-    open.map(|(migration, entry)| {
+pub async fn open(parts: &Parts) -> Vec<Open> {
+    let open = parts.memory.open();
+    // What is open is known without vminfod.
+    let view = if open.is_empty() { None } else { parts.node.vminfod().vms(false).await.ok() };
+    let runs = |uuid: Uuid| {
+        let vms = &view.as_ref()?.vms;
+        let is_it = |vm: &&VmObject| vm.uuid() == Some(uuid.to_string().as_str());
+        Some(vms.iter().find(is_it).is_some_and(vm::is_running))
+    };
+    let open = open.into_iter().map(|(migration, entry)| {
         let Entry { vm, end, revision, nonce, power, other, instead, .. } = entry;
-        Open { migration, vm, end, revision, nonce, power, other, instead }
-    })
-    .collect()
+        Open { migration, vm, end, revision, nonce, power, other, instead, runs: runs(vm) }
+    });
+    open.collect()
 }
 
 /// Returns what migrations left on the node: hidden VMs, and what the state file has.

@@ -46,7 +46,7 @@ const OF_SERVICE: Table<Arc<Parts>> = table(&[
     })
     .about("the node and its agent"),
     endpoint("/migrations", "GET", || {
-        get(async |State(parts): Routes| answer(Ok(observe::open(&parts))))
+        get(async |State(parts): Routes| answer(Ok(observe::open(&parts).await)))
     })
     .about("the migrations that are open on the node"),
     endpoint("/copies", "GET", || {

@@ -126,6 +126,9 @@ pub struct Intent {
     /// The node whose agent said so: it may lie.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub older_by: Option<Uuid>,
+    /// Since when both copies were seen running: a person has booted one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub both_run: Option<Time>,
     /// Since when neither copy was seen shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_since: Option<Time>,

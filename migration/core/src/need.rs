@@ -56,6 +56,12 @@ pub enum Why {
     Declared,
     Returned,
     RunsReplaced,
+    /// Both copies run, and what ends it is what the record waits for anyway, or happens by itself.
+    BothRun,
+    /// Both run before the switch: the copy on the target was booted by hand.
+    CopyRuns,
+    /// Both run after it: the old copy was.
+    OldRuns,
 }
 
 impl Why {
@@ -90,6 +96,9 @@ impl Why {
             Why::Stranger => "migration-unknown",
             Why::Returned => "migration-returned",
             Why::RunsReplaced => "migration-replaced-runs",
+            Why::BothRun => "migration-both-run",
+            Why::CopyRuns => "migration-copy-runs",
+            Why::OldRuns => "migration-old-copy-runs",
             Why::Declared => return None,
         })
     }
@@ -128,6 +137,8 @@ impl Why {
             Why::OldSilent => "its old node; you, if that is lost: finalize --source-dead",
             Why::NodesSilent => "its nodes, which do not answer",
             Why::Older | Why::Stranger => "you: adopt",
+            Why::CopyRuns => "you: abort; both copies run",
+            Why::OldRuns => "you: finalize; both copies run",
             _ => "you",
         }
     }
@@ -182,6 +193,7 @@ pub fn waits(record: &Record) -> Option<Why> {
     Some(match record.state {
         _ if is_over(record) => return None,
         _ if let Some((why, _)) = silent(record) => why,
+        _ if let Some(why) = twins(record) => why,
         State::Failed if let Some(remedy) = record.intent.remedy => of(remedy),
         State::Failed => match record.phase {
             Phase::Begin => Why::BeginFailed,
@@ -234,6 +246,20 @@ pub fn silent(record: &Record) -> Option<(Why, End)> {
     })
 }
 
+/// Returns the state of a migration at rest both of whose copies run, where one command ends that whatever else it waits
+/// for. A switch or a rollback that failed behind the switch goes on with its own.
+fn twins(record: &Record) -> Option<Why> {
+    let intent = &record.intent;
+    intent.both_run?;
+    match record.state {
+        State::Successful if !intent.finalize => Some(Why::OldRuns),
+        State::Paused | State::Scheduled | State::Failed if !intent.target_shown => {
+            Some(Why::CopyRuns)
+        }
+        _ => None,
+    }
+}
+
 /// Returns the state whose command is the remedy.
 fn of(remedy: Remedy) -> Why {
     match remedy {
@@ -266,6 +292,10 @@ pub fn needs(record: &Record, now: Time) -> Vec<Why> {
         }
         _ => true,
     }));
+    let is_said = matches!(waits(record), Some(Why::CopyRuns | Why::OldRuns));
+    if intent.both_run.is_some() && !is_said && !is_over(record) {
+        needs.push(Why::BothRun);
+    }
     if record.state == State::Running && !is_over(record) && age > RUNNING_MS {
         needs.push(Why::Stuck);
     }
@@ -348,6 +378,19 @@ mod tests {
             ),
             (json!({"state": "successful", "phase": "switch"}), Some("you: finalize or rollback")),
             (json!({"state": "running", "journal": {"older": at}}), Some("you: adopt")),
+            (
+                json!({"state": "paused", "num_sync_phases": 1, "journal": {"both_run": at}}),
+                Some("you: abort; both copies run"),
+            ),
+            (
+                json!({"state": "successful", "phase": "switch", "journal": {"both_run": at}}),
+                Some("you: finalize; both copies run"),
+            ),
+            (
+                json!({"state": "failed", "phase": "switch",
+                    "journal": {"both_run": at, "target_shown": true}}),
+                Some("you: switch or rollback"),
+            ),
             (json!({"state": "aborted"}), None),
         ] {
             let told = waits_for(&record(fields.clone()), Some("N is full; place 2"), now);

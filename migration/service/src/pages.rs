@@ -218,6 +218,7 @@ const GAUGES: [(&str, &str); 20] = [
     ("migrations_silent", "Migrations one of whose nodes has not answered for more than a minute"),
     ("migrations_returned", "Copies that were replaced, and whose node is back"),
     ("migrations_replaced_running", "Copies that run though they were replaced"),
+    ("migrations_both_run", "Migrations both of whose copies run"),
     ("migrations_unknown", "Ends and records of migrations that have to be adopted"),
     ("alarms", "What a person has to do something about"),
     (
@@ -288,6 +289,7 @@ async fn reading(service: &Service) -> [f64; GAUGES.len()] {
         size(alarms.iter().filter(|it| it.is_silence()).count()),
         count(Why::Returned),
         count(Why::RunsReplaced),
+        count(Why::BothRun) + count(Why::CopyRuns) + count(Why::OldRuns),
         count(Why::Older) + count(Why::Stranger),
         size(alarms.len() + certificates),
         size(certificates),

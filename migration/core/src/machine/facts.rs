@@ -135,6 +135,15 @@ pub struct Snapshot {
     pub guid: u64,
 }
 
+/// Returns whether both are so, of which one may not be known.
+pub fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+    match (one, other) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
 impl Facts {
     /// Returns what was seen of a node.
     pub fn seen(&self, end: End) -> &Report {
@@ -171,6 +180,14 @@ impl Facts {
     pub fn is_nowhere(&self, target_shown: bool) -> bool {
         let target = self.copy(End::Target).map_or(!target_shown, |copy| copy.hidden);
         target && self.copy(End::Source).is_some_and(|copy| copy.hidden)
+    }
+
+    /// Returns whether both copies run; nothing where a node did not answer and it rests on that.
+    pub fn both_run(&self) -> Option<bool> {
+        let runs = |end: End| {
+            self.node(end).map(|node| node.copy.as_ref().is_some_and(|copy| copy.running))
+        };
+        both(runs(End::Source), runs(End::Target))
     }
 
     /// Returns the newest snapshot that both copies have, by GUID.

@@ -37,7 +37,7 @@ mod facts;
 
 pub use action::{Action, Call};
 pub use admit::{Admitted, admit};
-pub use facts::{Copy, Facts, Node, Protection, Report, SettingsMatch, Snapshot};
+pub use facts::{Copy, Facts, Node, Protection, Report, SettingsMatch, Snapshot, both};
 pub use fence::{MayBoot, MayDelete, MayMove, MayShow, Unsafe};
 pub use next::{Ending, Next, Note, Reason, Step, Wait};
 pub use outcome::{After, follow, give_up, may_be_over, note, queue, rescue, settle, stall, start};

@@ -138,6 +138,9 @@ pub struct Open {
     /// The same, where it was declared dead, and this copy was shown or booted instead of its one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Uuid>,
+    /// The copy runs, or is on its way up or down; none where the node does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<bool>,
 }
 
 /// What the service answers to an agent whose node comes back, or was cut off

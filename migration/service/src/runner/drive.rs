@@ -20,6 +20,7 @@ use super::observe::{Round, observe};
 use super::order::{Failed, Reported};
 use super::step::run_step;
 use super::tickets::{self, For};
+use super::twins;
 use crate::records::Stored;
 use crate::state::Service;
 use migration_core::downtime;
@@ -144,6 +145,7 @@ impl Drive<'_> {
                 kept.record.intent.heard(end, answers, service.clock.now());
             }
         }
+        twins::found(&mut kept.record, seen.facts.both_run(), service.clock.now());
         let is_changed = runs_again || kept.record.intent != before;
         if is_changed || is_nowhere != kept.record.intent.hidden_since.is_some() {
             let since = kept.record.intent.hidden_since.unwrap_or_else(|| service.clock.now());

@@ -22,6 +22,7 @@ use super::returned::watch;
 use super::silent::listen;
 use super::tickets::release_left;
 use super::timers::{Sweeps, sweep};
+use super::twins::look;
 use crate::state::Service;
 
 /// Between two removals of old history.
@@ -55,6 +56,7 @@ async fn led(service: &Service, fence: Fence, term: Duration) {
         () = pruned(service, &fence) => {}
         () = evacuate(service, &fence) => {}
         () = release_left(service) => {}
+        () = look(service, &fence) => {}
     }
 }
 

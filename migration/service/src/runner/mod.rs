@@ -24,6 +24,8 @@ mod returned; // ends that were replaced
 
 mod silent; // nodes whose agents do not answer
 
+mod twins; // two copies that run
+
 mod ask; // what the agents have open
 
 mod put_right; // VMAPI's record of a VM whose old copy was replaced

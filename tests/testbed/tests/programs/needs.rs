@@ -244,6 +244,20 @@ async fn by_hand(centre: &Centre, ended: &mut BTreeSet<&'static str>) {
     centre.bad(&format!("sdc-migrate rollback {VM}")).await;
     centre.ends("migration-no-way-back", ended).await;
     typed(&["finalize --force -y"]).await;
+
+    // Somebody boots the hidden copy, before the switch and after it.
+    let runs = async |state: &str| {
+        until("both run", async || centre.state().await == Some(state)).await;
+    };
+    typed(&["begin", "sync"]).await;
+    centre.there(&format!("vmadm start {VM}")).await;
+    runs("migration-copy-runs").await;
+    centre.ends("migration-copy-runs", ended).await;
+    typed(&["begin", "sync", "switch"]).await;
+    centre.good(&format!("vmadm start {VM}")).await;
+    runs("migration-old-copy-runs").await;
+    centre.ends("migration-old-copy-runs", ended).await;
+    typed(&["begin", "sync", "switch", "finalize"]).await;
 }
 
 /// What fails while an agent is away, ends by its command once that is back.

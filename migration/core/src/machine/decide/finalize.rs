@@ -25,7 +25,8 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     }
     let is_dead = is_dead(intent, facts, End::Source);
     let source = if is_dead { None } else { node(facts, End::Source)?.copy.as_ref() };
-    // The copy that was replaced stays off, even if a person has started or shown it: two copies are one too many.
+    // The copy that was replaced stays off, even if a person has started or shown it: two copies are one too many,
+    // whatever stands against the rest.
     if source.is_some() {
         stopped(facts, End::Source)?;
         hidden(facts, End::Source)?;

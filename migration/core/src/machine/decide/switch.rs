@@ -44,16 +44,20 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
     if target.half {
         return Err(Next::GiveUp(Reason::Half(End::Target)));
     }
-    if !target.is_off() {
-        return Err(Next::GiveUp(Reason::Shown(End::Target)));
-    }
     let is_dead = intent.is_dead(End::Source);
-    if !is_dead {
-        copy(facts, End::Source)?;
-    }
     let source = facts.copy(End::Source);
     if is_dead && (source.is_some() || facts.seen(End::Source) == &Report::Unwell) {
         return Err(Next::GiveUp(Reason::NotDead(End::Source)));
+    }
+    // Where the source is lost, its people may have booted the copy by hand: it starts again, with what it wrote.
+    if is_dead && target.hidden {
+        stopped(facts, End::Target)?;
+    }
+    if !target.is_off() {
+        return Err(Next::GiveUp(Reason::Shown(End::Target)));
+    }
+    if !is_dead {
+        copy(facts, End::Source)?;
     }
     alike(facts)?;
     if intent.power.is_none() && !is_dead {

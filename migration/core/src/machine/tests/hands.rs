@@ -311,7 +311,27 @@ fn a_finalize_first_stops_and_hides_the_copy_that_was_replaced() {
         let first = if hand == "source shown" { "hide source" } else { "stop source" };
         assert_eq!(world.orders, [first], "{hand}");
         assert!(ends(&world, hand, "finalize"), "{hand}");
+        // Whatever VMAPI says.
+        does(&mut world, "source booted");
+        world.vmapi = End::Source;
+        runs(&mut world);
+        assert!(world.disk(End::Source).unwrap().seen.is_off(), "{hand}");
     }
+}
+
+#[test] // M111
+fn a_copy_that_people_booted_because_its_source_is_lost_becomes_the_vm() {
+    let mut world = stands(&[Action::Begin, Action::Sync], None);
+    world.goes_down(End::Source);
+    does(&mut world, "target booted");
+    let word = Confirmation { by: uuid::Uuid::nil(), at: Time::from_millis(0) };
+    assert!(world.command(Action::Switch));
+    world.record.as_mut().unwrap().intent.source_dead = Some(word);
+    runs(&mut world);
+    let record = world.record.as_ref().unwrap();
+    assert_eq!((record.state, &record.error), (State::Successful, &None));
+    let target = &world.target.copy.as_ref().unwrap().seen;
+    assert!(target.running && !target.hidden);
 }
 
 #[test] // M111

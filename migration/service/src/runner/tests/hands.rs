@@ -5,14 +5,17 @@
 //! Over HTTP: what people do by hand meanwhile, and what the VM's owner may do while a migration waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mocks::napi::NewNic;
 use pretty_assertions::assert_eq;
 use serde_json::json;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::node::{Fails, ONE, TWO, VM, mac};
 use super::story::beside;
+use super::words::page;
 use super::world::World;
 use migration_core::machine::Copy;
 use migration_core::protocol;
@@ -54,6 +57,62 @@ async fn a_vm_that_was_deleted_by_hand_is_rescued_from_its_copy() {
     let nic = world.services.napi.nic(&mac(VM)).unwrap();
     assert_eq!((&nic["belongs_to_uuid"], &nic["cn_uuid"]), (&json!(VM), &json!(TWO)));
     assert_eq!((centre.hosts[&ONE].over.len(), centre.hosts[&TWO].over.len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)] // M257
+async fn two_copies_that_run_are_an_alarm_whose_verb_ends_it() {
+    const LOOKS: Duration = Duration::from_secs(65);
+    let world = World::new(true);
+    let both = async |many: u8| {
+        let metrics = page(&world, "/metrics").await;
+        let line = format!("migration_service_migrations_both_run {many}");
+        assert!(metrics.contains(&line), "{line}");
+    };
+    // What `get` says; an agent that does not answer takes nothing back.
+    let told = async || {
+        let (_, one) = world.ask("GET", &format!("/migrations/{VM}"), json!({})).await;
+        one["needs"][0]["command"].as_str().unwrap().to_owned()
+    };
+    let boots = |cn: Uuid| {
+        let mut centre = world.centre();
+        centre.hosts.get_mut(&cn).unwrap().copy.as_mut().unwrap().running = true;
+    };
+    beside(&world, async {
+        world.synced().await;
+        sleep(LOOKS).await;
+        both(0).await;
+        boots(TWO);
+        sleep(LOOKS).await;
+        both(1).await;
+        world.cut_off(TWO);
+        sleep(LOOKS).await;
+        both(1).await;
+        world.centre().hosts.get_mut(&TWO).unwrap().is_silent = false;
+        assert_eq!(told().await, format!("sdc-migrate abort {VM}"));
+        assert_eq!(world.act("abort").await.0, 202);
+        assert_eq!(world.settled().await.unwrap().state, State::Aborted);
+        both(0).await;
+        assert!(world.centre().hosts[&TWO].copy.is_none() && on(&world, ONE).running);
+
+        world.synced().await;
+        assert_eq!(world.act("switch").await.0, 202);
+        assert_eq!(world.settled().await.unwrap().state, State::Successful);
+        boots(ONE);
+        sleep(LOOKS).await;
+        both(1).await;
+        assert!(page(&world, "/status").await.contains("the old one was booted by hand"));
+        assert_eq!(told().await, format!("sdc-migrate finalize {VM}"));
+        // It is stopped by hand.
+        world.centre().hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap().running = false;
+        sleep(LOOKS).await;
+        both(0).await;
+        boots(ONE);
+        assert_eq!(world.act("finalize").await.0, 200);
+        // What is left is the one that was aborted.
+        assert_eq!(world.settled().await.unwrap().state, State::Aborted);
+    })
+    .await;
+    assert!(world.centre().hosts[&ONE].copy.is_none() && on(&world, TWO).running);
 }
 
 #[tokio::test(start_paused = true)] // M178

@@ -122,13 +122,14 @@ impl Host {
     /// What it has open.
     pub fn open(&self) -> Value {
         let open = self.received.iter().filter(|(id, _)| !self.over.contains(id));
+        let runs = self.copy.as_ref().is_some_and(|copy| copy.running);
         let open = open.map(|(migration, (revision, end))| {
             let (other, instead) = self.others.get(migration).copied().unwrap_or_default();
             json!({
                 "migration": migration, "vm": self.vm, "end": end, "revision": revision,
                 "nonce": self.nonces.get(migration),
                 "power": self.copy.as_ref().and_then(|copy| copy.taken_power),
-                "other": other, "instead": instead,
+                "other": other, "instead": instead, "runs": runs,
             })
         });
         open.collect()
