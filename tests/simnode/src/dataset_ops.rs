@@ -52,6 +52,7 @@ impl Datasets {
         self.dsid = self.dsid.max(50) + 1;
         let (dsid, txg) = (self.dsid, self.step());
         let mut row = Dataset::new(name, dsid, txg);
+        self.maker.clone_into(&mut row.made_by);
         row.put("type", kind);
         row.put("creation", files::now_seconds().to_string());
         if kind == "snapshot" {

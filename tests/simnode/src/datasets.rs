@@ -44,6 +44,9 @@ pub struct Dataset {
     /// The tags of a snapshot's holds.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) holds: BTreeSet<String>,
+    /// Who made it, where that is known; no command shows it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub made_by: String,
 }
 
 impl Dataset {
@@ -71,6 +74,7 @@ impl Dataset {
             local: BTreeSet::new(),
             received: IndexMap::new(),
             holds: BTreeSet::new(),
+            made_by: String::new(),
         }
     }
 
@@ -111,6 +115,9 @@ pub struct Datasets {
     /// Makes the numbers of this pool's snapshots differ from those of other pools.
     #[serde(default)]
     pub(crate) salt: u64,
+    /// Who makes what is made now.
+    #[serde(skip)]
+    pub(crate) maker: &'static str,
 }
 
 /// The dataset of a snapshot or bookmark.

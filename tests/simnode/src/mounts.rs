@@ -43,6 +43,7 @@ impl Node {
     ) -> Result<(), NodeError> {
         self.step(|guard| {
             let mut all = self.datasets()?;
+            all.maker = self.maker();
             let old = all.clone();
             let history = change(&mut all)?;
             for record in history.iter().filter(|record| record.action == "destroy") {

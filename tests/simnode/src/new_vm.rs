@@ -28,6 +28,7 @@ pub(crate) fn zone(vm: &Payload, zonedid: i64) -> Result<Zone, NodeError> {
         zoneid: None,
         zonedid,
         kstat: None,
+        made_by: String::new(),
     })
 }
 

@@ -107,6 +107,7 @@ pub struct Node {
     info: NodeInfo,
     silent: bool,
     tap: Option<Tap>,
+    maker: &'static str,
 }
 
 impl Node {
@@ -125,7 +126,7 @@ impl Node {
 
     /// A node in `dir`, whose files the caller makes.
     pub(crate) fn new(dir: PathBuf, info: NodeInfo) -> Node {
-        Node { dir, info, silent: false, tap: None }
+        Node { dir, info, silent: false, tap: None, maker: "" }
     }
 
     /// Returns the same node without sysevents: changes made through it are not announced.
@@ -136,6 +137,17 @@ impl Node {
     /// Returns the same node; events posted through it also go to the tap.
     pub fn tapped(&self, tap: &Tap) -> Node {
         Node { tap: Some(tap.clone()), ..self.clone() }
+    }
+
+    /// Returns the same node in the hands of somebody: the datasets, snapshots and zones that he makes carry
+    /// his name, `made_by`.
+    pub fn by(&self, maker: &'static str) -> Node {
+        Node { maker, ..self.clone() }
+    }
+
+    /// In whose hands it is.
+    pub(crate) fn maker(&self) -> &'static str {
+        self.maker
     }
 
     /// Whether sysevents are lost.

@@ -99,6 +99,9 @@ pub struct Zone {
     pub zonedid: i64,
     /// The counters while active.
     pub kstat: Option<ZoneKstat>,
+    /// Who made it, where that is known; no command shows it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub made_by: String,
 }
 
 impl Zone {

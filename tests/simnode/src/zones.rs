@@ -95,7 +95,7 @@ impl Node {
                 )));
             }
             files::replace(&self.zone_xml(&zone.zonename), xml.document().as_bytes())?;
-            zones.insert(zone.clone());
+            zones.insert(Zone { made_by: self.maker().to_owned(), ..zone.clone() });
             guard.save_zones(&zones)?;
             guard.post(&Sysevent::zone("zonecfg", &zone.zonename, "", "configured", None))
         })

@@ -87,6 +87,10 @@ pub enum Fault<P = Party> {
     Away(P),
     /// A read is answered from before the last change.
     Stale,
+    /// What is asked is refused, and so is the same again, for minutes.
+    Fails,
+    /// Somebody boots the copy that is hidden, with `vmadm start`.
+    Hand,
     /// What an event tells is never seen alone: the next thing that is heard of the node is what the step after it has
     /// made of it.
     Unseen,
@@ -104,6 +108,8 @@ impl<P: fmt::Display> fmt::Display for Fault<P> {
             Fault::Empty => f.write_str("the store is lost"),
             Fault::Older(writes) => write!(f, "the store is as it was before {writes} writes"),
             Fault::Away(party) => write!(f, "{party} is away"),
+            Fault::Fails => f.write_str("it fails again and again"),
+            Fault::Hand => f.write_str("a hand boots the hidden copy"),
             Fault::Stale => f.write_str("it is answered from the past"),
             Fault::Unseen => f.write_str("it is not seen"),
         }

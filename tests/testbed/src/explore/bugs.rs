@@ -35,6 +35,8 @@ bugs! {
     InsteadForgotten = "instead-forgotten",
     /// The source's agent shows a VM that somebody has deleted as it was.
     GoneIsThere = "gone-is-there",
+    /// What has the name of a sync snapshot is destroyed with it, whoever made it.
+    DestroyedByName = "destroyed-by-name",
     /// The manifest of migration-agent is in its package's folder alone, which no boot reads.
     ManifestNotImported = "manifest-not-imported",
 }

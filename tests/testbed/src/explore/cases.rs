@@ -39,6 +39,9 @@ fn faults(moment: Moment) -> Vec<Fault> {
     all
 }
 
+/// What is tried at each point alone: a hand that somebody has in it, and what cannot be done.
+const ALONE: [Fault; 2] = [Fault::Fails, Fault::Hand];
+
 /// The points of a story that no story before it has had.
 fn own_points(story: Story, plain: &Ran) -> std::ops::Range<usize> {
     let begin = match story {
@@ -63,7 +66,8 @@ pub fn single(plain: &[(Story, Ran)], shape: Shape) -> Vec<Case> {
             for moment in [Moment::Before, Moment::After] {
                 let planned = |fault| vec![Planned { at, moment, fault }];
                 let of = |fault| Case { story: *story, planned: planned(fault), shape };
-                cases.extend(faults(moment).into_iter().map(of));
+                let alone = ALONE.into_iter().filter(|_| moment == Moment::Before);
+                cases.extend(faults(moment).into_iter().chain(alone).map(of));
             }
         }
     }

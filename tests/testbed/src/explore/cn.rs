@@ -35,6 +35,7 @@ use super::net::{Line, Net};
 use super::points::{Life, Party};
 use super::programs::Programs;
 use crate::cn;
+use crate::moving::MIGRATION;
 
 /// Where the service is.
 const SERVICE: &str = "https://service-1";
@@ -128,7 +129,7 @@ impl Cn {
     }
 
     fn programs(&self, net: &Arc<Net>, life: &Life) -> Programs {
-        let (node, holds, judge) = (self.node.clone(), self.holds(), Arc::clone(&net.judge));
+        let (node, holds, judge) = (self.node.by(MIGRATION), self.holds(), Arc::clone(&net.judge));
         let disk = self.disk.clone();
         Programs { node, holds, life: life.clone(), judge, disk, bug: self.bug }
     }

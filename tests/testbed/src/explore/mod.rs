@@ -10,6 +10,10 @@
 
 pub mod cases; // all runs with one fault, and pairs
 
+pub mod table; // the table of the operators' guide
+
+pub mod costs; // what failed switches cost
+
 pub mod runs; // one run
 
 mod story; // what an operator does
@@ -44,6 +48,7 @@ mod tests;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Parser;
@@ -51,6 +56,7 @@ use tokio::time::Instant;
 
 use self::bugs::{BUGS, Bug};
 use self::cases::{pair, single};
+use self::costs::{Costs, Peers};
 use self::points::{Fault, Moment, Party, Planned};
 use self::runs::{Case, Ran, run as run_case};
 use self::world::Shape;
@@ -81,6 +87,9 @@ struct Args {
     /// Which deliberate bugs are noticed
     #[arg(long)]
     bugs: bool,
+    /// The table of docs/migration.md
+    #[arg(long)]
+    table: bool,
     /// Only the runs of which all of this would be told if they failed, such as `SourceDead, After 127`
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
@@ -95,7 +104,14 @@ pub fn run(args: &[OsString]) -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    let done = if args.bugs { notice() } else { explore(&args) };
+    let done = match (args.bugs, args.table) {
+        (true, _) => notice(),
+        (_, true) => plain(Shape::default()).and_then(|plain| {
+            print!("{}", table::table(&plain)?);
+            Ok(0)
+        }),
+        _ => explore(&args),
+    };
     match done {
         Ok(failed) => ExitCode::from(u8::from(failed > 0)),
         Err(error) => {
@@ -135,14 +151,21 @@ fn explore(args: &Args) -> anyhow::Result<u64> {
     cases.retain(|case| args.only.iter().all(|text| named(case, &plain).contains(text)));
     let until = args.minutes.map(|minutes| began + Duration::from_secs(minutes * 60));
     let (ran, happened) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let costs = Mutex::new(Costs::default());
     let failed = failed_in_parallel(&cases, &|case| {
         if until.is_some_and(|until| Instant::now() > until) {
             return true;
         }
         ran.fetch_add(1, Ordering::Relaxed);
-        let told = run_case(case)
+        let mut told = run_case(case)
             .unwrap_or_else(|error| Ran { faults: vec![format!("{error:#}")], ..Ran::default() });
         happened.fetch_add(told.happened, Ordering::Relaxed);
+        let peers = Peers::of(case);
+        costs.lock().unwrap_or_else(PoisonError::into_inner).add(peers, &told.failed_switches);
+        let longest = told.failed_switches.iter().max().copied().unwrap_or_default();
+        if peers.most().is_some_and(|most| longest > most) {
+            told.faults.push(format!("M258: a failed switch cost {:.1} s", longest.as_secs_f64()));
+        }
         if told.faults.is_empty() {
             return true;
         }
@@ -153,6 +176,7 @@ fn explore(args: &Args) -> anyhow::Result<u64> {
         false
     });
     let (ran, happened) = (ran.into_inner(), happened.into_inner());
+    print!("{}", costs.into_inner().unwrap_or_else(PoisonError::into_inner));
     let seconds = began.elapsed().as_secs();
     println!(
         "{ran} runs of {all} with one fault and {} with two, {happened} faults happened, {failed} failed; {seconds} s",

@@ -30,7 +30,7 @@ use vminfod::http::Api;
 
 use super::bugs::Bug;
 use super::names::{Calls, identity_of, uuid};
-use super::points::{Fate, Life, Party, Points};
+use super::points::{Fate, Life, Party, Points, STORE};
 use super::vault::Vault;
 use crate::moving::judge::Judge;
 use crate::moving::subject::VM;
@@ -341,6 +341,10 @@ impl Transport for Line {
             let (at, fate) = life.begin(|| label.clone()).await;
             self.net.judge.check(&label);
             let late = || late(&method, &target, after);
+            if fate == Fate::Fails {
+                life.end(at).await;
+                return Ok(refusal());
+            }
             if fate != Fate::Goes {
                 if fate == Fate::Late {
                     self.net.keep(request.clone(), from);
@@ -458,6 +462,13 @@ fn old_heartbeat(mut answer: Response) -> Response {
     answer
 }
 
+/// The answer of a program that cannot do what it is asked.
+fn refusal() -> Response {
+    let body = serde_json::json!({"code": "InternalError", "message": "it cannot be done"});
+    let status = http::StatusCode::INTERNAL_SERVER_ERROR;
+    Response { status, headers: http::HeaderMap::new(), body: Bytes::from(body.to_string()) }
+}
+
 fn late(method: &Method, target: &str, after: Duration) -> Error {
     Error::timed_out(Phase::Answer, method, target, after)
 }
@@ -531,7 +542,7 @@ impl Faults for Gated {
         let fate = self.fate.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match fate {
             None | Some(Fate::Goes) => StoreFault::None,
-            Some(Fate::Lost) => StoreFault::Before,
+            Some(Fate::Lost | Fate::Fails) => StoreFault::Before,
             Some(Fate::Late) => StoreFault::After,
         }
     }
@@ -547,8 +558,8 @@ impl Faults for Gated {
                 self.life.end(at).await;
                 return;
             }
-            let (_, fate) = self.life.begin(|| "a write to the store".to_owned()).await;
-            self.judge.check("a write to the store");
+            let (_, fate) = self.life.begin(|| STORE.to_owned()).await;
+            self.judge.check(STORE);
             self.fate.lock().unwrap_or_else(PoisonError::into_inner).push(fate);
         })
     }

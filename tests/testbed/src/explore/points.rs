@@ -29,6 +29,8 @@ pub enum Fate {
     Lost,
     /// It is done later.
     Late,
+    /// It is refused.
+    Fails,
 }
 
 #[derive(Default)]
@@ -47,9 +49,19 @@ struct State {
     /// How often each party died.
     deaths: BTreeMap<Party, u64>,
     stopped: Vec<Party>,
+    /// What is refused until it is healed.
+    failing: Vec<String>,
     /// The nodes that the network has lost, and those that it ever had.
     cut: Vec<End>,
     was_cut: Vec<End>,
+}
+
+/// The label of a write to the store.
+pub const STORE: &str = "a write to the store";
+
+/// Returns what is asked, without the query, which has numbers that grow.
+fn what(label: &str) -> &str {
+    label.split('?').next().unwrap_or(label)
 }
 
 /// The points of one run.
@@ -151,6 +163,11 @@ impl Points {
         state.was_cut.push(end);
     }
 
+    /// What was refused is done again.
+    pub fn heal(&self) {
+        self.state().failing.clear();
+    }
+
     /// The network has it again.
     pub fn mend(&self, end: End) {
         let mut state = self.state();
@@ -197,6 +214,12 @@ impl Points {
         }
     }
 
+    /// Returns true if what is asked at this point is what was refused before.
+    fn fails(&self, at: usize) -> bool {
+        let state = self.state();
+        state.failing.iter().any(|it| it == what(&state.labels[at]))
+    }
+
     /// Counts a point, and lets happen what is planned for it.
     fn meet(&self, at: usize, moment: Moment) -> Fate {
         let mut fate = Fate::Goes;
@@ -205,6 +228,14 @@ impl Points {
             match fault {
                 Fault::Loses => fate = Fate::Lost,
                 Fault::Late => fate = Fate::Late,
+                Fault::Fails => {
+                    fate = Fate::Fails;
+                    let label = what(&state.labels[at]).to_owned();
+                    if !label.ends_with(STORE) {
+                        state.failing.push(label);
+                    }
+                }
+                Fault::Hand => {}
                 Fault::Dies(party) => *state.deaths.entry(party).or_default() += 1,
                 Fault::Stops(party) => state.stopped.push(party),
                 Fault::Cut(end) => {
@@ -282,7 +313,10 @@ impl Life {
             state.times.push((Instant::now(), None));
             state.labels.len() - 1
         };
-        let fate = self.points.meet(at, Moment::Before);
+        let fate = match self.points.meet(at, Moment::Before) {
+            Fate::Goes if self.points.fails(at) => Fate::Fails,
+            fate => fate,
+        };
         self.pass().await;
         (at, fate)
     }

@@ -19,7 +19,7 @@ use simnode::{Node, Verbs, Wait};
 
 use super::bugs::Bug;
 use super::disk::Disk;
-use super::points::Life;
+use super::points::{Fate, Life};
 use crate::moving::judge::Judge;
 
 /// The programs of one life of an agent.
@@ -152,6 +152,10 @@ impl Programs {
             Some(Bug::QuotaNotRestored) if !dataset.contains("/data") => {
                 zfs(&format!("set quota=none {dataset}"));
             }
+            Some(Bug::DestroyedByName) => {
+                let (_, snapshot) = line.split_once('@').unwrap_or_default();
+                zfs(&format!("destroy -r zones/elsewhere@{snapshot}"));
+            }
             Some(Bug::SnapshotDestroyedTooEarly) => {
                 for number in 1..9 {
                     zfs(&format!("destroy {dataset}@vm-migration-{number}"));
@@ -172,9 +176,12 @@ impl Commands for Programs {
                 return answer;
             }
             let line = format!("{} {}", call.program, call.args.join(" "));
-            let (at, _) = self.life.begin(|| line.clone()).await;
+            let (at, fate) = self.life.begin(|| line.clone()).await;
             self.judge.check(&line);
-            let answer = self.answer(call).await;
+            let answer = match fate {
+                Fate::Fails => Ok(output(1, String::new(), "it cannot be done".to_owned())),
+                _ => self.answer(call).await,
+            };
             self.misbehave(&line);
             self.judge.check(&line);
             self.life.end(at).await;

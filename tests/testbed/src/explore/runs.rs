@@ -5,11 +5,14 @@
 //! One run: a story, and what goes wrong in it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
+use migration_core::intent::End;
 
 use super::points::{Planned, Points};
 use super::world::{Shape, World};
+use crate::moving::judge::Outage;
 use crate::moving::operator::Story;
 use crate::place::place;
 
@@ -35,6 +38,34 @@ pub struct Ran {
     pub marks: Vec<usize>,
     /// So many of the planned faults happened.
     pub happened: usize,
+    /// What each switch cost that failed behind the stop.
+    pub failed_switches: Vec<Duration>,
+    /// The longest time without a copy that runs.
+    pub longest: Duration,
+    /// What the operator was told, and the commands that he gave.
+    pub told: Vec<String>,
+    pub typed: Vec<&'static str>,
+}
+
+/// What is done by a switch once the last stream has arrived.
+const BEHIND_STREAM: [&str; 3] = ["PUT napi.sim", "/orders hide", "PUT vmapi.sim"];
+
+/// Returns how long a VM was down for a switch that failed, beside the stop and the last stream where that was done
+/// well: the VM runs where it ran.
+fn failed_switches(world: &World) -> Vec<Duration> {
+    let points = world.net.points.done_since(0);
+    let cost = |outage: Outage| {
+        let within = points.iter().filter(|(_, began, ended)| {
+            *began >= outage.since && *ended <= outage.since + outage.length
+        });
+        let within: Vec<_> = within.collect();
+        let is_behind = |label: &str| BEHIND_STREAM.iter().any(|it| label.contains(it));
+        let behind = within.iter().position(|(label, ..)| is_behind(label)).unwrap_or(0);
+        let sent = within[..behind].iter().rfind(|(label, ..)| label.ends_with("/orders send"));
+        outage.length - sent.map_or(Duration::ZERO, |(.., ended)| *ended - outage.since)
+    };
+    let outages = world.judge.outages().into_iter();
+    outages.filter(|it| it.from == End::Source && it.to == End::Source).map(cost).collect()
 }
 
 /// Runs a case on a clock of its own.
@@ -70,12 +101,18 @@ pub fn run(case: &Case) -> Result<Ran> {
         world.end().await;
         let judge = &world.judge;
         let (faults, notes) = (judge.faults(), judge.notes());
+        let (told, typed) = judge.dialogue();
+        let longest = judge.outages().into_iter().map(|it| it.length).max();
         let ran = Ran {
             faults,
             notes,
             labels: points.labels(),
             marks: points.marks(),
             happened: points.happened(),
+            failed_switches: failed_switches(&world),
+            longest: longest.unwrap_or_default(),
+            told,
+            typed,
         };
         anyhow::Ok((ran, Arc::downgrade(&world.net)))
     })?;

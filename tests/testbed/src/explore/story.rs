@@ -32,6 +32,10 @@ const NO_PATIENCE: Duration = Duration::from_secs(600);
 const SETTLES: Duration = Duration::from_secs(100);
 /// A copy that was replaced is stopped so long after its node is back, whatever is stopped meanwhile.
 const WATCHED: Duration = Duration::from_secs(600);
+/// Within this time an alarm says that both copies run.
+const PAGED: Duration = Duration::from_secs(130);
+/// So often an operation is gone on with after somebody's hand was in it.
+const ATTEMPTS: usize = 3;
 const AGENTS_SETTLE: Duration = Duration::from_secs(900);
 
 impl Weather for &World {
@@ -41,6 +45,10 @@ impl Weather for &World {
 
     fn was_lost(&self) -> bool {
         self.vault.was_lost()
+    }
+
+    fn is_by_hand(&self) -> bool {
+        self.judge.is_by_hand()
     }
 }
 
@@ -88,7 +96,15 @@ impl World {
                 _ => {}
             }
             self.judge.note(format!(">> at {}", self.net.points.count()));
-            operator.op(*op, self).await?;
+            for _ in 0..ATTEMPTS {
+                let is_done = operator.op(*op, self).await?;
+                if let Some(end) = self.twins(&operator).await? {
+                    return self.ends(end).await;
+                }
+                if is_done {
+                    break;
+                }
+            }
             if *op == Op::SwitchUnwell {
                 self.net.points.go_on(Party::Vminfod(End::Source));
                 sleep(SETTLES).await;
@@ -115,10 +131,56 @@ impl World {
             }
         }
         self.net.points.mark();
+        self.ends(story.end()).await
+    }
+
+    /// Nothing is done any more: the VM is on this node.
+    async fn ends(&self, end: End) -> Result<()> {
         sleep(if self.with_agents() { AGENTS_SETTLE } else { SETTLES }).await;
         self.judge.rest();
         self.judge.check("delete: the end");
-        self.check(story.end()).await
+        self.check(end).await
+    }
+
+    /// Where somebody's hand has made both copies run, an alarm says so that pages, and its verb ends it. Returns where
+    /// the VM is then, if the migration is over.
+    async fn twins(&self, operator: &Operator<'_>) -> Result<Option<End>> {
+        let runs = |end: End| self.judge.copy(&self.cn(end).node).is_some_and(|it| it.running);
+        let both = || self.judge.is_by_hand() && runs(End::Source) && runs(End::Target);
+        for _ in 0..ATTEMPTS {
+            if !both() {
+                return Ok(None);
+            }
+            sleep(PAGED).await;
+            let record = operator.rested().await?;
+            let needs = record.as_ref().and_then(|it| it.other.get("needs")?.as_array().cloned());
+            let needs = needs.unwrap_or_default();
+            self.judge.note(format!(">> both copies run: {needs:?}"));
+            if !both() {
+                return Ok(None); // it was stopped meanwhile
+            }
+            let is_paged = |need: &serde_json::Value| {
+                let need = need["state"].as_str().and_then(daemon::needs::find);
+                need.is_some_and(|need| need.alert == "MigrationBothRun")
+            };
+            if !needs.iter().any(is_paged) {
+                self.judge.fault("M257", "two copies run, and no alarm says so");
+            }
+            let verbs = needs.iter().filter_map(|it| Op::named(it["command"].as_str()?));
+            let Some(op) = verbs.into_iter().next() else {
+                anyhow::bail!("M257: two copies run, and no verb ends it: {needs:?}");
+            };
+            self.judge.note(format!(">> told: {op:?}"));
+            let says = needs.iter().filter(|it| is_paged(it)).filter_map(|it| it["says"].as_str());
+            says.for_each(|says| self.judge.tells(says));
+            operator.command(op).await?;
+            let record = operator.rested().await?;
+            let is_over = record.as_ref().is_none_or(|it| it.state == "aborted");
+            if is_over {
+                return Ok(Some(if op == Op::Finalize { End::Target } else { End::Source }));
+            }
+        }
+        anyhow::bail!("M257: two copies run, and the verb that is told does not end it")
     }
 
     /// A store that has lost that the source was declared dead stops nothing that runs: both copies do, an alarm says

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use super::bugs::Bug;
 use super::cases::single;
+use super::costs::Peers;
 use super::points::{Fault, Moment, Planned};
 use super::runs::{Case, Ran, run};
 use super::world::Shape;
@@ -104,4 +105,52 @@ fn a_target_that_boots_early_and_a_quota_that_stays_lifted_are_noticed() {
     for bug in [Bug::BootedBeforeMove, Bug::QuotaNotRestored] {
         assert!(noticed(bug, undisturbed()).unwrap().is_some(), "{}", bug.name());
     }
+}
+
+#[test] // M256
+fn what_is_destroyed_that_no_migration_made_is_noticed() {
+    let by = noticed(Bug::DestroyedByName, undisturbed()).unwrap();
+    assert!(by.is_some_and(|by| by.contains("M256") && by.contains("zones/elsewhere")));
+}
+
+#[test] // M257
+fn a_hand_that_boots_the_hidden_copy_is_told_and_ended_in_each_phase() {
+    let (story, plain) = &undisturbed()[0];
+    for command in 1..plain.marks.len() - 1 {
+        let at = (plain.marks[command] + plain.marks[command + 1]) / 2;
+        let planned = vec![Planned { at, moment: Moment::Before, fault: Fault::Hand }];
+        let ran = run(&Case { story: *story, planned, shape: Shape::default() }).unwrap();
+        assert_eq!(ran.happened, 1, "{at}");
+        assert!(ran.faults.is_empty(), "{at}: {:?}\n{}", ran.faults, ran.notes.join("\n"));
+    }
+}
+
+#[test] // M258
+fn a_switch_whose_step_fails_each_time_gives_the_vm_back_within_thirty_seconds() {
+    let (story, plain) = &undisturbed()[0];
+    let find = |text: &str| plain.labels.iter().position(|label| label.contains(text)).unwrap();
+    let (mut costs, from) = (0, find("source agent: vmadm stop"));
+    for at in
+        [from + 2, find("PUT napi.sim"), find("agent-source/orders hide"), find("PUT vmapi.sim")]
+    {
+        let planned = vec![Planned { at, moment: Moment::Before, fault: Fault::Fails }];
+        let case = Case { story: *story, planned, shape: Shape::default() };
+        let ran = run(&case).unwrap();
+        assert!(ran.faults.is_empty(), "{at}: {:?}\n{}", ran.faults, ran.notes.join("\n"));
+        let most = Peers::of(&case).most().unwrap();
+        assert!(ran.failed_switches.iter().all(|cost| *cost <= most), "{at}: {ran:?}");
+        costs += ran.failed_switches.len();
+    }
+    assert!(costs > 0, "no switch failed");
+}
+
+#[test] // M259
+#[ignore = "minutes: `.ci/run` has it in its lane of servers"]
+fn the_guide_has_the_table_of_phases() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/migration.md");
+    let table = super::table::table(undisturbed()).unwrap();
+    assert!(
+        std::fs::read_to_string(page).unwrap().contains(&table),
+        "docs/migration.md lacks:\n{table}"
+    );
 }

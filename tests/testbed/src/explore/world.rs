@@ -20,6 +20,7 @@ use sdc_clients::migrations::Migrations;
 use sdc_clients::napi::Napi;
 use serde_json::{Map, Value, json};
 use simnode::life::platform::VMINFOD;
+use simnode::{Verbs, Wait};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use vminfod::node::load;
@@ -33,6 +34,7 @@ use super::points::{Fault, Party, Points};
 use super::service::Instance;
 use super::vault::Vault;
 use crate::cn::ctx;
+use crate::moving::MIGRATION;
 use crate::moving::judge::Judge;
 use crate::moving::subject::{self, VM};
 
@@ -118,7 +120,8 @@ impl World {
         for cn in &nodes {
             cnapi.put_server(server(cn)?);
         }
-        let hands = nodes.each_ref().map(|cn| (cn.uuid.to_string(), (cn.verbs(), cn.disk.clone())));
+        let verbs = |cn: &Cn| Verbs::new(&cn.node.by(MIGRATION), Wait::none());
+        let hands = nodes.each_ref().map(|cn| (cn.uuid.to_string(), (verbs(cn), cn.disk.clone())));
         cnapi.set_hands(Arc::new(move |order: cnapi::Order| {
             let hands = hands.iter().find(|(cn, _)| *cn == order.server_uuid);
             let hands = hands.map(|(_, hands)| hands.clone());
@@ -189,6 +192,10 @@ impl World {
         subject::create(&source.node, &vm).await?;
         for cn in &self.nodes {
             self.judge.add(cn.end, &cn.node);
+        }
+        if self.nodes.iter().all(|cn| cn.disk.is_none()) {
+            self.nodes.iter().try_for_each(|cn| subject::beside(&cn.node))?;
+            self.judge.know_makers();
         }
         self.judge.write(End::Source, &source.node);
         let all = load::objects(&ctx(&source.node)).await.context("the first load")?.vms;
@@ -291,10 +298,29 @@ impl World {
                 self.service.start(&self.net).await?;
                 self.second.start(&self.net).await?;
             }
+            Fault::Fails => {
+                sleep(STOPPED).await;
+                self.judge.note("-- it is done again");
+                self.net.points.heal();
+            }
+            Fault::Hand => self.boots_the_hidden_copy().await,
             // No doing of the world.
             Fault::Loses | Fault::Late | Fault::Away(_) | Fault::Stale | Fault::Unseen => {}
         }
         Ok(())
+    }
+
+    /// Somebody boots a copy that is hidden and does not run, if there is one.
+    async fn boots_the_hidden_copy(&self) {
+        let is_it = |cn: &&Cn| {
+            let copy = self.judge.copy(&cn.node).filter(|it| it.hidden && !it.running);
+            copy.is_some() && !self.is_down(cn.end)
+        };
+        let Some(cn) = self.nodes.iter().rev().find(is_it) else { return };
+        self.judge.by_hand(cn.end);
+        let booted = cn.verbs().boot(VM).await;
+        self.judge.note(format!("-- booted by hand: the {}'s copy: {booted:?}", cn.end));
+        self.judge.check("a hand has booted the hidden copy");
     }
 
     fn down(&self) -> MutexGuard<'_, BTreeSet<End>> {

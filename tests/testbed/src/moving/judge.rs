@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! Looks at both nodes at every step (P13): never two copies running, never two shown, never the last good copy
-//! gone. It also is the guest: whatever runs writes now and then, and what was written last has to be somewhere.
+//! gone, and nothing gone that a migration did not make ([`Things`]). It also is the guest: whatever runs writes now and then, and what was written last has to be somewhere.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ use simnode::datasets::Datasets;
 use tokio::time::Instant;
 
 use super::subject::files;
+use super::things::Things;
 
 /// Every so many looks the guest writes.
 const WRITES: usize = 25;
@@ -40,6 +41,9 @@ struct State {
     written: u64,
     faults: Vec<String>,
     notes: Vec<String>,
+    /// What a person was told of the migration, each once, and the commands that he gave.
+    told: Vec<String>,
+    typed: Vec<&'static str>,
     is_over: bool,
     /// Which service acted last, and when.
     acted: Option<(u8, Instant)>,
@@ -48,8 +52,28 @@ struct State {
     given_up: Option<End>,
     /// This node has no power: nobody sees what it has.
     dark: Option<End>,
+    /// The copy that a person has booted, and whether it was seen running: until it is stopped, or is the VM, it is none
+    /// that the migration lets run.
+    by_hand: Option<(End, bool)>,
+    /// Where the VM ran last, since when it does not, and how long it did not run before, from where to where.
+    ran: Option<End>,
+    down: Option<(End, Instant)>,
+    outages: Vec<Outage>,
+    /// What is on each node, where it is known who made it.
+    things: Option<Things>,
     /// What the VM's configuration on a node said, and its text: it is parsed again only where it changed.
     configs: HashMap<PathBuf, (String, Config)>,
+}
+
+/// A time without a copy that runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Outage {
+    /// Where the VM ran before.
+    pub from: End,
+    /// Where it ran next.
+    pub to: End,
+    pub since: Instant,
+    pub length: Duration,
 }
 
 /// What the judge asks of a zone's configuration.
@@ -78,6 +102,11 @@ impl Judge {
     /// Looks at this node, too.
     pub fn add(&self, end: End, node: &Node) {
         self.state().nodes.push((end, node.clone()));
+    }
+
+    /// Looks for who made what there is, too.
+    pub fn know_makers(&self) {
+        self.state().things = Some(Things::default());
     }
 
     /// Compares with VMAPI's record, too.
@@ -111,6 +140,25 @@ impl Judge {
         self.state().notes.push(what.into());
     }
 
+    /// A person is told this.
+    pub fn tells(&self, what: &str) {
+        let told = &mut self.state().told;
+        if !told.iter().any(|it| it == what) {
+            told.push(what.to_owned());
+        }
+    }
+
+    /// A person gives this command.
+    pub fn types(&self, verb: &'static str) {
+        self.state().typed.push(verb);
+    }
+
+    /// What a person was told, and the commands that he gave.
+    pub fn dialogue(&self) -> (Vec<String>, Vec<&'static str>) {
+        let state = self.state();
+        (state.told.clone(), state.typed.clone())
+    }
+
     /// What was wrong.
     pub fn faults(&self) -> Vec<String> {
         self.state().faults.clone()
@@ -139,6 +187,48 @@ impl Judge {
     pub fn dark(&self, end: End, is_dark: bool) {
         let dark = &mut self.state().dark;
         *dark = dark.filter(|it| *it != end).or(is_dark.then_some(end));
+    }
+
+    /// A person is about to boot this copy.
+    pub fn by_hand(&self, end: End) {
+        self.state().by_hand = Some((end, false));
+    }
+
+    /// A copy runs that a person has booted.
+    pub fn is_by_hand(&self) -> bool {
+        self.state().by_hand.is_some()
+    }
+
+    /// The times without a copy that runs, but for one that is not over.
+    pub fn outages(&self) -> Vec<Outage> {
+        self.state().outages.clone()
+    }
+
+    /// Each copy that runs, but for one that a person has booted and that is not the VM yet.
+    fn run(&self, copies: &[(End, &Node, Copy)], server: Option<&serde_json::Value>) -> Vec<End> {
+        let mut state = self.state();
+        if let Some((end, was_running)) = state.by_hand {
+            let copy = copies.iter().find(|(it, ..)| *it == end);
+            let runs = copy.is_some_and(|(.., copy)| copy.running);
+            let is_vm = copy.is_some_and(|(_, node, copy)| {
+                !copy.hidden && server.is_none_or(|server| server == node.cn_uuid())
+            });
+            let is_over = was_running && !runs || runs && is_vm;
+            state.by_hand = (!is_over).then_some((end, was_running || runs));
+        }
+        let by_hand = state.by_hand.map(|it| it.0);
+        let running = copies.iter().filter(|(end, _, copy)| copy.running && by_hand != Some(*end));
+        let running: Vec<End> = running.map(|(end, ..)| *end).collect();
+        match (running.first(), state.down, state.ran) {
+            (Some(&to), Some((from, since)), _) => {
+                state.outages.push(Outage { from, to, since, length: since.elapsed() });
+                (state.down, state.ran) = (None, Some(to));
+            }
+            (Some(&to), None, _) => state.ran = Some(to),
+            (None, None, Some(from)) => state.down = Some((from, Instant::now())),
+            (None, ..) => {}
+        }
+        running
     }
 
     /// The guest writes no more.
@@ -180,7 +270,10 @@ impl Judge {
         };
         let copies: Vec<(End, &Node, Copy)> =
             nodes.iter().filter_map(|(end, node)| Some((*end, node, self.copy(node)?))).collect();
-        let is_up = |(end, _, copy): &&(End, &Node, Copy)| copy.running && dark != Some(*end);
+        let vmapi = self.state().vmapi.clone();
+        let server = vmapi.and_then(|vmapi| vmapi.get(&self.vm)?.get("server_uuid").cloned());
+        let run = self.run(&copies, server.as_ref());
+        let is_up = |(end, ..): &&(End, &Node, Copy)| run.contains(end) && dark != Some(*end);
         if copies.iter().filter(is_up).count() > 1 {
             self.fault("P13", &format!("two copies run ({label})"));
         }
@@ -188,8 +281,6 @@ impl Judge {
         if copies.iter().filter(is_shown).count() > 1 {
             self.fault("P13", &format!("two copies are shown ({label})"));
         }
-        let vmapi = self.state().vmapi.clone();
-        let server = vmapi.and_then(|vmapi| vmapi.get(&self.vm)?.get("server_uuid").cloned());
         for (end, node, _) in copies.iter().filter(is_up) {
             if server.as_ref().is_some_and(|server| server != node.cn_uuid()) {
                 self.fault(
@@ -197,6 +288,15 @@ impl Judge {
                     &format!("the {end}'s copy runs, and VMAPI has it elsewhere ({label})"),
                 );
             }
+        }
+        let lost = {
+            let state = &mut *self.state();
+            let given_up = state.given_up;
+            let things = state.things.as_mut();
+            things.map(|things| things.look(&self.vm, &nodes, given_up)).unwrap_or_default()
+        };
+        for what in lost {
+            self.fault("M256", &format!("{what} is gone, which no migration made ({label})"));
         }
         let destroys = ["destroy", "rollback", "receive", "delete"];
         let is_good = |node: &Node| self.has(node, written);

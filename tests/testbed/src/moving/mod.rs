@@ -11,4 +11,8 @@ pub mod operator; // orders, and the wait for their end
 
 pub mod judge; // what is never to happen (P13)
 
+mod things; // who made what there is
+
+pub use things::MIGRATION;
+
 pub mod subject; // the VM

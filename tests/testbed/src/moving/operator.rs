@@ -69,6 +69,14 @@ impl Op {
         }
     }
 
+    /// Returns the command that is told as `sdc-migrate VERB VM`.
+    pub fn named(command: &str) -> Option<Op> {
+        let verb = command.strip_prefix("sdc-migrate ")?.split(' ').next()?;
+        [Op::Abort, Op::Finalize, Op::Rollback, Op::Switch, Op::Sync]
+            .into_iter()
+            .find(|op| op.action() == verb)
+    }
+
     /// It says that the source's node is dead.
     fn is_word(self) -> bool {
         matches!(self, Op::SwitchDead | Op::SwitchCut | Op::SwitchUnwell | Op::SwitchHasty)
@@ -208,6 +216,11 @@ pub trait Weather {
     fn was_lost(&self) -> bool {
         false
     }
+
+    /// A copy runs that somebody has booted by hand.
+    fn is_by_hand(&self) -> bool {
+        false
+    }
 }
 
 impl<F: Fn() -> bool> Weather for F {
@@ -238,6 +251,7 @@ impl Operator<'_> {
         loop {
             match self.client.get(VM).await {
                 Ok(record) => {
+                    self.reads(&record);
                     let runs = ["running", "queued"].contains(&record.state.as_str());
                     let finalizes =
                         record.other.get("journal").is_some_and(|it| it["finalize"] == true);
@@ -258,6 +272,19 @@ impl Operator<'_> {
         }
     }
 
+    /// What a record tells him: what failed, and what it waits for.
+    fn reads(&self, record: &Migration) {
+        if let Some(error) = &record.error {
+            self.judge.tells(error);
+        }
+        if let Some(waits) = record.other.get("waits_for").and_then(Value::as_str)
+            && !waits.starts_with("you")
+        {
+            // Without its numbers.
+            self.judge.tells(waits.split(" (attempt").next().unwrap_or(waits));
+        }
+    }
+
     /// Gives a command. Returns false if it was refused, and nobody knows where the service does not answer.
     pub async fn command(&self, op: Op) -> Result<bool> {
         let is_word = matches!(op, Op::SwitchDead | Op::SwitchCut);
@@ -272,6 +299,7 @@ impl Operator<'_> {
     }
 
     async fn ordered(&self, op: Op, really: bool) -> Result<bool> {
+        self.judge.types(op.action());
         if really {
             self.judge.note(LOOKED);
         }
@@ -339,8 +367,9 @@ impl Operator<'_> {
         }
     }
 
-    /// Brings an operation to its end. What a fault has made fail is done again by one command.
-    pub async fn op(&self, op: Op, weather: impl Weather) -> Result<()> {
+    /// Brings an operation to its end. What a fault has made fail is done again by one command. Returns false where it
+    /// stands still with a copy that runs by somebody's hand.
+    pub async fn op(&self, op: Op, weather: impl Weather) -> Result<bool> {
         let mut calm = 0;
         let mut adopted: Option<Migration> = None;
         for _ in 0..ATTEMPTS {
@@ -352,7 +381,7 @@ impl Operator<'_> {
             let mut record = self.rested().await?;
             if weather.was_lost() || record.as_ref().is_some_and(is_older) {
                 if matches!(op, Op::SwitchUnwell | Op::SwitchHasty) {
-                    return Ok(()); // nothing is known of that node before it is well
+                    return Ok(true); // nothing is known of that node before it is well
                 }
                 record = self.adopted(record).await?;
                 adopted.clone_from(&record);
@@ -360,7 +389,10 @@ impl Operator<'_> {
             let told = record.as_ref().map(|it| (&it.phase, &it.state, &it.error));
             self.judge.note(format!(">> {op:?}: {told:?}"));
             if op.is_done(record.as_ref()) || verb.is_done(record.as_ref()) && verb == Op::Abort {
-                return Ok(());
+                return Ok(true);
+            }
+            if weather.is_by_hand() {
+                return Ok(false);
             }
             calm += usize::from(began_calm);
             if calm >= 2 {

@@ -68,6 +68,21 @@ fn blobs() -> impl Iterator<Item = (String, &'static str, Vec<u8>)> {
     })
 }
 
+/// Makes what is somebody else's, some of it with the names that a migration gives.
+pub fn beside(node: &Node) -> anyhow::Result<()> {
+    for line in [
+        "create zones/elsewhere",
+        "create zones/elsewhere/data",
+        "snapshot -r zones/elsewhere@vm-migration-1",
+        "snapshot zones/elsewhere@kept",
+    ] {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let made = InProcess::new(node).answer(Program::Zfs, &words);
+        ensure!(made.status == 0, "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    Ok(())
+}
+
 /// Creates it, running.
 pub async fn create(node: &Node, vm: &Map<String, Value>) -> anyhow::Result<()> {
     Verbs::new(node, Wait::none()).create(vm).await?;
