@@ -157,8 +157,8 @@ pub enum Reason {
     /// There is no copy where one must be.
     #[error("the {0}'s node has no copy of the VM")]
     Absent(End),
-    /// A copy that must be hidden is shown.
-    #[error("the copy on the {0}'s node is shown")]
+    /// A copy that must be hidden and stopped is shown, or runs.
+    #[error("the copy on the {0}'s node is shown or runs")]
     Shown(End),
     /// A copy that must be shown is hidden.
     #[error("the copy on the {0}'s node is hidden")]

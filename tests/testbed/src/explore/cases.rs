@@ -10,7 +10,7 @@ use migration_core::intent::End;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::points::{Fault, Moment, Party, Planned};
+use super::points::{Fault, Moment, Party, Planned, STORE};
 use super::runs::{Case, Ran};
 use super::world::Shape;
 use crate::moving::operator::Story;
@@ -42,6 +42,11 @@ fn faults(moment: Moment) -> Vec<Fault> {
 /// What is tried at each point alone: a hand that somebody has in it, and what cannot be done.
 const ALONE: [Fault; 2] = [Fault::Fails, Fault::Hand];
 
+/// Returns true for what changes something. A peer that answers no question is one that does not answer.
+pub fn is_step(label: &str) -> bool {
+    !label.contains(": GET ") && !label.contains("/observe") && !label.ends_with(STORE)
+}
+
 /// The points of a story that no story before it has had.
 fn own_points(story: Story, plain: &Ran) -> std::ops::Range<usize> {
     let begin = match story {
@@ -66,7 +71,10 @@ pub fn single(plain: &[(Story, Ran)], shape: Shape) -> Vec<Case> {
             for moment in [Moment::Before, Moment::After] {
                 let planned = |fault| vec![Planned { at, moment, fault }];
                 let of = |fault| Case { story: *story, planned: planned(fault), shape };
-                let alone = ALONE.into_iter().filter(|_| moment == Moment::Before);
+                let may_fail = is_step(&ran.labels[at]);
+                let alone = ALONE.into_iter().filter(|fault| {
+                    moment == Moment::Before && (may_fail || *fault != Fault::Fails)
+                });
                 cases.extend(faults(moment).into_iter().chain(alone).map(of));
             }
         }

@@ -96,9 +96,11 @@ impl World {
                 _ => {}
             }
             self.judge.note(format!(">> at {}", self.net.points.count()));
+            // Nothing follows from silence: an agent that the story keeps away says later what runs.
+            let is_away = matches!(op, Op::SwitchUnwell | Op::SwitchHasty);
             for _ in 0..ATTEMPTS {
                 let is_done = operator.op(*op, self).await?;
-                if let Some(end) = self.twins(&operator).await? {
+                if !is_away && let Some(end) = self.twins(&operator).await? {
                     return self.ends(end).await;
                 }
                 if is_done {
@@ -112,6 +114,9 @@ impl World {
             if *op == Op::SwitchHasty {
                 self.net.points.go_on(Party::Agent(End::Source));
                 sleep(SETTLES).await;
+            }
+            if is_away && let Some(end) = self.twins(&operator).await? {
+                return self.ends(end).await;
             }
             if *op == Op::SwitchCut {
                 self.net.points.mend(End::Source);

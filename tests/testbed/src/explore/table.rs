@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use migration_core::intent::End;
 
+use super::cases::is_step;
 use super::points::{Fault, Moment, Party, Planned};
 use super::runs::{Case, Ran, run};
 use super::world::Shape;
@@ -72,8 +73,8 @@ const FAULTS: [(Fault, &str); 13] = [
 struct Cell([String; 3]);
 
 impl Phase {
-    /// Returns the point in its middle.
-    fn middle(&self, ran: &Ran) -> anyhow::Result<usize> {
+    /// Returns the point in its middle, and the next one at which something is changed.
+    fn middle(&self, ran: &Ran) -> anyhow::Result<(usize, usize)> {
         let mark = |at: usize| ran.marks.get(at).copied().context("no such command");
         let (begin, end) = (mark(self.command)?, mark(self.command + 1)?);
         let find = |text: &str| {
@@ -82,7 +83,9 @@ impl Phase {
         };
         let from = if self.from.is_empty() { begin } else { find(self.from)? + 1 };
         let to = if self.to.is_empty() { end } else { find(self.to)? };
-        Ok(from + (to - from) / 2)
+        let middle = from + (to - from) / 2;
+        let step = (middle..to).find(|at| is_step(&ran.labels[*at]));
+        Ok((middle, step.unwrap_or(middle)))
     }
 }
 
@@ -128,8 +131,11 @@ pub fn table(plain: &[(Story, Ran)]) -> anyhow::Result<String> {
     };
     let mut cases = Vec::new();
     for phase in &PHASES {
-        let at = phase.middle(of(phase.story)?)?;
-        let planned = |fault| vec![Planned { at, moment: Moment::Before, fault }];
+        let (middle, step) = phase.middle(of(phase.story)?)?;
+        let planned = |fault| {
+            let at = if fault == Fault::Fails { step } else { middle };
+            vec![Planned { at, moment: Moment::Before, fault }]
+        };
         let case =
             |fault| Case { story: phase.story, planned: planned(fault), shape: Shape::default() };
         cases.extend(FAULTS.iter().map(|(fault, _)| case(*fault)));
