@@ -202,7 +202,7 @@ const REFUSED: (&str, &str) =
     ("handshakes_refused", "Connections whose peer did not authenticate, by reason");
 
 /// Name and help of each gauge.
-const GAUGES: [(&str, &str); 20] = [
+const GAUGES: [(&str, &str); 21] = [
     ("migrations_running", "Migrations whose operation runs"),
     ("migrations_queued", "Migrations that wait for their turn"),
     ("migrations_paused", "Migrations that wait for an action"),

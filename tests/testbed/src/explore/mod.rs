@@ -10,7 +10,7 @@
 
 pub mod cases; // all runs with one fault, and pairs
 
-pub mod table; // the table of the operators' guide
+pub mod table; // what each fault means in each phase
 
 pub mod costs; // what failed switches cost
 
@@ -87,7 +87,7 @@ struct Args {
     /// Which deliberate bugs are noticed
     #[arg(long)]
     bugs: bool,
-    /// The table of docs/migration.md
+    /// Print what each fault means in each phase
     #[arg(long)]
     table: bool,
     /// Only the runs of which all of this would be told if they failed, such as `SourceDead, After 127`

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The table of the operators' guide: what each fault means in each phase, from runs with that fault in the middle of the
+//! A table for operators: what each fault means in each phase, from runs with that fault in the middle of the
 //! phase.
 
 use std::time::Duration;
