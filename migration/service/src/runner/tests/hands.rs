@@ -88,6 +88,7 @@ async fn two_copies_that_run_are_an_alarm_whose_verb_ends_it() {
         sleep(LOOKS).await;
         both(1).await;
         world.centre().hosts.get_mut(&TWO).unwrap().is_silent = false;
+        sleep(LOOKS).await;
         assert_eq!(told().await, format!("sdc-migrate abort {VM}"));
         assert_eq!(world.act("abort").await.0, 202);
         assert_eq!(world.settled().await.unwrap().state, State::Aborted);
