@@ -127,6 +127,29 @@ async fn a_holder_that_is_stopped_for_three_lease_times_changes_nothing_when_it_
     }
 }
 
+#[tokio::test(start_paused = true)] // R15
+async fn services_that_lose_the_lease_to_each_other_give_a_step_its_attempts_once() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.cut_off(ONE);
+        world.command("migration_action=sync").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    })
+    .await;
+    // Each lives for less than ten attempts take: ten of the sync, and ten of what undoes it.
+    let mut lives = 0;
+    while world.record().await.unwrap().state == State::Running {
+        lives += 1;
+        assert!(lives <= 10, "{:?}", world.record().await.unwrap().intent.again);
+        beside(&world, tokio::time::sleep(Duration::from_secs(75))).await;
+    }
+    assert!(lives > 2, "one life sufficed");
+    let record = world.record().await.unwrap();
+    assert_eq!(record.state, State::Failed);
+    assert!(record.error.as_ref().unwrap().contains("does not answer"), "{:?}", record.error);
+}
+
 #[tokio::test(start_paused = true)] // R13
 async fn a_migration_waits_for_its_turn() {
     let world = World::new(true);
