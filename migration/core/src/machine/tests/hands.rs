@@ -311,11 +311,14 @@ fn a_finalize_first_stops_and_hides_the_copy_that_was_replaced() {
         let first = if hand == "source shown" { "hide source" } else { "stop source" };
         assert_eq!(world.orders, [first], "{hand}");
         assert!(ends(&world, hand, "finalize"), "{hand}");
-        // Whatever VMAPI says.
+        // Whatever VMAPI says: its record is moved back, once nothing runs there.
         does(&mut world, "source booted");
         world.vmapi = End::Source;
+        world.orders.clear();
         runs(&mut world);
-        assert!(world.disk(End::Source).unwrap().seen.is_off(), "{hand}");
+        assert_eq!(world.orders.first().map(String::as_str), Some("stop source"), "{hand}");
+        assert_eq!(world.vmapi, End::Target, "{hand}");
+        assert!(world.disk(End::Source).is_none(), "{hand}: the copy that was replaced has gone");
     }
 }
 
