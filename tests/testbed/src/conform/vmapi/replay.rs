@@ -264,7 +264,7 @@ fn without_owners(mut ours: Value, want: &Value) -> Value {
     let bare = |record: &mut Value, want: &Value| {
         if let Some(fields) = record.as_object_mut() {
             fields.shift_remove("account_uuid");
-            for ours in ["owner_uuid", "waits_for", "needs", "why", "journal"] {
+            for ours in ["owner_uuid", "waits_for", "needs", "why", "where", "silence", "journal"] {
                 if want.get(ours).is_none() {
                     fields.shift_remove(ours);
                 }
