@@ -211,8 +211,8 @@ impl Files {
 
     /// Returns migration-agent of this node.
     pub fn replaced(&mut self) -> Replaced {
-        let key = "migration_agent.state_dir";
-        Replaced::new(self.ours().path(key, "/var/db/migration-agent"))
+        let dir = "/var/db/migration-agent";
+        Replaced::new(self.ours().path("migration_agent.state_dir", dir))
     }
 
     fn basics(&mut self, name: &str, port: u16) -> Basics {

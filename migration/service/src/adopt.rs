@@ -288,9 +288,9 @@ impl Service {
         let Some(cn) = node_of(record, end) else { return Ok(CopyState::Node(Node::default())) };
         let Intent { revision, nonce, .. } = record.intent;
         let (migration, vm) = (record.id, record.vm_uuid);
-        match self.is_revoked(cn) || !self.agents.is_alive(cn).await {
-            true => Ok(CopyState::Silent),
-            false => self.observe(cn, About { migration, revision, nonce, vm, end }).await,
+        match self.hears(cn).await {
+            false => Ok(CopyState::Silent),
+            true => self.observe(cn, About { migration, revision, nonce, vm, end }).await,
         }
     }
 

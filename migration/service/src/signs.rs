@@ -26,7 +26,7 @@ impl Service {
     /// Asks for the signs of a node: its agent and CNAPI now, the store for its last contact.
     /// `beside` is the other node of the migration.
     pub async fn signs(&self, cn: Uuid, beside: Option<Uuid>) -> Result<Signs, Refused> {
-        let (answers, signs) = join!(self.agents.is_alive(cn), self.last_signs(cn, beside));
+        let (answers, signs) = join!(self.hears(cn), self.last_signs(cn, beside));
         Ok(Signs { answers, ..signs? })
     }
 

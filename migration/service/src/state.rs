@@ -81,4 +81,10 @@ impl Service {
     pub fn is_revoked(&self, cn: Uuid) -> bool {
         self.enrolment.as_ref().is_some_and(|enrolment| enrolment.is_revoked(cn))
     }
+
+    /// Returns true if a node's agent answers. Where its key was revoked nobody is heard: whoever answers there proves
+    /// nothing.
+    pub async fn hears(&self, cn: Uuid) -> bool {
+        !self.is_revoked(cn) && self.agents.is_alive(cn).await
+    }
 }

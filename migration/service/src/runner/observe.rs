@@ -165,7 +165,7 @@ enum Answer {
 async fn ask(service: &Service, record: &Record, end: End, brief: bool) -> Answer {
     let Some(cn) = node_of(record, end) else { return Answer::NoNode };
     let is_declared = record.intent.is_dead(end);
-    if is_declared && !service.agents.is_alive(cn).await {
+    if is_declared && !service.hears(cn).await {
         return Answer::Silence;
     }
     let observed = service.agents.look(cn, &Observe { about: about(record, end), brief }).await;

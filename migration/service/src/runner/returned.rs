@@ -85,7 +85,7 @@ async fn check(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result
         }
         Ok(()) => {}
     }
-    if !service.agents.is_alive(cn).await {
+    if !service.hears(cn).await {
         return note(service, fence, kept, Sight::Silent).await;
     }
     let other = service.records.of_vm(vm).await?.filter(|it| it.record.id != kept.row.migration);

@@ -44,8 +44,12 @@ async fn check(service: &Service, fence: &Fence) -> Result<(), Failed> {
     waiting.retain(|kept| !is_busy(&kept.record) && kept.record.intent.older.is_none());
     let nodes: BTreeSet<Uuid> =
         waiting.iter().flat_map(|kept| asked(&kept.record)).map(|(_, cn)| cn).collect();
-    let answers =
-        stream::iter(nodes).map(|cn| async move { (cn, service.agents.answers(cn).await) });
+    let answers = stream::iter(nodes).map(|cn| async move {
+        match service.is_revoked(cn) {
+            true => (cn, Some(false)),
+            false => (cn, service.agents.answers(cn).await),
+        }
+    });
     let answers: BTreeMap<Uuid, Option<bool>> = answers.buffer_unordered(AT_ONCE).collect().await;
     for mut kept in waiting {
         let before = kept.record.intent.clone();

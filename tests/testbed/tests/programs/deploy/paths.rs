@@ -15,11 +15,12 @@ use super::table::{layout, packages};
 const PLATFORM: &str = include_str!("platform-paths.tsv");
 
 /// What neither list has and who makes it; with a slash at its end, a folder and all that is below it.
-const ELSEWHERE: [(&str, &str); 38] = [
+const ELSEWHERE: [(&str, &str); 39] = [
     ("/bin", "the platform's link to /usr/bin, where its sh(1) is"),
     ("/dev/", "made by the kernel"),
     ("/etc/hostname", "inside a docker zone"),
     ("/etc/hosts", "inside a docker zone"),
+    ("/etc/passwd", "passwd(5): who runs a program"),
     ("/etc/resolv.conf", "inside a docker zone"),
     ("/etc/zones/", "zonecfg(8) keeps the zones and their index there"),
     ("/lib/svc/share/smf_include.sh", "of SMF, named by smf_method(7)"),
