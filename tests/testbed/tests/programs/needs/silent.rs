@@ -99,5 +99,11 @@ async fn a_node_that_does_not_answer_and_one_that_is_back() {
     centre.follows("migration-old-silent").await;
     centre.other.start_migration_agent().await.unwrap();
     centre.returns().await;
+
+    // Its agent answers, and its key was revoked: it is not heard.
+    centre.all(&["begin", "sync"]).await;
+    let cn = centre.other.node().cn_uuid().to_owned();
+    centre.good(&format!("sdc-migrate trust revoke -y {cn}")).await;
+    centre.follows("migration-copy-silent").await;
     centre.stop().await;
 }
