@@ -81,10 +81,6 @@ enum Drafted {
 /// A begin that was not over, or a copy that was deleted.
 const NO_COPY: Option<&str> = Some("adopted without a copy: abort it, then begin");
 
-/// A record that has gone, or was lost, may have raised its revision so often since that was written elsewhere: once a
-/// round. Its agents take no order of before.
-const UNSEEN: u64 = 1000;
-
 /// What is known of a copy.
 #[derive(Clone, Debug, PartialEq)]
 enum CopyState {
@@ -380,7 +376,7 @@ impl Service {
         let ends = self.records.ends.of_vm(vm).await?;
         let asked_with = ends.iter().filter(|it| it.row.migration == migration);
         let received = asked_with.map(|it| it.row.revision).chain(received);
-        let revision = received.max().unwrap_or(0).max(record.intent.revision) + UNSEEN;
+        let revision = received.max().unwrap_or(0).max(record.intent.revision) + 1;
         let is_reserved = record.intent.reserved;
         // Which of them the migration reserved is unknown; late requests may still reserve some.
         let more = reserved.into_iter().filter(|it| !record.reserved_nics.contains(it));

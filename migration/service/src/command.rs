@@ -255,10 +255,7 @@ impl Service {
                 return Err(Refused::precondition(why));
             }
             (_, (Phase::Switch, State::Successful)) => action,
-            // The VM is on its old node, whatever its agent was seen to do with it a moment ago.
-            (_, (_, State::Paused | State::Failed)) if !draft.record.intent.target_shown => {
-                Action::Abort
-            }
+            (_, (Phase::Sync, State::Paused)) => Action::Abort,
             _ => return Err(Refusal::NothingToFinalize.into()),
         };
         self.keep(draft).await?;
