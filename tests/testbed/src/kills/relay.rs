@@ -146,7 +146,7 @@ impl Relay {
         let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
         let order = body["order"]["name"].as_str().unwrap_or_default();
         let (method, path) = (request.method(), request.uri().path());
-        normal(&format!("{from} asks {to} {method} {path} {order}"))
+        normal(format!("{from} asks {to} {method} {path} {order}").trim_end())
     }
 
     async fn pass(&self, request: Request<Bytes>) -> Option<Response<Bytes>> {

@@ -3,7 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! Looks at both nodes at every step (P13): never two copies running, never two shown, never the last good copy
-//! gone, and nothing gone that a migration did not make ([`Things`]). It also is the guest: whatever runs writes now and then, and what was written last has to be somewhere.
+//! gone, and nothing gone that a migration did not make (`Things`). It also is the guest: whatever runs writes now
+//! and then, and what was written last has to be somewhere.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
