@@ -64,13 +64,6 @@ pub struct Draft {
     known: [CopyState; 2],
 }
 
-impl Draft {
-    /// Returns true if one of the nodes does not answer.
-    pub fn is_silent(&self) -> bool {
-        self.known.iter().any(|it| !matches!(it, CopyState::Node(_)))
-    }
-}
-
 /// What there is to adopt.
 enum Drafted {
     /// The migration had ended: its record has gone.

@@ -11,6 +11,7 @@ use super::action_params::{ActionParams, Words};
 use super::begin::{Asks, Vm};
 use super::history;
 use super::refused::Refused;
+use super::runner;
 use super::state::Service;
 use migration_core::checks::Warning;
 use migration_core::intent::{Confirmation, End};
@@ -37,6 +38,8 @@ pub enum Done {
     Changed(Box<Record>, Option<Uuid>),
     /// The caller waits until the hidden source is deleted.
     Finalize(Box<Record>),
+    /// A copy that was replaced is deleted; its migration was over.
+    Deleted,
     /// The caller waits for an estimate.
     Estimate,
 }
@@ -56,12 +59,13 @@ impl Service {
         asked: &ActionParams,
         target: Option<Uuid>,
     ) -> Result<Done, Refused> {
-        let action = match action {
-            Action::Rescue | Action::Finalize if asked.caller == Caller::Operator => {
-                Box::pin(self.of_replaced_alone(vm, action, asked)).await?
-            }
-            action => action,
-        };
+        let is_operator = asked.caller == Caller::Operator;
+        if action == Action::Finalize && is_operator && runner::delete(self, vm.uuid).await? {
+            return Ok(Done::Deleted);
+        }
+        if action == Action::Rescue && is_operator {
+            Box::pin(self.of_replaced_alone(vm, asked)).await?;
+        }
         for _ in 0..TRIES {
             match self.try_command(vm, action, asked, target).await {
                 Err(Failed::Lost) => {}
@@ -232,34 +236,14 @@ impl Service {
         Ok(done)
     }
 
-    /// Before a rescue or a finalize: of a migration whose record has gone, and of which a copy that was replaced is still
-    /// watched, there is a record again, if what is asked for can be done. Returns what that is: the copy on the new node
-    /// is deleted by an abort.
-    async fn of_replaced_alone(
-        &self,
-        vm: &Vm,
-        action: Action,
-        asked: &ActionParams,
-    ) -> Result<Action, Refused> {
-        let Some(draft) = self.replaced_alone(vm, asked).await? else {
-            return Ok(action);
-        };
-        let place = (draft.record.phase, draft.record.state);
-        let action = match (action, place) {
-            (Action::Rescue, _) => {
-                self.may_rescue(&draft.record, Some(&draft)).await?;
-                action
-            }
-            _ if draft.is_silent() => {
-                let why = "A node does not answer that has a copy of the instance, or had one";
-                return Err(Refused::precondition(why));
-            }
-            (_, (Phase::Switch, State::Successful)) => action,
-            (_, (Phase::Sync, State::Paused)) => Action::Abort,
-            _ => return Err(Refusal::NothingToFinalize.into()),
-        };
-        self.keep(draft).await?;
-        Ok(action)
+    /// Before a rescue: of a migration whose record has gone, and of which a copy that was replaced is still watched, there
+    /// is a record again, if there is something to be rescued.
+    async fn of_replaced_alone(&self, vm: &Vm, asked: &ActionParams) -> Result<(), Refused> {
+        if let Some(draft) = self.replaced_alone(vm, asked).await? {
+            self.may_rescue(&draft.record, Some(&draft)).await?;
+            self.keep(draft).await?;
+        }
+        Ok(())
     }
 
     /// Refuses a begin from or to a node whose copy of the VM was replaced: what is seen there is stopped and hidden.

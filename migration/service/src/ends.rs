@@ -37,6 +37,9 @@ pub struct Replaced {
     pub returned: Option<Time>,
     /// What was seen last.
     pub sight: Sight,
+    /// An operator has ordered the copy deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deletes: bool,
 }
 
 /// What was seen of a copy that was replaced.
@@ -78,6 +81,7 @@ impl Replaced {
                 declared: word.as_ref()?.at,
                 returned: intent.returned,
                 sight: Sight::Silent,
+                deletes: false,
             })
         });
         rows.collect()
@@ -202,9 +206,11 @@ impl Ends {
     }
 
     /// Ends a row: its copy is gone.
-    pub async fn end(&self, kept: &StoredEnd, fence: &Fence) -> Result<(), Error> {
+    pub async fn end(&self, kept: &StoredEnd, fence: Option<&Fence>) -> Result<(), Error> {
         let mut batch = Batch::new();
-        batch.require(fence);
+        if let Some(fence) = fence {
+            batch.require(fence);
+        }
         self.1.delete_in(&mut batch, &kept.row.key(), Expect::Etag(kept.etag.clone()))?;
         self.0.commit(batch).await.map(drop)
     }

@@ -382,6 +382,7 @@ mod tests {
                 declared,
                 returned,
                 sight,
+                deletes: false,
             };
             assert_eq!(of_end(&row, is_open).map(|it| it.0), want, "{sight:?} {is_open}");
         }

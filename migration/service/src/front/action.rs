@@ -177,6 +177,7 @@ impl Front {
                 ok(&body)
             }
             Done::Finalize(record) => self.finalize(&record).await,
+            Done::Deleted => done(),
             Done::Estimate => self.estimate(&vm, &asked, target).await,
         }
     }

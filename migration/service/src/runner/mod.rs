@@ -50,5 +50,5 @@ pub use ask::found_older;
 pub use ending::is_busy;
 pub use evacuate::release;
 pub use lead::{TERM, lead};
-pub use returned::found_returned;
+pub use returned::{delete, found_returned};
 pub use tickets::let_go;

@@ -3,22 +3,25 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! Ends that were replaced are watched for as long as their copy may be there: once a minute, also when the record
-//! has gone. The moment that a node answers its copy is stopped and hidden.
+//! has gone. The moment that a node answers its copy is stopped and hidden; an operator's finalize deletes it.
 
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use serde_json::json;
 use store::Fence;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
 
 use super::ending::is_busy;
 use super::observe::is_old;
 use super::order::Failed;
 use super::put_right::put_right;
-use crate::ends::{Sight, StoredEnd};
+use crate::ends::{Replaced, Sight, StoredEnd};
 use crate::records::Rest;
 use crate::records::nonce;
+use crate::refused::Refused;
 use crate::state::Service;
 use migration_core::machine::Node;
 use migration_core::protocol::{About, Observe, Order, State, What};
@@ -31,6 +34,9 @@ const AT_ONCE: usize = 16;
 /// The longest that an order is waited for in one check, in parts of what an agent waits.
 const WAIT_MS: u64 = 10_000;
 const PARTS: usize = 3;
+/// How long an operator waits for a copy to be deleted, and between two looks.
+const DELETED: Duration = Duration::from_secs(900);
+const POLL: Duration = Duration::from_millis(500);
 
 /// Checks all ends that were replaced, again and again, until the lease is found to be lost.
 pub async fn watch(service: &Service, fence: &Fence) {
@@ -77,16 +83,81 @@ async fn tidy(service: &Service, fence: &Fence) -> Result<(), Failed> {
 
 /// Checks one: observes the copy, and orders what is left to do.
 async fn check(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result<(), Failed> {
-    let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
     match put_right(service, fence, kept.row.migration).await {
         Err(why @ (Failed::Fenced | Failed::Lost)) => return Err(why),
         Err(why) => {
+            let vm = kept.row.vm_uuid;
             tracing::warn!(%vm, reason = %why, "cannot put VMAPI's record of a VM right; trying again");
         }
         Ok(()) => {}
     }
+    tend(service, Some(fence), kept).await.map(drop)
+}
+
+/// Deletes the copies of a VM that were replaced and whose migrations are over. Returns false if there are none.
+///
+/// # Errors
+/// A copy is left: its node does not answer, the VM is not seen on another node, or it takes too long. Where the order
+/// was written, the watch goes on with it.
+pub async fn delete(service: &Service, vm: Uuid) -> Result<bool, Refused> {
+    let until = Instant::now() + DELETED;
+    let (mut has_any, mut why) = (false, "it goes on".to_owned());
+    loop {
+        let ends = service.records.ends.of_vm(vm).await?;
+        if service.records.of_vm(vm).await?.is_some() || ends.is_empty() {
+            return Ok(has_any);
+        }
+        has_any = true;
+        for mut kept in ends {
+            let cn = kept.row.cn_uuid;
+            if !service.hears(cn).await {
+                let what = "where the instance's copy was replaced, does not answer";
+                return Err(Refused::precondition(&format!("The node {cn}, {what}")));
+            }
+            if !is_elsewhere(service, &kept).await {
+                let what = "is not seen on another node than";
+                let where_ = "where its copy was replaced: nothing is deleted";
+                return Err(Refused::precondition(&format!("The instance {what} {cn}, {where_}")));
+            }
+            let tended = async {
+                if !kept.row.deletes {
+                    kept.row.deletes = true;
+                    service.records.ends.write(&mut kept, None).await?;
+                }
+                tend(service, None, &mut kept).await
+            };
+            match tended.await {
+                Ok(left) => why = left.unwrap_or(why),
+                Err(Failed::Lost) => {} // the watch has written it
+                Err(failed) => why = failed.to_string(),
+            }
+        }
+        if Instant::now() >= until {
+            return Err(Refused::internal(&format!("Migration finalize failed: {why}")));
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// Returns true if VMAPI and the node that it names have the VM, in use, on another node than a copy that was replaced.
+async fn is_elsewhere(service: &Service, kept: &StoredEnd) -> bool {
+    let Replaced { vm_uuid, cn_uuid, .. } = kept.row;
+    let Ok(vm) = service.vm(vm_uuid).await else { return false };
+    let Some(cn) = vm.server.filter(|cn| *cn != cn_uuid) else { return false };
+    let object = service.agents.object(cn, vm_uuid).await;
+    object.is_ok_and(|object| object.get("do_not_inventory") != Some(&json!(true)))
+}
+
+/// Observes a copy that was replaced, and orders what is left to do. Returns why an order failed.
+async fn tend(
+    service: &Service,
+    fence: Option<&Fence>,
+    kept: &mut StoredEnd,
+) -> Result<Option<String>, Failed> {
+    let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
+    let mut failed = None;
     if !service.hears(cn).await {
-        return note(service, fence, kept, Sight::Silent).await;
+        return note(service, fence, kept, Sight::Silent).await.map(|()| None);
     }
     let other = service.records.of_vm(vm).await?.filter(|it| it.record.id != kept.row.migration);
     if let Some(other) = other
@@ -96,30 +167,36 @@ async fn check(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result
             .any(|it| it == cn)
     {
         tracing::error!(%vm, %cn, id = %other.record.id, "not stopping a copy that was replaced: a later migration moves it");
-        return Ok(());
+        return Ok(None);
     }
     if kept.row.sight == Sight::Ahead && is_behind(service, kept).await? {
-        return Ok(()); // no revision is raised until it is obeyed
+        return Ok(None); // no revision is raised until it is obeyed
     }
     let Some(about) = about(service, fence, kept).await? else {
-        return note(service, fence, kept, Sight::Ahead).await;
+        return note(service, fence, kept, Sight::Ahead).await.map(|()| None);
     };
     for part in 0..PARTS {
-        let observed = match service.agents.observe(cn, &Observe { about, brief: true }).await {
-            Ok(observed) => observed.node,
-            Err(error) if is_old(&error) => return note(service, fence, kept, Sight::Ahead).await,
-            Err(_) => return note(service, fence, kept, Sight::Unwell).await,
+        let sight = match service.agents.observe(cn, &Observe { about, brief: true }).await {
+            Ok(observed) => Ok(observed.node),
+            Err(error) if is_old(&error) => Err(Sight::Ahead),
+            Err(_) => Err(Sight::Unwell),
         };
-        let sight = sight(&observed);
+        let node = match sight {
+            Ok(node) => node,
+            Err(sight) => return note(service, fence, kept, sight).await.map(|()| None),
+        };
+        let sight = sight_of(&node);
         note(service, fence, kept, sight).await?;
         match sight {
-            Sight::Gone => return gone(service, fence, kept, about).await,
-            Sight::Off if observed.held => return Ok(()),
-            _ if part + 1 == PARTS => return Ok(()),
-            _ => keep_down(service, kept, about, &observed).await,
+            Sight::Gone => return gone(service, fence, kept, about).await.map(|()| None),
+            Sight::Off if node.held && !(kept.row.deletes && is_elsewhere(service, kept).await) => {
+                break;
+            }
+            _ if part + 1 == PARTS => break,
+            _ => failed = order(service, kept, about, &node).await,
         }
     }
-    Ok(())
+    Ok(failed)
 }
 
 /// Returns true until the migration was adopted, at a revision above all that agents received.
@@ -132,7 +209,7 @@ async fn is_behind(service: &Service, kept: &StoredEnd) -> Result<bool, Failed> 
 /// is older than what the agents received.
 async fn about(
     service: &Service,
-    fence: &Fence,
+    fence: Option<&Fence>,
     kept: &mut StoredEnd,
 ) -> Result<Option<About>, Failed> {
     let row = &kept.row;
@@ -145,20 +222,20 @@ async fn about(
         }
         Some(mut record) if !is_over(&record.record) => {
             record.raise();
-            service.records.write(&mut record, Some(fence)).await?;
+            service.records.write(&mut record, fence).await?;
             (record.record.intent.revision, record.record.intent.nonce)
         }
         _ => {
             kept.row.revision += 1;
             kept.row.nonce = Some(nonce());
-            service.records.ends.write(kept, Some(fence)).await?;
+            service.records.ends.write(kept, fence).await?;
             (kept.row.revision, kept.row.nonce)
         }
     };
     Ok(Some(About { migration, revision, nonce, vm, end }))
 }
 
-fn sight(node: &Node) -> Sight {
+fn sight_of(node: &Node) -> Sight {
     match &node.copy {
         None => Sight::Gone,
         Some(copy) if copy.running => Sight::Runs,
@@ -167,40 +244,44 @@ fn sight(node: &Node) -> Sight {
     }
 }
 
-/// Orders the copy stopped and hidden; net-agent is held first, which would delete the NICs of what it does not see.
-async fn keep_down(service: &Service, kept: &StoredEnd, about: About, node: &Node) {
-    let Some(copy) = &node.copy else { return };
+/// Orders the copy stopped and hidden, and then deleted if that is wanted; net-agent is held first, which would delete
+/// the NICs of what it does not see. Returns why an order failed.
+async fn order(service: &Service, kept: &StoredEnd, about: About, node: &Node) -> Option<String> {
+    let copy = node.copy.as_ref()?;
     let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
     let orders = [
         (!node.held, What::Hold),
         (copy.autoboot, What::Autoboot { on: false }),
         (copy.running, What::Stop),
         (!copy.hidden, What::Hide),
+        (copy.is_off() && node.held, What::Delete),
     ];
-    tracing::error!(%vm, %cn, "a copy that was replaced on another node is up or shown; ordering it to stop and hide");
+    if !copy.is_off() {
+        tracing::error!(%vm, %cn, "a copy that was replaced on another node is up or shown; ordering it to stop and hide");
+    }
+    let mut failed = None;
     for (_, what) in orders.into_iter().filter(|(is_needed, _)| *is_needed) {
         let name = what.name();
         let order = Order { about, wait_ms: WAIT_MS, order: what, instead: None };
         for _ in 0..PARTS {
-            match service.agents.order(cn, &order).await.map(|doing| doing.state) {
+            let why = match service.agents.order(cn, &order).await.map(|doing| doing.state) {
                 Ok(State::Running) => continue,
-                Ok(State::Done) => {}
-                Ok(State::Failed { error, .. }) => {
-                    tracing::warn!(%vm, %cn, order = name, reason = error, "cannot stop or hide a copy that was replaced; trying again");
-                }
-                Err(error) => {
-                    tracing::warn!(%vm, %cn, order = name, reason = %error, "cannot stop or hide a copy that was replaced; trying again");
-                }
-            }
+                Ok(State::Done) => break,
+                Ok(State::Failed { error, .. }) => error,
+                Err(error) => error.to_string(),
+            };
+            tracing::warn!(%vm, %cn, order = name, reason = why, "cannot keep down a copy that was replaced; trying again");
+            failed = Some(why);
             break;
         }
     }
+    failed
 }
 
 /// Keeps what was seen. That a node is back is known to its record too: from then on silence is no death.
 async fn note(
     service: &Service,
-    fence: &Fence,
+    fence: Option<&Fence>,
     kept: &mut StoredEnd,
     sight: Sight,
 ) -> Result<(), Failed> {
@@ -213,9 +294,9 @@ async fn note(
     if is_back {
         kept.row.returned = Some(now);
     }
-    service.records.ends.write(kept, Some(fence)).await?;
+    service.records.ends.write(kept, fence).await?;
     if is_back {
-        found_returned(service, kept, Some(fence)).await?;
+        found_returned(service, kept, fence).await?;
     }
     Ok(())
 }
@@ -239,7 +320,7 @@ pub async fn found_returned(
 /// The copy is gone. While its record is there the row stays; then the agent forgets it, and so does the service.
 async fn gone(
     service: &Service,
-    fence: &Fence,
+    fence: Option<&Fence>,
     kept: &StoredEnd,
     about: About,
 ) -> Result<(), Failed> {

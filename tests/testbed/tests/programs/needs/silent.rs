@@ -97,6 +97,8 @@ async fn a_node_that_does_not_answer_and_one_that_is_back() {
     centre.other.end(AGENT, true).await.unwrap();
     off(centre.other.node()).await;
     centre.follows("migration-target-silent").await;
+    centre.other.start_migration_agent().await.unwrap();
+    centre.returns().await;
     centre.stop().await;
 }
 
