@@ -128,3 +128,12 @@ fn a_hand_that_boots_the_hidden_copy_is_told_and_ended_in_each_phase() {
         assert!(ran.faults.is_empty(), "{at}: {:?}\n{}", ran.faults, ran.notes.join("\n"));
     }
 }
+
+#[test] // M258
+#[ignore = "104 runs: minutes"]
+fn the_table_of_phases_and_faults_is_what_the_page_says() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/migration-faults.md");
+    let page = std::fs::read_to_string(file).unwrap();
+    let table = super::table::table(undisturbed()).unwrap();
+    assert!(page.ends_with(&format!("\n\n{table}")), "the page differs from this:\n{table}");
+}
