@@ -11,7 +11,6 @@ use super::action_params::{ActionParams, Words};
 use super::begin::{Asks, Vm};
 use super::history;
 use super::refused::Refused;
-use super::runner;
 use super::state::Service;
 use migration_core::checks::Warning;
 use migration_core::intent::{Confirmation, End};
@@ -38,8 +37,6 @@ pub enum Done {
     Changed(Box<Record>, Option<Uuid>),
     /// The caller waits until the hidden source is deleted.
     Finalize(Box<Record>),
-    /// A copy that was replaced is deleted; its migration was over.
-    Deleted,
     /// The caller waits for an estimate.
     Estimate,
 }
@@ -59,11 +56,7 @@ impl Service {
         asked: &ActionParams,
         target: Option<Uuid>,
     ) -> Result<Done, Refused> {
-        let is_operator = asked.caller == Caller::Operator;
-        if action == Action::Finalize && is_operator && runner::delete(self, vm.uuid).await? {
-            return Ok(Done::Deleted);
-        }
-        if action == Action::Rescue && is_operator {
+        if action == Action::Rescue && asked.caller == Caller::Operator {
             Box::pin(self.of_replaced_alone(vm, asked)).await?;
         }
         for _ in 0..TRIES {

@@ -22,6 +22,7 @@ use crate::command::Done;
 use crate::params::Params;
 use crate::placement::Unplaced;
 use crate::refused::Refused;
+use crate::runner;
 use crate::verify::verify;
 use migration_core::checks::Warning;
 use migration_core::estimate;
@@ -161,6 +162,13 @@ impl Front {
             return Err(Refused::precondition("Invalid vm instance"));
         }
         let target = overrides(params)?;
+        let is_operator = asked.caller == Caller::Operator;
+        if action == Action::Finalize
+            && is_operator
+            && runner::delete(&self.service, vm_uuid).await?
+        {
+            return done();
+        }
         if action == Action::Finalize && !asked.is_forced {
             self.verified(vm_uuid, asked.call(action)).await?;
         }
@@ -177,7 +185,6 @@ impl Front {
                 ok(&body)
             }
             Done::Finalize(record) => self.finalize(&record).await,
-            Done::Deleted => done(),
             Done::Estimate => self.estimate(&vm, &asked, target).await,
         }
     }
