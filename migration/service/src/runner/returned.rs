@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use serde_json::json;
+use serde_json::{Value, json};
 use store::Fence;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -97,27 +97,31 @@ async fn check(service: &Service, fence: &Fence, kept: &mut StoredEnd) -> Result
 /// Deletes the copies of a VM that were replaced and whose migrations are over. Returns false if there are none.
 ///
 /// # Errors
-/// A copy is left: its node does not answer, the VM is not seen on another node, or it takes too long. Where the order
-/// was written, the watch goes on with it.
+/// A copy is left: its node does not answer, the VM is not seen in use on another node, or it takes too long. Once the
+/// order is written, the watch goes on with it whenever the VM is seen elsewhere.
 pub async fn delete(service: &Service, vm: Uuid) -> Result<bool, Refused> {
     let until = Instant::now() + DELETED;
     let (mut has_any, mut why) = (false, "it goes on".to_owned());
     loop {
         let ends = service.records.ends.of_vm(vm).await?;
-        if service.records.of_vm(vm).await?.is_some() || ends.is_empty() {
+        if ends.is_empty() {
             return Ok(has_any);
+        }
+        if service.records.of_vm(vm).await?.is_some() {
+            let what = "Another migration of the instance has begun; the replaced copy stays";
+            return if has_any { Err(Refused::precondition(what)) } else { Ok(false) };
         }
         has_any = true;
         for mut kept in ends {
             let cn = kept.row.cn_uuid;
+            let left = |what: &str| {
+                Refused::precondition(&format!("The replaced copy on {cn} stays: {what}"))
+            };
             if !service.hears(cn).await {
-                let what = "where the instance's copy was replaced, does not answer";
-                return Err(Refused::precondition(&format!("The node {cn}, {what}")));
+                return Err(left("its node does not answer"));
             }
             if !is_elsewhere(service, &kept).await {
-                let what = "is not seen on another node than";
-                let where_ = "where its copy was replaced: nothing is deleted";
-                return Err(Refused::precondition(&format!("The instance {what} {cn}, {where_}")));
+                return Err(left("the instance is not seen in use on another node"));
             }
             let tended = async {
                 if !kept.row.deletes {
@@ -127,7 +131,10 @@ pub async fn delete(service: &Service, vm: Uuid) -> Result<bool, Refused> {
                 tend(service, None, &mut kept).await
             };
             match tended.await {
-                Ok(left) => why = left.unwrap_or(why),
+                _ if kept.row.sight == Sight::Ahead => {
+                    return Err(left("its agent received a later order than the store has"));
+                }
+                Ok(failed) => why = failed.unwrap_or(why),
                 Err(Failed::Lost) => {} // the watch has written it
                 Err(failed) => why = failed.to_string(),
             }
@@ -139,13 +146,16 @@ pub async fn delete(service: &Service, vm: Uuid) -> Result<bool, Refused> {
     }
 }
 
-/// Returns true if VMAPI and the node that it names have the VM, in use, on another node than a copy that was replaced.
+/// Returns true if a copy that was replaced may be deleted: VMAPI has the VM on another node, and that node's agent
+/// says that it is there, whole and shown.
 async fn is_elsewhere(service: &Service, kept: &StoredEnd) -> bool {
     let Replaced { vm_uuid, cn_uuid, .. } = kept.row;
     let Ok(vm) = service.vm(vm_uuid).await else { return false };
     let Some(cn) = vm.server.filter(|cn| *cn != cn_uuid) else { return false };
-    let object = service.agents.object(cn, vm_uuid).await;
-    object.is_ok_and(|object| object.get("do_not_inventory") != Some(&json!(true)))
+    let Ok(object) = service.agents.object(cn, vm_uuid).await else { return false };
+    let state = object.get("state").and_then(Value::as_str);
+    state.is_some_and(|state| ["running", "stopped"].contains(&state))
+        && object.get("do_not_inventory") != Some(&json!(true))
 }
 
 /// Observes a copy that was replaced, and orders what is left to do. Returns why an order failed.
@@ -159,8 +169,9 @@ async fn tend(
     if !service.hears(cn).await {
         return note(service, fence, kept, Sight::Silent).await.map(|()| None);
     }
-    let other = service.records.of_vm(vm).await?.filter(|it| it.record.id != kept.row.migration);
-    if let Some(other) = other
+    let record = service.records.of_vm(vm).await?;
+    let is_over = record.is_none();
+    if let Some(other) = record.filter(|it| it.record.id != kept.row.migration)
         && [other.record.source_server_uuid]
             .into_iter()
             .chain(other.record.target_server_uuid)
@@ -176,24 +187,26 @@ async fn tend(
         return note(service, fence, kept, Sight::Ahead).await.map(|()| None);
     };
     for part in 0..PARTS {
-        let sight = match service.agents.observe(cn, &Observe { about, brief: true }).await {
-            Ok(observed) => Ok(observed.node),
-            Err(error) if is_old(&error) => Err(Sight::Ahead),
-            Err(_) => Err(Sight::Unwell),
-        };
-        let node = match sight {
-            Ok(node) => node,
-            Err(sight) => return note(service, fence, kept, sight).await.map(|()| None),
+        let node = match service.agents.observe(cn, &Observe { about, brief: true }).await {
+            Ok(observed) => observed.node,
+            Err(error) => {
+                let sight = if is_old(&error) { Sight::Ahead } else { Sight::Unwell };
+                note(service, fence, kept, sight).await?;
+                return Ok(Some(error.to_string()));
+            }
         };
         let sight = sight_of(&node);
         note(service, fence, kept, sight).await?;
+        let is_kept_down = sight == Sight::Off && node.held;
+        let is_ordered = is_kept_down && kept.row.deletes && is_over;
         match sight {
             Sight::Gone => return gone(service, fence, kept, about).await.map(|()| None),
-            Sight::Off if node.held && !(kept.row.deletes && is_elsewhere(service, kept).await) => {
-                break;
-            }
             _ if part + 1 == PARTS => break,
-            _ => failed = order(service, kept, about, &node).await,
+            _ if is_ordered && is_elsewhere(service, kept).await => {
+                failed = order(service, kept, about, What::Delete).await;
+            }
+            _ if is_kept_down => break,
+            _ => failed = keep_down(service, kept, about, &node).await,
         }
     }
     Ok(failed)
@@ -244,9 +257,14 @@ fn sight_of(node: &Node) -> Sight {
     }
 }
 
-/// Orders the copy stopped and hidden, and then deleted if that is wanted; net-agent is held first, which would delete
-/// the NICs of what it does not see. Returns why an order failed.
-async fn order(service: &Service, kept: &StoredEnd, about: About, node: &Node) -> Option<String> {
+/// Orders the copy stopped and hidden; net-agent is held first, which would delete the NICs of what it does not see.
+/// Returns why an order failed.
+async fn keep_down(
+    service: &Service,
+    kept: &StoredEnd,
+    about: About,
+    node: &Node,
+) -> Option<String> {
     let copy = node.copy.as_ref()?;
     let (vm, cn) = (kept.row.vm_uuid, kept.row.cn_uuid);
     let orders = [
@@ -254,28 +272,30 @@ async fn order(service: &Service, kept: &StoredEnd, about: About, node: &Node) -
         (copy.autoboot, What::Autoboot { on: false }),
         (copy.running, What::Stop),
         (!copy.hidden, What::Hide),
-        (copy.is_off() && node.held, What::Delete),
     ];
-    if !copy.is_off() {
-        tracing::error!(%vm, %cn, "a copy that was replaced on another node is up or shown; ordering it to stop and hide");
-    }
+    tracing::error!(%vm, %cn, "a copy that was replaced on another node is up or shown; ordering it to stop and hide");
     let mut failed = None;
     for (_, what) in orders.into_iter().filter(|(is_needed, _)| *is_needed) {
-        let name = what.name();
-        let order = Order { about, wait_ms: WAIT_MS, order: what, instead: None };
-        for _ in 0..PARTS {
-            let why = match service.agents.order(cn, &order).await.map(|doing| doing.state) {
-                Ok(State::Running) => continue,
-                Ok(State::Done) => break,
-                Ok(State::Failed { error, .. }) => error,
-                Err(error) => error.to_string(),
-            };
-            tracing::warn!(%vm, %cn, order = name, reason = why, "cannot keep down a copy that was replaced; trying again");
-            failed = Some(why);
-            break;
-        }
+        failed = order(service, kept, about, what).await.or(failed);
     }
     failed
+}
+
+/// Gives one order to the agent of a copy that was replaced, and waits for it a while. Returns why it failed.
+async fn order(service: &Service, kept: &StoredEnd, about: About, what: What) -> Option<String> {
+    let (vm, cn, name) = (kept.row.vm_uuid, kept.row.cn_uuid, what.name());
+    let order = Order { about, wait_ms: WAIT_MS, order: what, instead: None };
+    for _ in 0..PARTS {
+        let why = match service.agents.order(cn, &order).await.map(|doing| doing.state) {
+            Ok(State::Running) => continue,
+            Ok(State::Done) => return None,
+            Ok(State::Failed { error, .. }) => error,
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(%vm, %cn, order = name, reason = why, "a copy that was replaced did not obey; trying again");
+        return Some(why);
+    }
+    None
 }
 
 /// Keeps what was seen. That a node is back is known to its record too: from then on silence is no death.

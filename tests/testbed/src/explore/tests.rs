@@ -129,7 +129,7 @@ fn a_hand_that_boots_the_hidden_copy_is_told_and_ended_in_each_phase() {
     }
 }
 
-#[test] // M258
+#[test]
 #[ignore = "104 runs: minutes"]
 fn the_table_of_phases_and_faults_is_what_the_page_says() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/migration-faults.md");

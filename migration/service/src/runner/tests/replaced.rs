@@ -285,6 +285,8 @@ async fn finalize_ends_that_a_copy_which_was_replaced_is_back() {
                 world.centre().hosts.get_mut(&new).unwrap().copy.as_mut().unwrap().hidden = true;
                 assert_eq!(world.act("finalize").await.0, 412, "{end}");
                 world.centre().hosts.get_mut(&new).unwrap().copy.as_mut().unwrap().hidden = false;
+                // What was refused is not done later, either.
+                sleep(CHECKED).await;
                 assert!(world.centre().hosts[&old].copy.is_some(), "{end}");
             }
             let (status, body) = world.act("finalize").await;
