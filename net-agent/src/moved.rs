@@ -22,7 +22,7 @@ pub(crate) async fn forget(parts: &Parts) {
         let is_little = [scale.had, scale.day].iter().any(|had| had.shrunk().is_some())
             || scale.reference.is_some_and(|reference| !reference.is_most());
         match view.is_complete() && is_little && parts.clients.vmapi.is_some() {
-            true => parts.brake.to_ask(|vm| view.confirms(vm) || view.lately_hidden.contains(vm)),
+            true => parts.brake.to_ask(|vm| view.confirms(vm)),
             false => Vec::new(),
         }
     });

@@ -5,6 +5,8 @@
 //! What counts as a witness that a NIC is nobody's: the words of other nodes, of something in
 //! between, and other spellings.
 
+use std::time::Duration;
+
 use mocks::faults::{Action, Rule};
 use serde_json::json;
 use tokio::time::sleep;
@@ -242,6 +244,34 @@ async fn vms_that_moved_away_leave_the_brake() {
         assert!((1..=5).all(|n| world.has(n)));
         lawful(&world);
     }
+}
+
+#[test] // G10
+fn vms_that_left_hidden_leave_the_brake_at_once_and_after_a_restart() {
+    let world = World::new();
+    for n in 1..=7 {
+        let vm = format!("v{n}");
+        world.vm(&vm, "running", &[n], false);
+        world.vmapi(&vm, "running", CN);
+        world.nic(n, &vm, json!({}));
+    }
+    world.live_and_crash(json!({}), HOUR, |_| {});
+    // The node is evacuated by migrations, and its agent ends in the minute of the last.
+    world.live_and_crash(json!({}), Duration::ZERO, |world| {
+        for n in 1..=5 {
+            let vm = format!("v{n}");
+            world.vm(&vm, "stopped", &[n], true);
+            world.nic(n, &vm, json!({"cn_uuid": TARGET}));
+            world.vmapi(&vm, "running", TARGET);
+        }
+    });
+    world.live_and_crash(json!({}), MIN, |world| {
+        (1..=5).for_each(|n| world.delete_vm(&format!("v{n}")));
+    });
+    world.live_and_crash(json!({}), 3 * MIN, |world| destroy(world, 6));
+    assert!(!world.has(6), "{:?}", world.writes());
+    assert!((1..=5).all(|n| world.has(n)));
+    lawful(&world);
 }
 
 #[tokio::test(start_paused = true)] // G10

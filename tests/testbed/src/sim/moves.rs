@@ -29,8 +29,6 @@ pub(super) const TURN: Duration = Duration::from_secs(150);
 
 /// So many VMs stay on a node that is evacuated.
 const MOST_STAY: usize = 2;
-/// So long after the last VM left another one is deleted.
-const EVACUATED: Duration = Duration::from_secs(3 * 3600);
 /// So often a person looks then: NICs of a VM that left are due later than its state.
 const LOOKS: usize = 3;
 
@@ -137,8 +135,6 @@ pub(super) async fn evacuated(
         cn.verbs.delete(vm).await?;
         centre.truth.give(vm);
     }
-    // What was hidden is remembered, and nobody is asked about it meanwhile.
-    tokio::time::sleep(EVACUATED).await;
     centre.truth.note(format!("delete {last}"));
     cn.forget_most();
     let macs = cn.macs(last)?;
