@@ -6,6 +6,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use super::program::Usage;
+
 /// Returns true if a person can answer a question.
 pub fn is_answered() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
@@ -23,4 +25,19 @@ pub fn goes_on(text: &str) -> io::Result<bool> {
         writeln!(err, "Nothing was done.")?;
     }
     Ok(is_yes)
+}
+
+/// Says what is lost, and returns true if it was confirmed: by `-y`, else by a person.
+///
+/// # Errors
+/// If there is no terminal to ask on.
+pub fn confirmed<E: From<Usage> + From<io::Error>>(text: &str, yes: bool) -> Result<bool, E> {
+    if yes {
+        return Ok(true);
+    }
+    if !is_answered() {
+        let what = text.lines().collect::<Vec<_>>().join(" ");
+        return Err(Usage(format!("{what} Confirm it with -y")).into());
+    }
+    Ok(goes_on(text)?)
 }

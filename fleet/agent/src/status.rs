@@ -56,6 +56,11 @@ pub enum Own {
     /// `VMS` does not take what `CHANGES` has.
     #[error("VMS stands still though CHANGES has more: a new reader waits for what it lacks")]
     Still,
+    /// It has no room, which making it again does not give.
+    #[error(
+        "VMS is full, or soon: it takes no VM that is new, and new readers do not see one (sdc-fleet streams --nodes)"
+    )]
+    Full,
     #[error(
         "the servers have different messages ({0}), and a reader gets those of one: giving each the same is tried again"
     )]

@@ -56,9 +56,10 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
                     swept(&jetstream, &shape).await;
                 }
                 retry.reset();
-                let (still, cure) = watch.update(&sourcing, Instant::now());
+                let is_full = health.iter().any(|it| it.full);
+                let (still, cure) = watch.update(&sourcing, is_full, Instant::now());
                 parts.tell(|told| told.still = still);
-                parts.status.is(Task::Streams, state(still, parts.told().differ));
+                parts.status.is(Task::Streams, state(is_full, still, parts.told().differ));
                 if let Some(cure) = cure {
                     cured(&jetstream, &shape, cure).await;
                 }
@@ -81,9 +82,10 @@ pub(crate) async fn run(parts: Arc<Parts>, jetstream: Fleet, shape: Shape) {
     }
 }
 
-fn state(still: Duration, differ: Differ) -> State {
+fn state(is_full: bool, still: Duration, differ: Differ) -> State {
     let stands = (still >= STEPS_DOWN).then_some(Own::Still);
-    let own = stands.or_else(|| (!differ.is_empty()).then_some(Own::Differ(differ)));
+    let own = is_full.then_some(Own::Full).or(stands);
+    let own = own.or_else(|| (!differ.is_empty()).then_some(Own::Differ(differ)));
     own.map_or(State::Resting, State::Own)
 }
 
@@ -103,9 +105,15 @@ struct Watch {
 
 impl Watch {
     /// Takes a reading in; returns for how long it stands still, and what is to be done now.
-    fn update(&mut self, sourcing: &Sourcing, now: Instant) -> (Duration, Option<Cure>) {
+    fn update(
+        &mut self,
+        sourcing: &Sourcing,
+        is_full: bool,
+        now: Instant,
+    ) -> (Duration, Option<Cure>) {
         let still = self.still.update(sourcing, now);
-        if still < STEPS_DOWN {
+        // Another leader has no more room, and one that is made again has less of the others' VMs.
+        if still < STEPS_DOWN || is_full {
             self.stepped_down &= still > Duration::ZERO;
             return (still, None);
         }
@@ -222,13 +230,14 @@ mod tests {
         let mut differ = Differ::default();
         differ.found(CHANGES, 3);
         differ.found(VMS, 1);
-        let told = state(Duration::ZERO, differ.clone()).to_string();
+        let told = state(false, Duration::ZERO, differ.clone()).to_string();
         assert!(told.contains("different messages (3 of CHANGES, 1 of VMS)"), "{told}");
-        assert_eq!(state(STEPS_DOWN, differ.clone()), State::Own(Own::Still));
+        assert_eq!(state(false, STEPS_DOWN, differ.clone()), State::Own(Own::Still));
+        assert_eq!(state(true, STEPS_DOWN, differ.clone()), State::Own(Own::Full));
         differ.found(CHANGES, 0);
         assert_eq!(differ.sum(), 1);
         differ.found(VMS, 0);
-        assert_eq!(state(Duration::ZERO, differ), State::Resting);
+        assert_eq!(state(false, Duration::ZERO, differ), State::Resting);
     }
 
     #[test]
@@ -246,6 +255,7 @@ mod tests {
                 away: names(away),
                 too_few: 0,
                 lag: 0,
+                full: false,
             };
             watch.update(&[health], begin + Duration::from_secs(60 * minute))
         };
@@ -263,7 +273,7 @@ mod tests {
         // N29
         let (mut watch, begin) = (Watch::default(), Instant::now());
         let mut update = |place, last, second| {
-            watch.update(&Sourcing { place, last }, begin + Duration::from_secs(second)).1
+            watch.update(&Sourcing { place, last }, false, begin + Duration::from_secs(second)).1
         };
         let stands: Vec<_> = (0..8).map(|nth| update(5, 9 + nth, 15 * nth)).collect();
         let (down, again) = (Some(Cure::StepDown), Some(Cure::Again));
@@ -275,5 +285,16 @@ mod tests {
             [200, 239, 245, 250].map(|second| update(17, 18, second)),
             [None, None, down, None]
         );
+    }
+
+    #[test]
+    fn a_vms_that_is_full_is_not_made_again_however_long_it_takes_nothing() {
+        // N40
+        let (mut watch, begin) = (Watch::default(), Instant::now());
+        for second in (0..3600).step_by(15) {
+            let (sourcing, now) =
+                (Sourcing { place: 5, last: 9 }, begin + Duration::from_secs(second));
+            assert_eq!(watch.update(&sourcing, true, now), (Duration::from_secs(second), None));
+        }
     }
 }

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use daemon::cli::ask::{goes_on, is_answered};
+use daemon::cli::ask::{confirmed, is_answered};
 use daemon::cli::screen::visible;
-use daemon::cli::{Usage, span};
+use daemon::cli::span;
 use sdc_clients::migrations::Estimate;
 
 use super::args::Consent;
@@ -30,16 +30,9 @@ pub(super) fn is_asked(consent: Consent) -> bool {
 
 /// Asks whether to go on. Returns true without asking if -y is given.
 pub(super) fn confirm(text: &str, stake: Stake, consent: Consent) -> anyhow::Result<bool> {
-    if consent.yes {
-        return Ok(true);
-    }
-    match (is_answered(), stake) {
-        (false, Stake::Undoable) => Ok(true),
-        (false, Stake::Data) => {
-            let what = text.lines().collect::<Vec<_>>().join(" ");
-            Err(Usage(format!("{what} Confirm it with -y")).into())
-        }
-        (true, _) => Ok(goes_on(text)?),
+    match stake {
+        Stake::Undoable if !is_answered() => Ok(true),
+        _ => confirmed(text, consent.yes),
     }
 }
 

@@ -284,7 +284,8 @@ impl Follower {
                 let is_broken = self.chain.as_mut().is_some_and(|chain| chain.breaks_at(message));
                 let follows = self.mirror.follows(message);
                 let is_missed = is_broken || follows == Follows::Hole;
-                self.has_missed |= is_missed;
+                // The operator's marker stands for what the streams do not have any more.
+                self.has_missed |= is_missed || is_marker && message.labels.compared;
                 if is_marker || is_missed {
                     self.out.push_back(FleetEvent::Resync { cn: message.target.cn.clone() });
                 }

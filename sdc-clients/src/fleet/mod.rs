@@ -28,6 +28,8 @@ mod chain; // whether a node's events came one behind the other
 
 mod forget; // takes a node off the feed that is gone for good
 
+mod usage; // what each node has of the streams' room
+
 mod sweep; // removes old tombstones
 
 mod read; // nodes, and what a stream holds now
@@ -69,7 +71,7 @@ pub use chain::Chain;
 pub use error::FleetError;
 pub use event::{FleetEvent, Place};
 pub use follow::Follower;
-pub use forget::forget;
+pub use forget::{forget, purge};
 pub use level::{level, renew};
 pub use link::Link;
 pub use message::{Kind, Labels, MARKER, Message, Position, Target, subject, subjects_of};
@@ -82,4 +84,5 @@ pub use sourcing::{Sourcing, Still, stands_still};
 pub use streams::{Made, Shape, again, make, step_down};
 pub use sweep::sweep;
 pub use turns::Turns;
+pub use usage::{Usage, usage};
 pub use wire::{Stored, Wire};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::stream::{ClusterInfo, Info, Stream};
+use async_nats::jetstream::stream::{ClusterInfo, DiscardPolicy, Info, Stream};
 use async_nats::jetstream::{self, Context};
 use jiff::Timestamp;
 
@@ -95,6 +95,8 @@ pub struct Health {
     pub too_few: usize,
     /// How many messages it lacks of the stream that it is sourced from.
     pub lag: u64,
+    /// It is `VMS`, and takes no VM that is new, or soon none.
+    pub full: bool,
 }
 
 impl Health {
@@ -236,6 +238,7 @@ impl Fleet {
             away: away.into_iter().map(|it| it.name.clone()).collect(),
             too_few: info.config.num_replicas.saturating_sub(on(info)),
             lag: 0,
+            full: is_full(info),
         })
     }
 
@@ -346,6 +349,16 @@ pub(super) fn late() -> FleetError {
 /// On how many servers a stream is, as the one that leads it says.
 pub(super) fn on(info: &Info) -> usize {
     info.cluster.as_ref().map_or(1, |it| usize::from(it.leader.is_some()) + it.replicas.len())
+}
+
+/// Whether one that keeps what it has has less than a twentieth of its room left.
+fn is_full(info: &Info) -> bool {
+    let (config, state) = (&info.config, &info.state);
+    let limits = [(state.bytes, config.max_bytes), (state.messages, config.max_messages)];
+    let is_near = |(have, most): (u64, i64)| {
+        u64::try_from(most).is_ok_and(|most| most > 0 && have >= most - most / 20)
+    };
+    config.discard == DiscardPolicy::New && limits.into_iter().any(is_near)
 }
 
 /// Returns why a server that answers cannot be used: it is cut off and sees no leader, or it leads and has heard none

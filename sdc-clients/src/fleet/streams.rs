@@ -28,6 +28,10 @@ const READINGS: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often a stream has to be on too few servers: the leader of one that was just started may not name each.
 const SHORT: u32 = 10;
+/// How many messages `CHANGES` keeps of one VM: one that changes without end pushes out no other's history.
+const OF_ONE_VM: i64 = 10_000;
+/// How many VMs `VMS` has at most, deleted ones too: each needs room in the servers' memory.
+const MOST_VMS: i64 = 500_000;
 /// JetStream's error number where a stream was taken from a server and no other one is there for it.
 const NO_OTHER: u64 = 10075;
 
@@ -38,7 +42,7 @@ pub struct Shape {
     pub replicas: usize,
     /// How long `CHANGES` keeps a message.
     pub age: Duration,
-    /// How many bytes `CHANGES` keeps.
+    /// How many bytes `CHANGES` keeps; `VMS` takes a tenth of it besides.
     pub bytes: i64,
     /// How long `NODES` keeps the last heartbeat of a node.
     pub nodes_age: Duration,
@@ -100,13 +104,30 @@ fn changes(shape: &Shape) -> Config {
         subjects: vec!["vms.*.*".to_owned()],
         max_age: shape.age,
         max_bytes: shape.bytes,
+        max_messages_per_subject: OF_ONE_VM,
         ..config(CHANGES, shape)
     }
 }
 
+/// Where it is full it takes no VM that is new: a node that makes some up fills no disk, and pushes out no other's.
 fn vms(shape: &Shape) -> Config {
     let source = Source { name: CHANGES.to_owned(), ..Source::default() };
-    Config { sources: Some(vec![source]), max_messages_per_subject: 1, ..config(VMS, shape) }
+    Config {
+        sources: Some(vec![source]),
+        max_messages_per_subject: 1,
+        max_messages: MOST_VMS,
+        // No limit, -1, stays one.
+        max_bytes: shape.bytes.div_euclid(10),
+        discard: DiscardPolicy::New,
+        ..config(VMS, shape)
+    }
+}
+
+/// What the servers keep of a stream.
+fn limits(config: &Config) -> (Duration, [i64; 3], usize, DiscardPolicy) {
+    let Config { max_bytes, max_messages, max_messages_per_subject, .. } = *config;
+    let numbers = [max_bytes, max_messages, max_messages_per_subject];
+    (config.max_age, numbers, config.num_replicas, config.discard)
 }
 
 /// As the bucket of that name has it.
@@ -266,13 +287,11 @@ async fn one(jetstream: &Context, config: Config) -> Result<(Info, Made), FleetE
         Ok(stream) => {
             let info = stream.cached_info().clone();
             let (have, want) = (&info.config, &config);
-            let is_same = (have.max_age, have.max_bytes, have.num_replicas)
-                == (want.max_age, want.max_bytes, want.num_replicas);
             // nats-server refuses that of a new stream, and takes it of one that is there; nothing follows then.
             if want.num_replicas > 1 && info.cluster.is_none() {
                 return Err(FleetError::Alone);
             }
-            if !is_same {
+            if limits(have) != limits(want) {
                 let is_more = have.num_replicas < want.num_replicas;
                 let made = if is_more { Made::Raised } else { Made::Changed };
                 return Ok((update(jetstream, &config).await?, made));

@@ -15,11 +15,12 @@ use super::publisher::Publisher;
 const AT_ONCE: usize = 200;
 
 impl Publisher<'_> {
-    /// Returns whether `VMS` was made anew: it has no marker of this node, or the same one under another number.
+    /// Returns whether `VMS` was made anew, or the node's VMs were taken from it: it has no marker of this node, the
+    /// operator's, or the same one under another number.
     pub(super) async fn is_lost(&mut self) -> Result<bool, FleetError> {
         let marker = subject(&self.parts.cn_uuid, None);
         let Some(stored) = self.parts.feed.last(VMS, &marker).await? else { return Ok(true) };
-        let Some(labels) = stored.labels else { return Ok(true) };
+        let Some(labels) = stored.labels.filter(|labels| !labels.compared) else { return Ok(true) };
         let seen = self.marker.replace((labels.at.clone(), stored.seq));
         Ok(seen.is_some_and(|(at, seq)| at == labels.at && seq != stored.seq))
     }

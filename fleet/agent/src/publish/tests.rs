@@ -9,7 +9,7 @@ use std::time::Duration;
 use mocks::hub::Hub;
 use proptest::prelude::*;
 use sdc_clients::Http;
-use sdc_clients::fleet::{CHANGES, Kind, Node, Position, Stored, VMS, What, subject};
+use sdc_clients::fleet::{CHANGES, Kind, Labels, Node, Position, Stored, VMS, What, subject};
 use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -289,6 +289,25 @@ async fn deleted_and_restored_streams_are_filled_again() {
     sleep(Duration::from_secs(900)).await;
     world.settled().await;
     assert_eq!(world.aliases(), world.here(), "restored");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_removed_is_there_again_long_before_the_audit() {
+    // N40
+    let world = World::new();
+    (1..4).for_each(|nth| world.hub.put(vm(nth, "a")));
+    world.settled().await;
+    world.feed.age_out(usize::MAX);
+    world.feed.vms().keys().for_each(|subject| world.feed.lose_shown(subject, None));
+    let at = Position { epoch: "operator".into(), seq: 77 };
+    let labels = Labels::compared(Kind::Resync, at);
+    world.feed.intrude(&subject(CN, None), Some(labels), r#"{"type": "resync"}"#);
+    sleep(Duration::from_secs(400)).await;
+    assert_eq!(world.aliases(), world.here());
+    assert_eq!(world.markers(), 2);
+    let all = world.kinds().len();
+    sleep(Duration::from_secs(3 * 3600)).await;
+    assert_eq!(world.kinds().len(), all, "once");
 }
 
 #[tokio::test(start_paused = true)]

@@ -114,16 +114,41 @@ Examples:
         list: ListArgs,
     },
     /// Show how the streams are; exit 1 while a server does not have all of them (then no other one may be stopped),
-    /// where VMS has stood still for 10 s though CHANGES has more (setup --vms-again), and where the servers have
-    /// different messages: a fleet-agent with `streams.make` gives each what the fullest one has.
+    /// where VMS has stood still for 10 s though CHANGES has more (setup --vms-again) or is full (--nodes shows of
+    /// whose VMs, purge removes them), and where the servers have different messages: a fleet-agent with
+    /// `streams.make` gives each what the fullest one has.
     #[command(after_help = "\
 Examples:
   sdc-fleet streams
   until sdc-fleet streams >/dev/null; do sleep 5; done     before the next server is restarted
-  sdc-fleet streams -H -p -o stream,behind")]
+  sdc-fleet streams -H -p -o stream,behind
+  sdc-fleet streams --nodes                     who has how much of them
+
+--nodes: `vms` and `messages` count what VMS and CHANGES have of a node, deleted VMs too; the bytes are about so many,
+told by some of its messages; `share` is the larger one of the two streams'.")]
     Streams {
         #[command(flatten)]
         list: ListArgs,
+        /// What each node has of them, those with the largest share first.
+        #[arg(long)]
+        nodes: bool,
+    },
+    /// Remove all that the streams have under a node's name: the way out where it published without end, or what it
+    /// made up. What the node really has is back with its agent's next look, within minutes. Needs the operator's key.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet streams --nodes                     whose they are
+  sdc-fleet purge cn-12
+  sdc-fleet purge -y 564d0b8e-6099-7648-351e-877faf6c56f6
+
+First take its key out of the servers' accounts if somebody else has it. Its history is gone then, nobody else's.
+A node that is gone for good is forgotten after it (forget).")]
+    Purge {
+        /// The node: its uuid, a unique beginning of it, or its hostname.
+        node: String,
+        /// Do not ask.
+        #[arg(short = 'y', long)]
+        yes: bool,
     },
     /// Take a node off the feed that is gone for good: its VMs and its heartbeat. Needs the operator's key.
     #[command(after_help = "\

@@ -12,14 +12,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use daemon::cli::pages::FIELDS;
-use daemon::cli::{self, Screen, UnknownColumn, Usage};
+use daemon::cli::{self, Screen, UnknownColumn, Usage, ask};
 use daemon::config::{lower_uuid, parse_span};
 use daemon::text::counted;
 use daemon::{Fields, wall};
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
-    COMPARED, Fleet, FleetError, FleetEvent, Follower, Wire, compare, forget, stands_still,
+    COMPARED, Fleet, FleetError, FleetEvent, Follower, Wire, compare, forget, purge, stands_still,
+    usage,
 };
 use serde_json::Value;
 
@@ -71,7 +72,8 @@ fn check_columns(verb: &Verb) -> Result<(), UnknownColumn> {
         Verb::Vms { list, .. } => (list, &vms::COLUMNS[..]),
         Verb::Vm { list, .. } => (list, &FIELDS[..]),
         Verb::Changes { list, .. } => (list, &changes::COLUMNS[..]),
-        Verb::Streams { list } => (list, &streams::COLUMNS[..]),
+        Verb::Streams { list, nodes: true } => (list, &streams::OF_NODES[..]),
+        Verb::Streams { list, .. } => (list, &streams::COLUMNS[..]),
         _ => return Ok(()),
     };
     list.layout().check(columns)
@@ -82,7 +84,7 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
     if let Verb::Setup { vms_again } = verb {
         return Ok((setup::setup(fleet, &config.shape, vms_again).await?, true));
     }
-    if let Verb::Streams { list } = verb {
+    if let Verb::Streams { list, nodes: false } = verb {
         let led = fleet.led().await?;
         if led.iter().any(|(_, health)| health.is_err()) {
             return Ok((streams::list_led(&led, &list.layout(), screen)?, false));
@@ -136,6 +138,22 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
             let found = fleet.changes_of(&uuid, since).await?;
             (changes::list(&found, &names, &list.layout(), screen)?, true)
         }
+        Verb::Streams { list, .. } => {
+            let used = usage(fleet).await?;
+            (streams::nodes(&used, &names, &list.layout(), screen)?, true)
+        }
+        Verb::Purge { node, yes } => {
+            // One that was never heard may be named in whole.
+            let cn = lower_uuid(&node).or_else(|_| names.find_node(&node))?;
+            let name = names.node(&cn);
+            let text = format!("All that the feed has of {name} is removed, its history for good.");
+            if !ask::confirmed::<anyhow::Error>(&text, yes)? {
+                return Ok((String::new(), false));
+            }
+            let client = config.nats.connect(NAME, Jitter::from_entropy()).await?;
+            let removed = purge(fleet, &Wire::new(client, &config.nats), &cn).await?;
+            (format!("removed {removed} messages of {name}\n"), true)
+        }
         Verb::Forget { node } => {
             let cn = names.find_node(&node)?;
             let beat = beats.iter().find(|beat| beat.node.cn_uuid == cn);
@@ -146,11 +164,9 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
             let vms = forget(fleet, &Wire::new(client, &config.nats), &cn).await?;
             (format!("forgot {} and {} of it\n", names.node(&cn), counted(vms, "VM", "VMs")), true)
         }
-        Verb::Setup { .. }
-        | Verb::Streams { .. }
-        | Verb::Key { .. }
-        | Verb::Permissions { .. }
-        | Verb::Generated(_) => (String::new(), true),
+        Verb::Setup { .. } | Verb::Key { .. } | Verb::Permissions { .. } | Verb::Generated(_) => {
+            (String::new(), true)
+        }
     })
 }
 

@@ -30,7 +30,8 @@ async fn servers_without_room_are_named_and_have_every_vm_when_they_have_room() 
     let Some(nats) = servers(1, Some(&room(8 << 20))) else { return };
     let (access, hub, machine) = (access(&nats), Hub::new(CN, 1000), Machine::drawn());
     let fleet = Fleet::connect(&access, "test", Jitter::from_seed(1)).await.unwrap();
-    let shape = Shape { replicas: 1, bytes: 2 << 20, ..Shape::default() };
+    // With no limit of their own.
+    let shape = Shape { replicas: 1, bytes: -1, ..Shape::default() };
     until("streams", async || make(fleet.jetstream(), &shape).await.is_ok()).await;
     let seen = follow(&fleet);
     let agent = Running::start(&hub, &access, &machine).await;

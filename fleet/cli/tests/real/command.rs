@@ -27,6 +27,18 @@ pub(crate) async fn ends_well(access: &Access, line: &str) -> bool {
     done.await.unwrap() == ExitCode::SUCCESS
 }
 
+/// Types a command with the key of `access`; returns whether it ended well, and what it said.
+pub(crate) async fn typed(access: &Access, words: &[&str]) -> (bool, String) {
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let nats = json!({"nats": {"servers": access.servers, "nkey": access.nkey}});
+    std::fs::write(config.path(), nats.to_string()).unwrap();
+    #[allow(clippy::disallowed_methods)] // What it prints.
+    let mut typed = Command::new(env!("CARGO_BIN_EXE_sdc-fleet"));
+    typed.args(words).arg("--config").arg(config.path()).stdin(Stdio::null());
+    let done = typed.output().await.unwrap();
+    (done.status.success(), String::from_utf8([done.stdout, done.stderr].concat()).unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_of_the_help_work_on_a_real_server() {
     let Some(nats) = servers(1, None) else { return };

@@ -14,6 +14,8 @@ mod command;
 
 mod follow;
 
+mod liar;
+
 mod permissions;
 
 mod replicas;

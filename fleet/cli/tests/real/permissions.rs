@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::node::CN;
 use super::{LONG, access, made, servers, until};
 
-const OTHER: &str = "c0000000-0000-4000-8000-000000000002";
+pub(crate) const OTHER: &str = "c0000000-0000-4000-8000-000000000002";
 const VM: &str = "40000000-0000-4000-8000-000000000001";
 
 const VM_2: &str = "40000000-0000-4000-8000-000000000002";
@@ -30,7 +30,7 @@ fn labels(seq: u64) -> Labels {
 }
 
 /// Keys of the operator, a reader and two nodes, each in a file.
-fn keys(dir: &TempDir) -> Keys {
+pub(crate) fn keys(dir: &TempDir) -> Keys {
     let draw = |name: &str| draw(&dir.path().join(name)).unwrap();
     Keys {
         operators: vec![draw("operator")],
