@@ -104,10 +104,10 @@ impl Scale {
         allowance(self.listed)
     }
 
-    /// Returns true if VMAPI's word counts: most VMs of the reference view are here.
+    /// Returns true if VMAPI's word counts: most VMs of the reference view are here, and the view is no reason to
+    /// stop. The reference view follows the node, also where it shrinks slowly; the day does not.
     pub fn exempts(&self) -> bool {
-        self.reference.is_some_and(Reference::is_most)
-            && (self.local_vms > 0 || self.listed_vms <= LITTLE)
+        self.reference.is_some_and(Reference::is_most) && self.too_little(true).is_none()
     }
 
     /// Decides whether a delete passes; `confirmed` if VMAPI has confirmed it.
@@ -219,6 +219,8 @@ mod tests {
             (Some(Clearance::Exempted), Scale { recent: None, ..calm }),
             (None, Scale { reference: of(10, 8), ..calm }),
             (None, Scale { reference: of(11, 9), ..calm }),
+            (None, Scale { reference: of(10, 9), day: had(20, 9), ..calm }),
+            (None, Scale { reference: of(10, 9), had: had(20, 9), ..calm }),
             (None, Scale { reference: None, ..calm }),
             // Few are few, unless the node lost more than half.
             (Some(Clearance::Few), Scale { candidates: 5, reference: of(10, 8), ..calm }),

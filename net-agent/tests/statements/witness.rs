@@ -276,22 +276,27 @@ fn vms_that_left_hidden_leave_the_brake_at_once_and_after_a_restart() {
 
 #[tokio::test(start_paused = true)] // G10
 async fn what_left_in_the_last_day_counts_together() {
-    let (world, agent) = at_rest(20).await;
-    for n in 1..=10 {
-        destroy(&world, n);
-        sleep(2 * HOUR).await;
-        assert!(!world.has(n), "{n}: {}", agent.status_json().await);
+    // With the second, the last pass has taken the node as it was with ten: VMAPI's word counts, but for the day.
+    for together in [&[1; 10][..], &[4, 4, 2]] {
+        let (world, agent) = at_rest(20).await;
+        let mut gone = 0;
+        for more in together {
+            (gone + 1..=gone + more).for_each(|n| destroy(&world, n));
+            gone += more;
+            sleep(2 * HOUR).await;
+            assert!(!world.has(gone), "{gone}: {}", agent.status_json().await);
+        }
+        destroy(&world, 11);
+        sleep(50 * HOUR).await;
+        let status = agent.status_json().await;
+        assert!(world.has(11), "{status}");
+        assert!(status["brake"].to_string().contains("fewer than half"), "{status}");
+        // They were given away after all.
+        (1..=10).for_each(|n| world.vmapi(&format!("v{n}"), "running", TARGET));
+        sleep(HOUR).await;
+        assert!(!world.has(11), "{}", agent.status_json().await);
+        lawful(&world);
     }
-    destroy(&world, 11);
-    sleep(50 * HOUR).await;
-    let status = agent.status_json().await;
-    assert!(world.has(11), "{status}");
-    assert!(status["brake"].to_string().contains("fewer than half"), "{status}");
-    // They were given away after all.
-    (1..=10).for_each(|n| world.vmapi(&format!("v{n}"), "running", TARGET));
-    sleep(HOUR).await;
-    assert!(!world.has(11), "{}", agent.status_json().await);
-    lawful(&world);
 }
 
 /// NAPI refuses a write: this field, for this reason.
