@@ -177,8 +177,10 @@ impl Service {
                 Done::Started { job, record: Box::new(kept.record.clone()), warnings }
             }
             Admitted::Start(phase) => {
+                let is_second =
+                    (kept.record.phase, kept.record.state) == (Phase::Abort, State::Failed);
                 let may_discard = asked.is_forced
-                    && (kept.record.phase, kept.record.state) == (Phase::Abort, State::Failed);
+                    && (is_second || phase == Phase::Abort && self.is_shut_out(&kept.record));
                 let words = Words { discard: asked.words.discard || may_discard, ..asked.words };
                 self.take(&kept.record, words).await?;
                 // A node that it waits for was declared dead: it waits no more.
@@ -214,6 +216,9 @@ impl Service {
             Admitted::PauseThenAbort => {
                 settle(&mut kept.record, Ending::Paused, now);
                 start(&mut kept.record, Phase::Abort, message(Phase::Abort), job, now);
+                if self.is_shut_out(&kept.record) {
+                    kept.record.intent.discard = Some(Confirmation { by, at: now });
+                }
                 Done::Started { job, record: Box::new(kept.record.clone()), warnings }
             }
         };
@@ -237,6 +242,11 @@ impl Service {
             self.keep(draft).await?;
         }
         Ok(())
+    }
+
+    /// Whether the node of the new copy has no key that is honoured: a forced abort leaves the copy there.
+    fn is_shut_out(&self, record: &Record) -> bool {
+        record.target_server_uuid.is_some_and(|cn| self.is_revoked(cn))
     }
 
     /// Refuses a begin from or to a node whose copy of the VM was replaced: what is seen there is stopped and hidden.

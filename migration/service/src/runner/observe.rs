@@ -161,11 +161,13 @@ enum Answer {
 }
 
 /// Asks the agent of a copy. One that was declared dead is waited for briefly, and any answer of it, also an error,
-/// reports that it is not.
+/// reports that it is not. Where an abort may leave the copy, nobody is asked whose key was revoked.
 async fn ask(service: &Service, record: &Record, end: End, brief: bool) -> Answer {
     let Some(cn) = node_of(record, end) else { return Answer::NoNode };
     let is_declared = record.intent.is_dead(end);
-    if is_declared && !service.hears(cn).await {
+    let is_left =
+        end == End::Target && record.phase == Phase::Abort && record.intent.discard.is_some();
+    if is_left && service.is_revoked(cn) || is_declared && !service.hears(cn).await {
         return Answer::Silence;
     }
     let observed = service.agents.look(cn, &Observe { about: about(record, end), brief }).await;

@@ -252,7 +252,7 @@ pub async fn see_modified(watcher: &mut Watcher, vm: &str, wanted: impl Fn(&VmOb
     .await;
 }
 
-/// Whether a port ends a new connection of this key within seconds.
+/// Whether a port ends a new connection of this key within a second.
 pub async fn is_refused(holder: &Holder, at: SocketAddr, to: Identity) -> bool {
     let stream = TcpStream::connect(at).await.unwrap();
     match trust::connect(holder, stream, to).await {
@@ -260,7 +260,7 @@ pub async fn is_refused(holder: &Holder, at: SocketAddr, to: Identity) -> bool {
         Ok(mut stream) => {
             let mut rest = Vec::new();
             let end = stream.read_to_end(&mut rest);
-            tokio::time::timeout(Duration::from_secs(5), end).await.is_ok()
+            tokio::time::timeout(Duration::from_secs(1), end).await.is_ok()
         }
         Err(_) => true,
     }

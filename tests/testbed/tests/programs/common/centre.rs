@@ -4,7 +4,7 @@
 
 //! A data centre for what operators type: two nodes with everything, and volapi.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use testbed::lab::volumes::Volumes;
 use testbed::lab::{World, WorldOptions, seed};
@@ -131,6 +131,25 @@ impl Centre {
         let is_made = |line: &String| !line.starts_with("creating:");
         until("the volume is made", async || ready().await.as_ref().is_some_and(is_made)).await;
         ready().await.unwrap().rsplit(':').next().unwrap().to_owned()
+    }
+
+    fn store(&self) -> PathBuf {
+        self.lab.dir().join("cn/migration-service/store.redb")
+    }
+
+    /// Ends the service as SMF does, and copies its store.
+    pub async fn stopped(&mut self, copy: &str) -> PathBuf {
+        self.lab.end("migration-service", false).await.unwrap();
+        let copy = self.lab.dir().join(copy);
+        std::fs::copy(self.store(), &copy).unwrap();
+        copy
+    }
+
+    /// The service has this store, which is older than what the agents heard.
+    pub async fn restored(&mut self, store: &Path) {
+        self.lab.end("migration-service", false).await.unwrap();
+        std::fs::copy(store, self.store()).unwrap();
+        self.lab.start_migration_service().await.unwrap();
     }
 
     pub async fn stop(self) {

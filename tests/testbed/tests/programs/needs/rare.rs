@@ -6,7 +6,7 @@
 //! a storage VM that does not serve. Each ends by the command that the table has for it.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use daemon::needs::{Does, find};
 use mocks::napi::NewNic;
@@ -52,25 +52,6 @@ fn wrapped(tool: &Path, script: &str) -> impl FnOnce() {
 }
 
 impl Centre {
-    fn store(&self) -> PathBuf {
-        self.lab.dir().join("cn/migration-service/store.redb")
-    }
-
-    /// Ends the service as SMF does, and copies its store.
-    async fn stopped(&mut self, copy: &str) -> PathBuf {
-        self.lab.end("migration-service", false).await.unwrap();
-        let copy = self.lab.dir().join(copy);
-        std::fs::copy(self.store(), &copy).unwrap();
-        copy
-    }
-
-    /// The service has this store, which is older than what the agents heard.
-    async fn restored(&mut self, store: &Path) {
-        self.lab.end("migration-service", false).await.unwrap();
-        std::fs::copy(store, self.store()).unwrap();
-        self.lab.start_migration_service().await.unwrap();
-    }
-
     async fn alarms(&self) -> String {
         let told = self.good("migration-service status -j").await;
         serde_json::from_str::<Value>(&told).unwrap()["alarms"].to_string()

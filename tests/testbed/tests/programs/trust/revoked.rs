@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use trust::{Admits, Holder, Keeper};
 
+use super::super::common::centre::Centre;
 use super::super::common::{cut, is_refused};
 use super::*;
 
@@ -90,4 +91,34 @@ async fn a_second_after_it_is_revoked_no_key_is_honoured_on_any_port() {
         }
     }
     lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // M125, M193
+async fn what_a_revoked_node_leaves_open_is_ended_by_one_verb_each() {
+    let vm = testbed::moving::subject::VM;
+    let mut centre = Centre::start().await;
+    let cn = centre.other.node().cn_uuid().to_owned();
+    let before = centre.stopped("before.redb").await;
+    centre.lab.start_migration_service().await.unwrap();
+    centre.good(&format!("sdc-migrate begin -y -n {cn} {vm}")).await;
+
+    // The store is lost, and the key of the node with the new copy is revoked: nobody is asked there.
+    centre.restored(&before).await;
+    centre.good(&format!("sdc-migrate trust revoke -y {cn}")).await;
+    let runs = async || centre.good(&format!("vmadm get {vm}")).await.contains("\"running\"");
+    let refused = centre.bad(&format!("sdc-migrate adopt {vm}")).await;
+    assert!(refused.contains("sdc-migrate adopt --other CN"), "{refused}");
+    let listed = async || centre.good("sdc-migrate list -H -p -o uuid,state").await;
+    let is = async |state: &str| listed().await.contains(&format!("{vm}:{state}"));
+    assert!(!listed().await.contains(vm));
+    centre.good(&format!("sdc-migrate adopt --other {cn} {vm}")).await;
+    assert!(is("paused").await && runs().await, "{}", listed().await);
+    // The copy there is not deleted, and keeps nothing here from going on.
+    centre.good(&format!("sdc-migrate abort --force -y {vm}")).await;
+    until("it is over", async || !listed().await.contains(vm) || is("aborted").await).await;
+    assert!(runs().await);
+    // It is no target before it is let in again.
+    let refused = centre.bad(&format!("sdc-migrate begin -y -n {cn} {vm}")).await;
+    assert!(refused.contains("revoked"), "{refused}");
+    centre.stop().await;
 }
