@@ -95,9 +95,17 @@ impl Dataset {
 
     /// The order of `zfs list`: by name, snapshots right after their dataset by age.
     pub(crate) fn listed(&self, other: &Dataset) -> Ordering {
-        let key = |d: &Self| (d.name.contains(['@', '#']), d.txg);
-        let names = owner(&self.name).cmp(owner(&other.name));
-        names.then(key(self).cmp(&key(other))).then(self.name.cmp(&other.name))
+        // By bytes: each listing sorts.
+        let key = |d: &'_ Self| {
+            let end = d.name.bytes().position(|it| matches!(it, b'@' | b'#'));
+            (end.unwrap_or(d.name.len()), end.is_some(), d.txg)
+        };
+        let ((end, is_below, txg), (other_end, other_is_below, other_txg)) =
+            (key(self), key(other));
+        let names = self.name.as_bytes()[..end].cmp(&other.name.as_bytes()[..other_end]);
+        names
+            .then((is_below, txg).cmp(&(other_is_below, other_txg)))
+            .then(self.name.cmp(&other.name))
     }
 
     /// Depth below the pool; a snapshot is one below its dataset.

@@ -39,8 +39,17 @@ pub fn write_json(path: &Path, value: &Value) -> Result<(), NodeError> {
 
 /// Reads a JSON file.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, NodeError> {
-    let text = std::fs::read(path).map_err(|e| NodeError::io("read", path, e))?;
-    serde_json::from_slice(&text).map_err(|e| NodeError::malformed(path, e))
+    parse_json(path, &read(path)?)
+}
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, NodeError> {
+    std::fs::read(path).map_err(|e| NodeError::io("read", path, e))
+}
+
+/// Parses what a JSON file said.
+pub(crate) fn parse_json<T: DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T, NodeError> {
+    serde_json::from_slice(text).map_err(|e| NodeError::malformed(path, e))
 }
 
 /// Writes a file in place, as zoneadmd does with `lastexited`.

@@ -42,9 +42,9 @@ impl Node {
         then: impl FnOnce(&Datasets) -> Result<(), NodeError>,
     ) -> Result<(), NodeError> {
         self.step(|guard| {
-            let mut all = self.datasets()?;
+            let old = self.datasets()?;
+            let mut all = Datasets::clone(&old);
             all.maker = self.maker();
-            let old = all.clone();
             let history = change(&mut all)?;
             for record in history.iter().filter(|record| record.action == "destroy") {
                 self.not_receiving("destroy", &record.dsname)?;
@@ -65,7 +65,7 @@ impl Node {
 
     /// The directory of a dataset's contents, where a program in a zone would find them.
     pub fn directory(&self, dataset: &str) -> Result<PathBuf, NodeError> {
-        Ok(self.place(&self.datasets()?, dataset))
+        Ok(self.place(&*self.datasets()?, dataset))
     }
 
     /// The directories of the mounted datasets below one.

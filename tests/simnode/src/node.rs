@@ -5,11 +5,13 @@
 //! A node: its directory, its description, and the paths in it.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::datasets::Datasets;
 use crate::error::NodeError;
 use crate::files;
 use crate::places::NodeKind;
@@ -108,6 +110,8 @@ pub struct Node {
     silent: bool,
     tap: Option<Tap>,
     maker: &'static str,
+    /// The text of the datasets that was read last, and what it says.
+    pub(crate) read: Arc<Mutex<Option<(Vec<u8>, Arc<Datasets>)>>>,
 }
 
 impl Node {
@@ -126,7 +130,7 @@ impl Node {
 
     /// A node in `dir`, whose files the caller makes.
     pub(crate) fn new(dir: PathBuf, info: NodeInfo) -> Node {
-        Node { dir, info, silent: false, tap: None, maker: "" }
+        Node { dir, info, silent: false, tap: None, maker: "", read: Arc::default() }
     }
 
     /// Returns the same node without sysevents: changes made through it are not announced.

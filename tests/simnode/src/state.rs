@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 
 use indexmap::IndexMap;
 use rustix::fs::FlockOperation;
@@ -250,9 +251,16 @@ impl Node {
         files::read_json(&self.zones_file())
     }
 
-    /// The datasets as they are now.
-    pub fn datasets(&self) -> Result<Datasets, NodeError> {
-        files::read_json(&self.datasets_file())
+    /// The datasets as they are now. A text of equal bytes is not read again: there are many more looks than changes.
+    pub fn datasets(&self) -> Result<Arc<Datasets>, NodeError> {
+        let text = files::read(&self.datasets_file())?;
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = read.as_ref().filter(|(before, _)| *before == text) {
+            return Ok(Arc::clone(known));
+        }
+        let all: Arc<Datasets> = Arc::new(files::parse_json(&self.datasets_file(), &text)?);
+        *read = Some((text, Arc::clone(&all)));
+        Ok(all)
     }
 }
 

@@ -117,7 +117,7 @@ impl Verbs {
         let configured = vm.clone();
         self.on_node(move |node| configure(node, &configured)).await?;
         self.wait.until(u, "the new VM", |v| v.is_some()).await?;
-        let rest = volumes::at_install(&vm, new_vm::has_image(&self.node.datasets()?, &vm));
+        let rest = volumes::at_install(&vm, new_vm::has_image(&*self.node.datasets()?, &vm));
         let name = uuid.clone();
         self.on_node(move |node| node.zone_install(&name, |_| make(rest)(node))).await?;
         self.wait.key(u, "zone_state", &json!("installed")).await?;
@@ -260,7 +260,7 @@ impl Verbs {
         let zone = self.resolve(name)?;
         let z = zone.zonename.as_str();
         let top = zone.zonepath.trim_start_matches('/');
-        protection::check(&self.node.datasets()?, z, top)?;
+        protection::check(&*self.node.datasets()?, z, top)?;
         if zone.state.is_active() {
             self.stop(z, zones::CLEAN_EXIT).await?;
         }

@@ -254,7 +254,7 @@ impl Volumes {
             None => moving.await.map(|()| None)?,
         };
         let after = (self.read(volume).await?, self.references(volume).await?);
-        let contents = there.contents(&there.datasets()?, &data)?;
+        let contents = there.contents(&*there.datasets()?, &data)?;
         let text = "storage VM moved and rolled back there, the volume, its users and its files as they were";
         outcome.add(
             screen,

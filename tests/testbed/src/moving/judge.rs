@@ -173,7 +173,7 @@ impl Judge {
     pub fn give_up(&self, end: End, other: &Node) {
         let file = files(&self.vm).into_iter().next_back();
         let kept = file.and_then(|(dataset, file)| {
-            let bytes = other.file(&other.datasets().ok()?, &dataset, file)?;
+            let bytes = other.file(&*other.datasets().ok()?, &dataset, file)?;
             String::from_utf8_lossy(&bytes).trim().parse().ok()
         });
         let mut state = self.state();

@@ -6,9 +6,11 @@
 //! the VM may go where the other node has it too.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use migration_core::intent::End;
 use simnode::Node;
+use simnode::datasets::Datasets;
 
 /// In whose name migration-agent, and CNAPI on a migration's order, do what they do on a node.
 pub const MIGRATION: &str = "migration";
@@ -24,12 +26,12 @@ struct Thing {
 /// The things of a node, by name.
 type Listed = BTreeMap<String, Thing>;
 
-/// What was on each node when it was looked at last, and the text that said so.
+/// What was on each node when it was looked at last, and what said so.
 #[derive(Default)]
-pub struct Things(BTreeMap<End, ([Vec<u8>; 2], Listed)>);
+pub struct Things(BTreeMap<End, (Vec<u8>, Arc<Datasets>, Listed)>);
 
-fn listed(node: &Node) -> Option<Listed> {
-    let (zones, datasets) = (node.zones().ok()?, node.datasets().ok()?);
+fn listed(node: &Node, datasets: &Datasets) -> Option<Listed> {
+    let zones = node.zones().ok()?;
     let zones = zones.iter().map(|zone| {
         let made_by = zone.made_by.clone();
         (format!("the zone {}", zone.zonename), Thing { made_by, guid: None })
@@ -47,19 +49,22 @@ impl Things {
     pub fn look(&mut self, vm: &str, nodes: &[(End, Node)], given_up: Option<End>) -> Vec<String> {
         let mut gone = Vec::new();
         for (end, node) in nodes {
-            let text = ["zones.json", "zfs.json"]
-                .map(|name| std::fs::read(node.state_dir().join(name)).unwrap_or_default());
-            if self.0.get(end).is_some_and(|(before, _)| *before == text) {
+            let zones = std::fs::read(node.state_dir().join("zones.json")).unwrap_or_default();
+            let Ok(datasets) = node.datasets() else { continue };
+            let is_it = |(text, of, _): &&(Vec<u8>, Arc<Datasets>, Listed)| {
+                *text == zones && Arc::ptr_eq(of, &datasets)
+            };
+            if self.0.get(end).filter(is_it).is_some() {
                 continue;
             }
-            let Some(now) = listed(node) else { continue };
-            if let Some((_, before)) = self.0.insert(*end, (text, now.clone())) {
+            let Some(now) = listed(node, &datasets) else { continue };
+            if let Some((_, _, before)) = self.0.insert(*end, (zones, datasets, now.clone())) {
                 let has_gone = |(name, thing): &(String, Thing)| now.get(name) != Some(thing);
                 gone.extend(before.into_iter().filter(has_gone).map(|it| (*end, it)));
             }
         }
         let is_lost = |(end, (name, thing)): &(End, (String, Thing))| {
-            let elsewhere = self.0.get(&end.other()).map(|(_, listed)| listed);
+            let elsewhere = self.0.get(&end.other()).map(|(_, _, listed)| listed);
             let has_it = |it: (&String, &Thing)| match thing.guid {
                 Some(_) => it.1.guid == thing.guid,
                 None => it.0 == name,
