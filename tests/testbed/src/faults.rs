@@ -94,6 +94,10 @@ pub enum Fault<P = Party> {
     /// What an event tells is never seen alone: the next thing that is heard of the node is what the step after it has
     /// made of it.
     Unseen,
+    /// What is asked is refused, and so is the same again, until nothing of the migration runs any more.
+    Lasts,
+    /// What is asked is said to be done, and changes nothing, for as long.
+    Hollow,
 }
 
 impl<P: fmt::Display> fmt::Display for Fault<P> {
@@ -112,6 +116,8 @@ impl<P: fmt::Display> fmt::Display for Fault<P> {
             Fault::Hand => f.write_str("a hand boots the hidden copy"),
             Fault::Stale => f.write_str("it is answered from the past"),
             Fault::Unseen => f.write_str("it is not seen"),
+            Fault::Lasts => f.write_str("it fails until all rests"),
+            Fault::Hollow => f.write_str("it is said to be done, and is not"),
         }
     }
 }

@@ -204,6 +204,21 @@ impl Goal<'_> {
             let why = Refusal::NoOrigin { dataset: dataset.clone(), guid };
             return if comes(guid) { Ok(Step::Late(why, Some(whole))) } else { Err(why) };
         }
+        // What is a clone there finds its origin by the GUID alone: one that was promoted may have it, too, and the
+        // dataset that it was taken from, from which it has to go first.
+        if let Some(guid) = origin.filter(|guid| self.may_restart && comes(*guid)) {
+            let rows = to.snapshots.iter().filter(|row| row.guid == guid);
+            let has = |of: &str| from.of(of).iter().any(|row| row.guid == guid);
+            let (own, doubles): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| has(&row.dataset));
+            if !doubles.is_empty() && own.is_empty() {
+                let why = Refusal::NoOrigin { dataset: dataset.clone(), guid };
+                return Ok(Step::Late(why, Some(whole)));
+            }
+            if !doubles.is_empty() {
+                let doubles = doubles.into_iter().map(Row::full_name).collect();
+                return Ok(Step::Now(self.shape.destroy_snapshots(doubles)));
+            }
+        }
         let parent = dataset.rsplit_once('/').map_or("", |(parent, _)| parent);
         if names.iter().any(|it| it == parent) && !to.datasets.iter().any(|it| it == parent) {
             return Ok(Step::Late(Refusal::Missing(parent.to_owned()), None));

@@ -104,6 +104,23 @@ fn root(mode: Mode) -> Vec<Sent> {
     vec![Sent { dataset: ROOT.into(), mode }]
 }
 
+#[test] // M179
+fn a_clone_finds_its_origin_where_the_sender_has_it() {
+    let of =
+        |text: &str| side(&text.replace('/', "zones/vm/data/").replace("top", "zones/vm/data"));
+    let sent = [Sent { dataset: "zones/vm/data".into(), mode: Mode::Replicate }];
+    // `b` was made of `c`, and promoted, `d` of what `b` took along.
+    let from = of("2=1 top@2=2 /b@r=9 /b@2=22 /c@1=31 /c@2=32 ^/c@r=9 /d@2=42 ^/d@r=9");
+    let to = "2=1 top@2=2 /b@r=9 /b@2=22 /c@r=9 /c@1=31 /c@2=32";
+    for (there, want) in
+        [(to, "destroy zones/vm/data/c@r"), (&to.replace("/c@r=9 ", ""), "send zones/vm/data/d@2")]
+    {
+        let acts = plan(&sent, &from, &of(there), 2, PLAIN, true).unwrap();
+        let acts: Vec<String> = acts.iter().map(short).collect();
+        assert!(acts.len() == 1 && acts[0].starts_with(want), "{acts:?}");
+    }
+}
+
 #[test] // M13, R8, R9, R11, R25
 fn the_sends_follow_from_the_snapshots_of_both_sides() {
     for (what, number, from, to, want) in [

@@ -24,6 +24,9 @@ use migration_core::record::{Record, node_of};
 /// After this a PUT to VMAPI has happened, or will not.
 const PUT: Duration = Duration::from_secs(30);
 
+/// What a gateway answers, behind which the PUT may still happen.
+const GATEWAYS: [u16; 2] = [502, 504];
+
 /// Runs a step of a round; returns how far it is.
 pub async fn run_step(
     service: &Service,
@@ -117,7 +120,9 @@ pub async fn move_record(
     object.insert("server_uuid".into(), server.clone());
     let until = Instant::now() + PUT;
     if let Err(error) = service.peers.vmapi.put_vm(&vm, &object).await {
-        if error.may_have_applied() {
+        // What VMAPI itself has answered, whatever it says, it does not do any more.
+        let is_answered = error.status().is_some_and(|status| !GATEWAYS.contains(&status));
+        if error.may_have_applied() && !is_answered {
             tokio::time::sleep_until(until).await;
         }
         return Err(error.into());

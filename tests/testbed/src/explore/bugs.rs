@@ -39,4 +39,6 @@ bugs! {
     DestroyedByName = "destroyed-by-name",
     /// The manifest of migration-agent is in its package's folder alone, which no boot reads.
     ManifestNotImported = "manifest-not-imported",
+    /// The source's copy takes a minute to boot when a switch is undone.
+    BootsLate = "boots-late",
 }

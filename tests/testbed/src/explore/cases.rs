@@ -4,13 +4,14 @@
 
 //! All runs with one fault, in an order of which each beginning is a fair sample; and pairs of faults by seed.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use migration_core::intent::End;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::points::{Fault, Moment, Party, Planned, STORE};
+use super::points::{Fault, Moment, Party, Planned, STORE, what};
 use super::runs::{Case, Ran};
 use super::world::Shape;
 use crate::moving::operator::Story;
@@ -79,12 +80,54 @@ pub fn single(plain: &[(Story, Ran)], shape: Shape) -> Vec<Case> {
             }
         }
     }
+    sample(&mut cases);
+    cases
+}
+
+/// Where the part of a switch begins in which the VM is stopped.
+const STOPS: &str = "source agent: vmadm stop";
+
+/// Returns true for what may be said to be done and not be: a program of a node, and the record of a peer. What an agent
+/// is ordered is done by its programs.
+fn may_be_hollow(label: &str) -> bool {
+    !label.contains("/orders ") && !label.contains(": POST ") && !label.contains(": DELETE ")
+}
+
+/// A sync snapshot that is not destroyed is named, and stays: no switch fails for it.
+const LEFT: &str = "@vm-migration-";
+
+/// Returns the cases of switches that fail with the VM down: each step from the stop on, once, that does not succeed
+/// again before the switch is undone.
+pub fn failing(plain: &[(Story, Ran)], shape: Shape) -> Vec<Case> {
+    let Some((story, ran)) = plain.iter().find(|(story, _)| *story == Story::Finalize) else {
+        return Vec::new();
+    };
+    let [_, _, from, to, ..] = ran.marks[..] else { return Vec::new() };
+    let steps = ran.labels[..to].iter().enumerate().skip(from);
+    let mut known = BTreeSet::new();
+    let steps = steps.skip_while(|(_, label)| !label.starts_with(STOPS));
+    let is_left = |label: &str| label.contains("zfs destroy") && label.contains(LEFT);
+    let steps =
+        steps.filter(|(_, label)| is_step(label) && !is_left(label) && known.insert(what(label)));
+    let cases = steps.flat_map(|(at, label)| {
+        let hollow = may_be_hollow(label).then_some(Fault::Hollow);
+        [Fault::Lasts].into_iter().chain(hollow).map(move |fault| {
+            let planned = vec![Planned { at, moment: Moment::Before, fault }];
+            Case { story: *story, planned, shape }
+        })
+    });
+    let mut cases: Vec<Case> = cases.collect();
+    sample(&mut cases);
+    cases
+}
+
+/// An order of which each beginning is a fair sample.
+fn sample(cases: &mut [Case]) {
     cases.sort_by_cached_key(|case| {
         let mut hasher = DefaultHasher::new();
         format!("{case:?}").hash(&mut hasher);
         hasher.finish()
     });
-    cases
 }
 
 /// Returns the case of a seed: two faults.

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use migration_service::runner::TERM;
 
-use super::points::{Fault, Party};
-use super::runs::Case;
+use super::points::{Fault, Party, Planned};
 use crate::moving::operator::Story;
 
 /// The second try and the undo together.
@@ -32,10 +31,15 @@ pub enum Peers {
 }
 
 impl Peers {
-    /// Returns what those of a case did. A pair of faults is as bad as its worse one.
-    pub fn of(case: &Case) -> Peers {
+    /// Returns what those of a story with these faults did. A pair of faults is as bad as its worse one.
+    pub fn of(story: Story, planned: &[Planned]) -> Peers {
         let of = |fault: Fault| match fault {
-            Fault::Loses | Fault::Late | Fault::Fails | Fault::Hand => Peers::Answer,
+            Fault::Loses
+            | Fault::Late
+            | Fault::Fails
+            | Fault::Lasts
+            | Fault::Hollow
+            | Fault::Hand => Peers::Answer,
             Fault::Dies(Party::Service(_)) | Fault::Stops(Party::Service(_)) => Peers::Service,
             _ => Peers::Away,
         };
@@ -44,10 +48,10 @@ impl Peers {
                 [Story::SourceDead, Story::CutOff, Story::Unwell, Story::Hasty, Story::Deleted];
             stories.contains(&story)
         };
-        if takes_one_away(case.story) {
+        if takes_one_away(story) {
             return Peers::Away;
         }
-        case.planned.iter().map(|it| of(it.fault)).max().unwrap_or(Peers::Answer)
+        planned.iter().map(|it| of(it.fault)).max().unwrap_or(Peers::Answer)
     }
 
     /// Returns the most that a failed switch may cost.

@@ -309,6 +309,26 @@ impl Line {
     }
 }
 
+impl Line {
+    /// A change of a record that is answered as done, and that somebody else takes back at once: what it changes is as
+    /// it was.
+    async fn hollow(&self, request: Request, from: Option<Identity>) -> Result<Response, Error> {
+        let mut before = request.clone();
+        (before.method, before.body) = (Method::GET, None);
+        let before = self.net.exchange(before, from).await?;
+        let mut back = request.clone();
+        let was: serde_json::Value = serde_json::from_slice(&before.body).unwrap_or_default();
+        let changed = order_of(&request);
+        let changed = changed.as_object().into_iter().flatten();
+        let was = changed.map(|(key, _)| (key.clone(), was[key].clone()));
+        back.body = Some(serde_json::Value::Object(was.collect()).to_string().into());
+        back.headers.remove(http::header::IF_MATCH);
+        let answer = self.net.exchange(request, from).await?;
+        self.net.exchange(back, from).await?;
+        Ok(answer)
+    }
+}
+
 impl Transport for Line {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
@@ -344,6 +364,11 @@ impl Transport for Line {
             if fate == Fate::Fails {
                 life.end(at).await;
                 return Ok(refusal());
+            }
+            if fate == Fate::Hollow {
+                let answer = self.hollow(request, from).await;
+                life.end(at).await;
+                return answer;
             }
             if fate != Fate::Goes {
                 if fate == Fate::Late {
@@ -542,7 +567,7 @@ impl Faults for Gated {
         let fate = self.fate.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match fate {
             None | Some(Fate::Goes) => StoreFault::None,
-            Some(Fate::Lost | Fate::Fails) => StoreFault::Before,
+            Some(Fate::Lost | Fate::Fails | Fate::Hollow) => StoreFault::Before,
             Some(Fate::Late) => StoreFault::After,
         }
     }

@@ -31,6 +31,8 @@ pub enum Fate {
     Late,
     /// It is refused.
     Fails,
+    /// It is said to be done.
+    Hollow,
 }
 
 #[derive(Default)]
@@ -49,8 +51,8 @@ struct State {
     /// How often each party died.
     deaths: BTreeMap<Party, u64>,
     stopped: Vec<Party>,
-    /// What is refused until it is healed.
-    failing: Vec<String>,
+    /// What is refused, or done in words alone, until it is healed.
+    failing: Vec<(String, Fate)>,
     /// The nodes that the network has lost, and those that it ever had.
     cut: Vec<End>,
     was_cut: Vec<End>,
@@ -60,7 +62,7 @@ struct State {
 pub const STORE: &str = "a write to the store";
 
 /// Returns what is asked, without the query, which has numbers that grow.
-fn what(label: &str) -> &str {
+pub fn what(label: &str) -> &str {
     label.split('?').next().unwrap_or(label)
 }
 
@@ -214,10 +216,11 @@ impl Points {
         }
     }
 
-    /// Returns true if what is asked at this point is what was refused before.
-    fn fails(&self, at: usize) -> bool {
+    /// Returns what becomes of what is asked at this point, if the same was refused before.
+    fn failing(&self, at: usize) -> Option<Fate> {
         let state = self.state();
-        state.failing.iter().any(|it| it == what(&state.labels[at]))
+        let of = what(&state.labels[at]);
+        state.failing.iter().find(|(it, _)| it == of).map(|(_, fate)| *fate)
     }
 
     /// Counts a point, and lets happen what is planned for it.
@@ -228,11 +231,11 @@ impl Points {
             match fault {
                 Fault::Loses => fate = Fate::Lost,
                 Fault::Late => fate = Fate::Late,
-                Fault::Fails => {
-                    fate = Fate::Fails;
+                Fault::Fails | Fault::Lasts | Fault::Hollow => {
+                    fate = if fault == Fault::Hollow { Fate::Hollow } else { Fate::Fails };
                     let label = what(&state.labels[at]).to_owned();
                     if !label.ends_with(STORE) {
-                        state.failing.push(label);
+                        state.failing.push((label, fate));
                     }
                 }
                 Fault::Hand => {}
@@ -314,7 +317,7 @@ impl Life {
             state.labels.len() - 1
         };
         let fate = match self.points.meet(at, Moment::Before) {
-            Fate::Goes if self.points.fails(at) => Fate::Fails,
+            Fate::Goes => self.points.failing(at).unwrap_or(Fate::Goes),
             fate => fate,
         };
         self.pass().await;

@@ -8,10 +8,12 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use daemon::command::{Call, CommandError, Commands, Launch, Output, Program, Run, Running};
 use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
+use migration_core::intent::End;
 use net_agent::holds::HoldsFile;
 use serde_json::{Value, json};
 use simnode::in_process::InProcess;
@@ -19,7 +21,7 @@ use simnode::{Node, Verbs, Wait};
 
 use super::bugs::Bug;
 use super::disk::Disk;
-use super::points::{Fate, Life};
+use super::points::{Fate, Life, Party};
 use crate::moving::judge::Judge;
 
 /// The programs of one life of an agent.
@@ -37,6 +39,8 @@ pub struct Programs {
     pub bug: Option<Bug>,
 }
 
+/// With a deliberate bug a copy boots so late.
+const LATE: Duration = Duration::from_secs(60);
 /// What SMF has as the start method of our vm-agent.
 const OUR_VM_AGENT: &str = r"/opt/smartdc/agents/lib/node_modules/vm-agent/smf/vm-agent\ start";
 
@@ -91,7 +95,13 @@ impl Programs {
                 let changes: serde_json::Map<String, Value> = serde_json::from_slice(input)?;
                 verbs.update(vm, &changes).await
             }
-            "start" => verbs.boot(vm).await,
+            "start" => {
+                if self.bug == Some(Bug::BootsLate) && self.life.party == Party::Agent(End::Source)
+                {
+                    tokio::time::sleep(LATE).await;
+                }
+                verbs.boot(vm).await
+            }
             "stop" => {
                 let halted = verbs.halt(vm, 0).await;
                 if let Some(disk) = &self.disk {
@@ -180,6 +190,7 @@ impl Commands for Programs {
             self.judge.check(&line);
             let answer = match fate {
                 Fate::Fails => Ok(output(1, String::new(), "it cannot be done".to_owned())),
+                Fate::Hollow => Ok(output(0, String::new(), String::new())),
                 _ => self.answer(call).await,
             };
             self.misbehave(&line);

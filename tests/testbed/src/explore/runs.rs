@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 use migration_core::intent::End;
 
+use super::costs::Peers;
 use super::points::{Planned, Points};
 use super::world::{Shape, World};
 use crate::moving::judge::Outage;
@@ -70,7 +71,7 @@ fn failed_switches(world: &World) -> Vec<Duration> {
 
 /// Runs a case on a clock of its own.
 pub fn run(case: &Case) -> Result<Ran> {
-    let case = case.clone();
+    let (peers, case) = (Peers::of(case.story, &case.planned), case.clone());
     let clock = crate::clock::paused()?;
     let (mut ran, network) = clock.block_on(async move {
         let dir = place()?;
@@ -117,6 +118,10 @@ pub fn run(case: &Case) -> Result<Ran> {
         anyhow::Ok((ran, Arc::downgrade(&world.net)))
     })?;
     drop(clock);
+    let longest = ran.failed_switches.iter().max().copied().unwrap_or_default();
+    if peers.most().is_some_and(|most| longest > most) {
+        ran.faults.push(format!("M258: a failed switch cost {:.1} s", longest.as_secs_f64()));
+    }
     // Thousands of runs do not fit into memory side by side.
     if network.strong_count() > 0 {
         ran.faults.push("the world of the run is not given back".to_owned());

@@ -42,6 +42,8 @@ use crate::moving::subject::{self, VM};
 const DEAD: Duration = Duration::from_secs(20);
 /// What stopped goes on after so long: longer than every wait of the others, and than the lease.
 const STOPPED: Duration = Duration::from_secs(300);
+/// So often somebody looks whether a migration rests.
+const LOOKS: Duration = Duration::from_secs(2);
 /// Between two heartbeats of a node.
 const BEAT: Duration = Duration::from_secs(5);
 /// A node boots for so long.
@@ -300,6 +302,11 @@ impl World {
             }
             Fault::Fails => {
                 sleep(STOPPED).await;
+                self.judge.note("-- it is done again");
+                self.net.points.heal();
+            }
+            Fault::Lasts | Fault::Hollow => {
+                self.rested(LOOKS).await?;
                 self.judge.note("-- it is done again");
                 self.net.points.heal();
             }
