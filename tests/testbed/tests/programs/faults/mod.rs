@@ -7,6 +7,7 @@
 
 mod clock;
 mod rig;
+mod starved;
 
 use std::time::Duration;
 
