@@ -20,7 +20,6 @@ use daemon::http::{
 use futures_util::stream;
 use http::header::USER_AGENT;
 use http::{HeaderMap, StatusCode};
-use sdc_clients::restify::Shape;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -34,16 +33,18 @@ const ENDPOINTS: Table<Arc<Api>> = table(&[
     ping().about("whether kvmd answers"),
     endpoint("/status", "GET", || get(async |State(api): Routes| api.status()))
         .about("what it watches, and the last verdict on each instance")
-        .shapes(&[Shape::get(&[], "Status")]),
+        .does(&["GET -> 200 Status"]),
     endpoint("/events", "GET", || get(events))
         .about(
             "verdicts as they come, a line of JSON each; since= and epoch= resume after an event",
         )
-        .shapes(&[Shape::get(&["epoch", "since"], "")]),
+        .does(&["GET ?epoch&since -> 200 lines VerdictEvent"]),
     endpoint("/metrics", "GET", || get(async |State(api): Routes| api.metrics()))
-        .about("its metrics, as OpenMetrics has them"),
+        .about("its metrics, as OpenMetrics has them")
+        .does(&["GET -> 200 text"]),
     endpoint("/openapi.json", "GET", || get(async || reply(StatusCode::OK, DOCUMENT)))
-        .about("this document"),
+        .about("this document")
+        .does(&["GET -> 200 {}"]),
 ]);
 
 /// Returns the document of these paths, with the schemas of [`Status`].

@@ -18,7 +18,7 @@ mod params; // parameters, versions, digests
 pub use answers::{
     REQUEST_ID, build, dress, no_route, not_allowed, refusal, request_id, wrong_version,
 };
-pub use endpoint::{Endpoint, Endpoints, Found, Shape, Slashes, openapi};
+pub use endpoint::{Endpoint, Endpoints, Found, Slashes, openapi};
 pub use params::{
     BadBody, Params, asked_version, falsy, from_query, gathered, ignored, is_uuid, media_type,
     merge_body, parse_json, version_fits, wrong_digest,

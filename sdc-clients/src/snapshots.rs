@@ -31,6 +31,7 @@ pub const PREFIX: &str = "volsnap-";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A snapshot.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Its name, without the dataset's.
@@ -42,6 +43,7 @@ pub struct Snapshot {
 }
 
 /// A dataset that is as it was.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolledBack {
     /// The later snapshots that went for it, the oldest first. Those that an earlier try had removed are not

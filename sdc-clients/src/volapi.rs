@@ -40,7 +40,8 @@ pub struct Volume {
     pub owner_uuid: String,
     /// In MiB.
     pub size: f64,
-    /// `creating`, `ready`, `failed` or `deleting`; an open set of words.
+    /// One of `x-open`, or a word that is new.
+    #[cfg_attr(feature = "schema", schemars(extend("x-open" = ["creating", "ready", "failed", "deleting"])))]
     pub state: String,
     /// Its storage VM.
     pub vm_uuid: String,
@@ -110,9 +111,14 @@ pub struct EndedSnapshot {
     /// When it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began: Option<String>,
-    /// `snapshot`, `delete-snapshot`, `rollback` or `went-with-volume`; an open set of words.
+    /// One of `x-open`, or a word that is new.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("x-open" = ["snapshot", "delete-snapshot", "rollback", "went-with-volume"]))
+    )]
     pub what: String,
     /// `successful` or `failed`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["successful", "failed"])))]
     pub outcome: String,
     /// The volume.
     pub volume_uuid: String,

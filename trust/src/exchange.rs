@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// A new program asks to be let in.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Join {
     /// The secret of its token.
@@ -25,6 +26,7 @@ pub struct Join {
 }
 
 /// What comes of it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Joined {
@@ -44,6 +46,7 @@ pub enum Joined {
 }
 
 /// What a program has to know to check certificates.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
     /// The certificates of the authorities, in PEM.
@@ -53,6 +56,7 @@ pub struct Known {
 }
 
 /// A program asks what is new.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Asks {
     /// The fingerprint of its key.
@@ -65,6 +69,7 @@ pub struct Asks {
 }
 
 /// What is new.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
     /// The authorities, and what is revoked.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::routing::{MethodRouter, get};
 use http::{Response, StatusCode};
-use sdc_clients::restify::{Endpoint, Endpoints, Shape, Slashes};
+use sdc_clients::restify::{Endpoint, Endpoints, Slashes};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -121,28 +121,39 @@ pub fn pages<S: Clone + Send + Sync + 'static>(
 /// only some have, or that root has at the socket.
 pub const ENDPOINTS: Endpoints<()> = Endpoints {
     all: &[
-        Endpoint::new("/ping", "GET", ()).about("whether the agent answers"),
+        Endpoint::new("/ping", "GET", ()).about("whether the agent answers").does(&["GET -> 200 {}"]),
         Endpoint::new("/status", "GET", ())
             .about("what it has done, and what it waits for")
-            .shapes(&[Shape::get(&[], "AgentStatus")]),
-        Endpoint::new("/metrics", "GET", ()).about("its metrics, as OpenMetrics has them"),
-        Endpoint::new("/openapi.json", "GET", ()).about("this document"),
-        Endpoint::new("/plan", "GET, POST", ()).about(
-            "net-agent, vm-agent: what it would change; at the socket POST offers an approval",
-        ),
-        Endpoint::new("/holds", "GET", ()).about("net-agent: the holds in force"),
+            .does(&["GET -> 200 AgentStatus"]),
+        Endpoint::new("/metrics", "GET", ())
+            .about("its metrics, as OpenMetrics has them")
+            .does(&["GET -> 200 text"]),
+        Endpoint::new("/openapi.json", "GET", ()).about("this document").does(&["GET -> 200 {}"]),
+        Endpoint::new("/plan", "GET, POST", ()).about("net-agent, vm-agent: what it would change").does(&[
+            "GET -> 200 {}",
+            "POST -> 200 {}: net-agent, vm-agent, at the socket: the same, and it may be approved",
+        ]),
+        Endpoint::new("/holds", "GET", ())
+            .about("net-agent: the holds in force")
+            .does(&["GET -> 200 [{}]"]),
         Endpoint::new("/history", "GET", ())
-            .about("net-agent: the newest entries of its history, the oldest of them first"),
+            .about("net-agent: the newest entries of its history, the oldest of them first")
+            .does(&["GET -> 200 [{}]"]),
         Endpoint::new("/nics/{mac}", "GET", ())
-            .about("net-agent, at the socket: what is known about a NIC"),
+            .about("net-agent, at the socket: what is known about a NIC")
+            .does(&["GET -> 200 {}"]),
         Endpoint::new("/vms/{uuid}", "GET", ())
-            .about("vm-agent, at the socket: what is known about a VM"),
+            .about("vm-agent, at the socket: what is known about a VM")
+            .does(&["GET -> 200 {}"]),
         Endpoint::new("/approve", "POST", ())
-            .about("net-agent, vm-agent, at the socket: approves what was offered"),
+            .about("net-agent, vm-agent, at the socket: approves what was offered")
+            .does(&["POST Approval -> 200 {}"]),
         Endpoint::new("/claim", "POST", ())
-            .about("net-agent, vm-agent, at the socket: this machine is, or was, a node"),
+            .about("net-agent, vm-agent, at the socket: this machine is, or was, a node")
+            .does(&["POST Claim -> 200 {}"]),
         Endpoint::new("/release", "POST", ())
-            .about("migration-agent, at the socket: a VM no longer waits for migration-service"),
+            .about("migration-agent, at the socket: a VM no longer waits for migration-service")
+            .does(&["POST Release -> 200 {}"]),
     ],
     slashes: Slashes::Kept,
 };

@@ -51,7 +51,7 @@ pub const fn endpoint<S: 'static>(
 
 /// Returns `/ping`, for a table.
 pub const fn ping<S: Clone + Send + Sync + 'static>() -> Endpoint<Handlers<S>> {
-    endpoint("/ping", "GET", pong).about("whether the program answers")
+    endpoint("/ping", "GET", pong).about("whether the program answers").does(&["GET -> 200 {}"])
 }
 
 fn pong<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {

@@ -38,47 +38,70 @@ type JsonBody<T> = Result<Json<T>, JsonRejection>;
 /// What migration-service asks.
 const OF_SERVICE: Table<Arc<Parts>> = table(&[
     endpoint("/observe", "POST", || post(observed))
-        .about("the state of a copy, from a reading that begins after the request"),
+        .about("the state of a copy, from a reading that begins after the request")
+        .does(&["POST Observe -> 200 Looked"]),
     endpoint("/orders", "POST", || post(ordered))
-        .about("an order; one that is not done in the time that is waited goes on"),
+        .about("an order; one that is not done in the time that is waited goes on")
+        .does(&["POST Order -> 200 Doing"]),
     endpoint("/node", "GET", || {
         get(async |State(parts): Routes| answer(observe::node(&parts).await))
     })
-    .about("the node and its agent"),
+    .about("the node and its agent")
+    .does(&["GET -> 200 Node"]),
     endpoint("/migrations", "GET", || {
         get(async |State(parts): Routes| answer(Ok(observe::open(&parts).await)))
     })
-    .about("the migrations that are open on the node"),
+    .about("the migrations that are open on the node")
+    .does(&["GET -> 200 [Open]"]),
     endpoint("/copies", "GET", || {
         get(async |State(parts): Routes| answer(observe::copies(&parts).await))
     })
-    .about("what migrations left on the node"),
-    endpoint("/vms/{uuid}", "GET", || get(object)).about("the object of a VM"),
-    endpoint("/vms/{uuid}/size", "GET", || get(size)).about("what a VM uses"),
-    endpoint("/vms/{uuid}/datasets", "GET", || get(datasets)).about("the datasets of a VM"),
+    .about("what migrations left on the node")
+    .does(&["GET -> 200 [Rest]"]),
+    endpoint("/vms/{uuid}", "GET", || get(object))
+        .about("the object of a VM")
+        .does(&["GET -> 200 {}"]),
+    endpoint("/vms/{uuid}/size", "GET", || get(size))
+        .about("what a VM uses")
+        .does(&["GET -> 200 Size"]),
+    endpoint("/vms/{uuid}/datasets", "GET", || get(datasets))
+        .about("the datasets of a VM")
+        .does(&["GET -> 200 Datasets"]),
     endpoint("/vms/{uuid}/in-the-way", "GET", || get(in_the_way))
-        .about("the datasets of a VM's name, of a VM that the node has no copy of"),
-    endpoint("/rate", "PUT", || put(rate)).about("limits all streams of the node"),
+        .about("the datasets of a VM's name, of a VM that the node has no copy of")
+        .does(&["GET -> 200 {}"]),
+    endpoint("/rate", "PUT", || put(rate))
+        .about("limits all streams of the node")
+        .does(&["PUT Rate -> 200 {}"]),
     endpoint("/trust/news", "POST", || post(news))
-        .about("the list of what is revoked has changed: the agent asks for it at once"),
+        .about("the list of what is revoked has changed: the agent asks for it at once")
+        .does(&["POST -> 200 {}"]),
 ]);
 
 /// What volapi asks.
 const OF_VOLAPI: Table<Arc<Parts>> = table(&[
     endpoint("/vms/{uuid}/snapshots", "GET", || get(listed))
-        .about("the snapshots of the dataset that is delegated to a VM, the oldest first"),
+        .about("the snapshots of the dataset that is delegated to a VM, the oldest first")
+        .does(&["GET -> 200 [Snapshot]"]),
     endpoint("/vms/{uuid}/snapshots/{name}", "PUT, DELETE", || put(taken).delete(destroyed))
-        .about("makes a snapshot; destroys it"),
+        .about("makes a snapshot; destroys it")
+        .does(&["PUT -> 200 Snapshot: makes a snapshot", "DELETE -> 200 {}: destroys it"]),
     endpoint("/vms/{uuid}/snapshots/{name}/rollback", "POST", || post(rolled_back))
-        .about("rolls the dataset back to a snapshot"),
+        .about("rolls the dataset back to a snapshot")
+        .does(&["POST -> 200 RolledBack"]),
 ]);
 
 /// What the agents of other nodes ask.
 const OF_AGENTS: Table<Arc<Parts>> = table(&[
-    endpoint("/received", "POST", || post(received)).about("what the receiver has"),
+    endpoint("/received", "POST", || post(received))
+        .about("what the receiver has")
+        .does(&["POST Received -> 200 Datasets"]),
     endpoint("/clear", "POST", || post(cleared))
-        .about("what must go from the receiver before a stream"),
-    endpoint("/streams", "POST", || post(offered)).about("offers one stream to the receiver"),
+        .about("what must go from the receiver before a stream")
+        .does(&["POST Clear -> 200 {}"]),
+    endpoint("/streams", "POST", || post(offered))
+        .about("offers one stream to the receiver")
+        .does(&["POST Offer -> 200 Accepted"]),
 ]);
 
 /// What all of them ask.

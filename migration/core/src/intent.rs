@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::time::Time;
 
 /// One of the two nodes of a migration.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
@@ -43,6 +44,7 @@ impl std::fmt::Display for End {
 }
 
 /// What the VM did before an operation stopped it, to be restored when the operation ends.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Power {
     pub running: bool,

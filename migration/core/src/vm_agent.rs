@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The vm-agent of a node, as its migration-agent finds it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VmAgent {

@@ -14,10 +14,12 @@ use futures_util::{StreamExt as _, stream};
 use http::{Response, StatusCode};
 use sdc_clients::cnapi::ServerQuery;
 use sdc_clients::identity::Identity;
+use sdc_clients::migrations::Migration;
 use sdc_clients::restify::openapi;
 use sdc_clients::schema::Schemas;
 use serde::Deserialize;
 use serde_json::Value;
+use trust::exchange::{self, Asks, Join, Joined};
 use uuid::Uuid;
 
 use super::agents::Agents;
@@ -27,6 +29,7 @@ use super::enrol::{
 use super::front::{ADOPTION, OF_AGENTS, adoption};
 use super::refused::Refused;
 use super::state::Service;
+use migration_core::protocol::Replaced;
 
 /// A request is short.
 const LONGEST: usize = 64 << 10;
@@ -41,16 +44,30 @@ type Routes = State<(Service, Enrolment)>;
 
 /// What operators ask that needs the service, too.
 const OF_BOTH: Table<(Service, Enrolment)> = table(&[
-    endpoint("/trust/revoke", "POST", || post(revoke)).about("operators: revokes keys"),
+    endpoint("/trust/revoke", "POST", || post(revoke))
+        .about("operators: revokes keys")
+        .does(&["POST Whom -> 200 {}"]),
     endpoint("/trust/require", "POST", || post(require))
-        .about("operators: from now on every agent has to be authenticated, or no more"),
+        .about("operators: from now on every agent has to be authenticated, or no more")
+        .does(&["POST Requirement -> 200 {}"]),
 ]);
 
 /// Returns the document of the port of agents and of the unix socket.
 pub fn document() -> Value {
     let tables = [OF_PROGRAMS.paths(), OF_AGENTS.paths(), OF_OPERATORS.paths(), OF_BOTH.paths()];
     let paths = tables.into_iter().chain([ADOPTION.paths()]).flatten().collect();
-    openapi("trust", env!("CARGO_PKG_VERSION"), paths, Schemas::default().all())
+    let schemas = Schemas::default()
+        .with::<Join>()
+        .with::<Joined>()
+        .with::<Asks>()
+        .with::<exchange::State>()
+        .with::<Replaced>()
+        .with::<Migration>()
+        .fields("NewToken", &["for! any", "seconds! integer"])
+        .fields("Whom", &["who! string", "key string"])
+        .fields("Rotation", &["without boolean"])
+        .fields("Requirement", &["off boolean", "without boolean"]);
+    openapi("trust", env!("CARGO_PKG_VERSION"), paths, schemas.all())
 }
 
 /// Returns the routes of the unix socket.

@@ -44,10 +44,19 @@ pub struct Migration {
     pub id: String,
     #[serde(deserialize_with = "word")]
     pub vm_uuid: String,
-    /// What it is, or was last, doing: `begin`, `sync`, `switch`, `abort`, `rollback`; an open set of words.
+    /// What it is, or was last, doing: one of `x-open`, or a word that is new.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("x-open" = ["begin", "sync", "switch", "abort", "rollback"]))
+    )]
     #[serde(deserialize_with = "word")]
     pub phase: String,
-    /// `queued`, `running`, `paused`, `scheduled`, `failed`, `successful`, `aborted`; an open set of words.
+    /// One of `x-open`, or a word that is new.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("x-open" =
+            ["queued", "running", "paused", "scheduled", "failed", "successful", "aborted"]))
+    )]
     #[serde(deserialize_with = "word")]
     pub state: String,
     #[serde(deserialize_with = "flag")]

@@ -21,50 +21,51 @@ pub struct Endpoint<R: 'static> {
     pub route: R,
     /// What its documents say of it; empty in a mock, which has none.
     pub about: &'static str,
-    /// What its methods take and give, as far as the documents say it.
-    pub shapes: &'static [Shape],
+    /// What each method does, in a line: `PUT ?force NewVm -> 201 Vm: replaces it`. Behind the method come the parameters
+    /// of the query (`?a&b!`, where `!` is needed), the body (`{}` is any object, `Vm?` may be left out), and the status
+    /// (`200|202`) with the body of the answer, which is JSON; `[Vm]` is a list, `lines Vm` a line of JSON each as they come, `text` a
+    /// text. Behind the colon is what the method does, where [`about`](Self::about) does not say it.
+    pub does: &'static [&'static str],
 }
 
-/// What a method of a path takes and gives. A name is that of a schema; in brackets it is a list of them, and empty it
-/// is nothing that is described.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// The method.
-    pub method: &'static str,
-    /// The parameters of the query.
-    pub query: &'static [&'static str],
-    /// The body of the request.
-    pub takes: &'static str,
-    /// The body of the answer.
-    pub gives: &'static str,
-    /// The status of the answer.
-    pub status: &'static str,
+/// A line of [`Endpoint::does`].
+struct Does {
+    query: &'static str,
+    takes: &'static str,
+    status: &'static str,
+    gives: &'static str,
+    about: &'static str,
 }
 
-impl Shape {
-    /// What is read.
-    pub const fn get(query: &'static [&'static str], gives: &'static str) -> Shape {
-        Shape { method: "GET", query, takes: "", gives, status: "200" }
-    }
-
-    /// What is sent.
-    pub const fn post(
-        query: &'static [&'static str],
-        takes: &'static str,
-        gives: &'static str,
-        status: &'static str,
-    ) -> Shape {
-        Shape { method: "POST", query, takes, gives, status }
+impl Does {
+    fn read(line: &'static str) -> Option<Does> {
+        let (line, about) = line.split_once(": ").unwrap_or((line, ""));
+        let (asked, answered) = line.split_once(" -> ")?;
+        let (status, gives) = answered.split_once(' ').unwrap_or((answered, ""));
+        let mut asked = asked.split(' ').skip(1).peekable();
+        let query = asked.next_if(|it| it.starts_with('?')).unwrap_or_default();
+        let takes = asked.next().unwrap_or_default();
+        Some(Does { query, takes, status, gives, about })
     }
 }
 
 /// Returns the content of a body.
 fn content(name: &str) -> Value {
-    let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-    let schema = json!({ "$ref": format!("#/components/schemas/{}", inner.unwrap_or(name)) });
-    let schema = match inner {
-        Some(_) => json!({ "type": "array", "items": schema }),
-        None => schema,
+    let object = json!({ "type": "object" });
+    let schema = |name: &str| match name {
+        "{}" => object.clone(),
+        "text" => json!({ "type": "string" }),
+        name => json!({ "$ref": format!("#/components/schemas/{name}") }),
+    };
+    if name == "text" {
+        return json!({ "text/plain": { "schema": { "type": "string" } } });
+    }
+    if let Some(item) = name.strip_prefix("lines ") {
+        return json!({ "application/x-ndjson": { "schema": schema(item) } });
+    }
+    let schema = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(item) => json!({ "type": "array", "items": schema(item) }),
+        None => schema(name),
     };
     json!({ "application/json": { "schema": schema } })
 }
@@ -72,7 +73,7 @@ fn content(name: &str) -> Value {
 impl<R> Endpoint<R> {
     /// An endpoint without a text.
     pub const fn new(path: &'static str, methods: &'static str, route: R) -> Self {
-        Endpoint { path, methods, route, about: "", shapes: &[] }
+        Endpoint { path, methods, route, about: "", does: &[] }
     }
 
     /// The same with a text.
@@ -84,18 +85,14 @@ impl<R> Endpoint<R> {
 
     /// The same with what its methods take and give.
     #[must_use]
-    pub const fn shapes(mut self, shapes: &'static [Shape]) -> Self {
-        self.shapes = shapes;
+    pub const fn does(mut self, does: &'static [&'static str]) -> Self {
+        self.does = does;
         self
     }
 
     /// Returns true if a request may have this method.
     pub fn allows(&self, method: &Method) -> bool {
         self.methods.split(", ").any(|own| own == method.as_str())
-    }
-
-    fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.path.split('/').filter_map(|part| Some(Variable::of(part)?.name))
     }
 }
 
@@ -223,32 +220,53 @@ pub fn openapi(
 
 impl<R> Endpoint<R> {
     fn operation(&self, method: &str) -> Value {
-        let string = json!({ "type": "string" });
-        let parameter = |place: &str, name: &str, is_needed: bool| json!({ "name": name, "in": place, "required": is_needed, "schema": string });
-        let shape = self.shapes.iter().find(|shape| shape.method == method);
-        let asked = shape.map_or(&[][..], |shape| shape.query);
-        let parameters = self.names().map(|name| parameter("path", name, true));
-        let parameters: Vec<Value> =
-            parameters.chain(asked.iter().map(|name| parameter("query", name, false))).collect();
-        let words = self.path.split(['/', '{', '}', '=', '?']).filter(|word| !word.is_empty());
+        let does = self.does.iter().find(|line| line.split(' ').next() == Some(method));
+        let does = does.and_then(|line| Does::read(line));
+        let parameter = |place: &str, name: &str, is_needed: bool, schema: Value| json!({ "name": name, "in": place, "required": is_needed, "schema": schema });
+        let parts = self.path.split('/').filter_map(Variable::of).map(|part| {
+            let schema = match part.is_uuid || part.name == "uuid" {
+                true => json!({ "type": "string", "format": "uuid" }),
+                false => json!({ "type": "string" }),
+            };
+            parameter("path", part.name, true, schema)
+        });
+        let asked = does.as_ref().map_or("", |does| does.query).trim_start_matches('?').split('&');
+        let asked = asked.filter(|name| !name.is_empty()).map(|name| {
+            let needed = name.strip_suffix('!');
+            parameter(
+                "query",
+                needed.unwrap_or(name),
+                needed.is_some(),
+                json!({ "type": "string" }),
+            )
+        });
+        let parameters: Vec<Value> = parts.chain(asked).collect();
+        let words =
+            self.path.split(['/', '{', '}', '=', '?', '.', '-']).filter(|word| !word.is_empty());
         let id: Vec<&str> = std::iter::once(method).chain(words).collect();
         let refused =
             json!({ "description": "it is refused, or failed", "content": content("Refusal") });
+        let about = does.as_ref().map_or("", |does| does.about);
+        let about = if about.is_empty() { self.about } else { about };
         let mut operation = json!({
-            "operationId": id.join("_").to_lowercase(), "summary": self.about, "responses": { "default": refused },
+            "operationId": id.join("_").to_lowercase(), "summary": about, "responses": {},
         });
-        if let Some(shape) = shape {
+        if let Some(Does { takes, status, gives, .. }) = does {
             let mut answer = json!({ "description": "it was done" });
-            if !shape.gives.is_empty() {
-                answer["content"] = content(shape.gives);
+            if !gives.is_empty() {
+                answer["content"] = content(gives);
             }
-            operation["responses"] =
-                json!({ shape.status: answer, "default": operation["responses"]["default"] });
-            if !shape.takes.is_empty() {
+            for status in status.split('|') {
+                operation["responses"][status] = answer.clone();
+            }
+            if !takes.is_empty() {
+                let (name, is_needed) =
+                    takes.strip_suffix('?').map_or((takes, true), |name| (name, false));
                 operation["requestBody"] =
-                    json!({ "required": true, "content": content(shape.takes) });
+                    json!({ "required": is_needed, "content": content(name) });
             }
         }
+        operation["responses"]["default"] = refused;
         if !parameters.is_empty() {
             operation["parameters"] = parameters.into();
         }
@@ -264,7 +282,7 @@ mod tests {
         Endpoint::new("/ping", "GET", 1),
         Endpoint::new("/vms", "GET, POST", 2)
             .about("the VMs")
-            .shapes(&[Shape::get(&["state"], "[Vm]"), Shape::post(&[], "Vm", "", "202")]),
+            .does(&["GET ?state&by! -> 200 [Vm]", "POST Vm? -> 201|202: makes one"]),
         Endpoint::new("/vms/{uuid=uuid}", "GET", 3),
         Endpoint::new("/vms/{name?}", "GET", 4),
         Endpoint::new("/vms/{uuid}/tags/{tag}", "GET, DELETE", 5),
@@ -308,16 +326,26 @@ mod tests {
         let methods = document["paths"]["/vms/{uuid}/tags/{tag}"].as_object().unwrap();
         assert_eq!(methods.keys().collect::<Vec<_>>(), ["get", "delete"]);
         assert_eq!(methods["get"]["parameters"][1]["name"], "tag");
+        assert_eq!(methods["get"]["parameters"][0]["schema"]["format"], "uuid");
         let vms = &document["paths"]["/vms"];
+        let told = |method: &str, name: &str| vms[method][name].as_str().unwrap().to_owned();
         assert_eq!(
-            (&vms["post"]["summary"], &vms["post"]["operationId"]),
-            (&json!("the VMs"), &json!("post_vms"))
+            (told("post", "summary"), told("get", "summary")),
+            ("makes one".into(), "the VMs".into())
         );
+        assert_eq!(told("post", "operationId"), "post_vms");
+        assert_eq!(vms["post"]["requestBody"]["required"], false);
         let vm = json!({ "$ref": "#/components/schemas/Vm" });
         assert_eq!(vms["post"]["requestBody"]["content"]["application/json"]["schema"], vm);
         assert_eq!(vms["post"]["responses"]["202"]["description"], "it was done");
         let listed = &vms["get"]["responses"]["200"]["content"]["application/json"]["schema"];
         assert_eq!(*listed, json!({ "type": "array", "items": vm }));
-        assert_eq!(vms["get"]["parameters"][0]["name"], "state");
+        let asked = vms["get"]["parameters"].as_array().unwrap().iter();
+        let asked: Vec<_> =
+            asked.map(|it| (it["name"].as_str().unwrap(), it["required"] == true)).collect();
+        assert_eq!(asked, [("state", false), ("by", true)]);
+        let lines = content("lines Vm");
+        assert_eq!(lines["application/x-ndjson"]["schema"], vm);
+        assert_eq!(content("{}")["application/json"]["schema"], json!({ "type": "object" }));
     }
 }

@@ -11,9 +11,14 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use daemon::agent::ENDPOINTS;
+use migration_core::protocol::{
+    Accepted, Clear, Datasets, Doing, Looked, Node, Observe, Offer, Open, Order, Rate, Received,
+    Rest, Size,
+};
 use sdc_clients::agent_status::AgentStatus;
 use sdc_clients::restify::openapi;
 use sdc_clients::schema::Schemas;
+use sdc_clients::snapshots::{RolledBack, Snapshot};
 use serde_json::Value;
 
 use crate::arguments::command;
@@ -47,16 +52,37 @@ fn document(name: &str) -> Option<Value> {
         "migration-service" => Some(migration_service::front::document()),
         "volapi" => Some(volapi::http::document()),
         "agents" => {
-            let schemas = Schemas::default().with::<AgentStatus>().all();
-            Some(ENDPOINTS.openapi("agents", env!("CARGO_PKG_VERSION"), schemas))
+            let schemas = Schemas::default()
+                .with::<AgentStatus>()
+                .fields("Approval", &["id! string", "by string"])
+                .fields("Claim", &["node uuid", "by string", "really boolean"])
+                .fields("Release", &["vm! uuid"]);
+            Some(ENDPOINTS.openapi("agents", env!("CARGO_PKG_VERSION"), schemas.all()))
         }
         "kvmd" => {
             let schemas = Schemas::default().with::<kvmd::http::Status>().all();
             Some(kvmd::http::document(schemas))
         }
         "migration-agent" => {
-            let (version, schemas) = (env!("CARGO_PKG_VERSION"), Schemas::default().all());
-            Some(openapi(name, version, migration_agent::routes::paths(), schemas))
+            let schemas = Schemas::default()
+                .with::<Observe>()
+                .with::<Looked>()
+                .with::<Order>()
+                .with::<Doing>()
+                .with::<Node>()
+                .with::<Open>()
+                .with::<Rest>()
+                .with::<Size>()
+                .with::<Datasets>()
+                .with::<Rate>()
+                .with::<Received>()
+                .with::<Clear>()
+                .with::<Offer>()
+                .with::<Accepted>()
+                .with::<Snapshot>()
+                .with::<RolledBack>();
+            let version = env!("CARGO_PKG_VERSION");
+            Some(openapi(name, version, migration_agent::routes::paths(), schemas.all()))
         }
         "trust" => Some(migration_service::operators::document()),
         _ => None,
@@ -68,6 +94,66 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// What is written without a body: all is in its path.
+    const NO_BODY: [&str; 8] = [
+        "post_migrations_uuid_adopt",
+        "post_migrations_uuid_progress",
+        "post_migrations_uuid_store",
+        "post_migrations_uuid_updatevmserveruuid",
+        "post_trust_init",
+        "post_trust_news",
+        "post_vms_uuid_snapshots_name_rollback",
+        "put_vms_uuid_snapshots_name",
+    ];
+
+    /// Lists the names of the schemas that a document refers to.
+    fn referred(document: &Value, found: &mut BTreeSet<String>) {
+        match document {
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                fields.values().for_each(|it| referred(it, found));
+            }
+            Value::Array(items) => items.iter().for_each(|it| referred(it, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn each_operation_has_an_id_an_answer_that_is_no_refusal_and_a_body_where_it_writes() {
+        let mut without_body = BTreeSet::new();
+        for name in SERVICES.into_iter().chain(["vminfod"]) {
+            let path = format!("{}/../../docs/{name}.openapi.json", env!("CARGO_MANIFEST_DIR"));
+            let all: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+            let mut ids = BTreeSet::new();
+            for (path, item) in all["paths"].as_object().unwrap() {
+                for (method, operation) in item.as_object().unwrap() {
+                    let what = format!("{name}: {method} {path}");
+                    let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
+                    let is_plain =
+                        |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+                    assert!(id.starts_with(method) && id.bytes().all(is_plain), "{what}: {id}");
+                    let is_done = |status: &String| status.starts_with('2') || status == "403";
+                    let answers = operation["responses"].as_object().unwrap();
+                    assert!(answers.keys().any(is_done), "{what}: only refusals");
+                    if ["put", "post"].contains(&method.as_str())
+                        && operation["requestBody"].is_null()
+                    {
+                        without_body.insert(id.clone());
+                    }
+                    assert!(ids.insert(id), "{what}: twice");
+                }
+            }
+            let mut found = BTreeSet::new();
+            referred(&all, &mut found);
+            for path in found {
+                assert!(all.pointer(path.trim_start_matches('#')).is_some(), "{name}: no {path}");
+            }
+        }
+        // At its port a plan is read; at its socket it is offered: there is nothing to say.
+        without_body.remove("post_plan");
+        assert_eq!(without_body, NO_BODY.into_iter().map(str::to_owned).collect());
+    }
 
     #[test]
     fn the_files_are_what_the_tables_say() {

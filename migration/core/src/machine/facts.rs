@@ -108,6 +108,7 @@ pub struct Copy {
 }
 
 /// Which datasets of a copy are protected against deletion.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protection {
     /// `indestructible_zoneroot`

@@ -18,6 +18,7 @@ use crate::time::Time;
 use crate::vm_agent::VmAgent;
 
 /// The answer to a question for the state of a copy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Looked {
@@ -30,6 +31,7 @@ pub enum Looked {
 }
 
 /// An observation that is under way.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Working {
     /// The oldest program that runs for the VM.
@@ -37,9 +39,11 @@ pub struct Working {
 }
 
 /// The state of a copy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     /// The facts that the state machine judges.
+    #[cfg_attr(feature = "schema", schemars(with = "Map<String, Value>"))]
     pub node: machine::Node,
     /// The VM's object, as vminfod has just read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,6 +57,7 @@ pub struct Observed {
 }
 
 /// How an order goes.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Doing {
     pub order: What,
@@ -74,6 +79,7 @@ pub struct Doing {
 }
 
 /// A program that runs on a node.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
     /// It and its arguments.
@@ -83,6 +89,7 @@ pub struct Runs {
 }
 
 /// How an order goes.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum State {
@@ -100,6 +107,7 @@ pub enum State {
 }
 
 /// Bytes of the streams of an order.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Bytes sent so far.
@@ -119,6 +127,7 @@ impl Runs {
 }
 
 /// A migration that an agent has open.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
     pub migration: Uuid,
@@ -146,6 +155,7 @@ pub struct Open {
 /// What the service answers to an agent whose node comes back, or was cut off
 /// (`GET /agents/CN/replaced?open=ID.REVISION.OTHER.NONCE,…`, where `OTHER` is the node of the other copy and `NONCE`
 /// that of the revision; each is empty where it is not known).
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
     /// The migrations in which copies on that node were replaced.
@@ -159,6 +169,7 @@ pub struct Replaced {
 }
 
 /// A node and its agent.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     pub cn: Uuid,
@@ -195,6 +206,7 @@ pub struct Node {
 }
 
 /// What a VM uses.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     /// Of all its datasets, snapshots included, in bytes.
@@ -202,9 +214,11 @@ pub struct Size {
 }
 
 /// The datasets of a copy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Datasets {
     /// What the plan of a sync is made from.
+    #[cfg_attr(feature = "schema", schemars(with = "Map<String, Value>"))]
     pub side: Side,
     /// Bytes that each dataset refers to.
     pub referenced: BTreeMap<String, u64>,
@@ -214,6 +228,7 @@ pub struct Datasets {
 }
 
 /// Why something was not done.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The reason, for people.
@@ -226,6 +241,7 @@ pub struct Failure {
 }
 
 /// What a migration left on a node.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
     pub vm: Uuid,

@@ -14,6 +14,7 @@ use crate::intent::End;
 use crate::machine::Protection;
 
 /// Which migration, which state of its record, which copy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// The record's id.
@@ -30,6 +31,7 @@ pub struct About {
 }
 
 /// Asks for the current state of a copy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observe {
     /// The copy.
@@ -41,6 +43,7 @@ pub struct Observe {
 }
 
 /// An order to an agent.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// The copy.
@@ -56,6 +59,7 @@ pub struct Order {
 }
 
 /// What to do. Each is done once however often it is ordered, and its effect is seen by an observation.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum What {
@@ -174,6 +178,7 @@ impl What {
 pub type Properties = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Asks the receiver's agent what there is.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
     /// The receiver's copy.
@@ -189,6 +194,7 @@ pub struct Received {
 }
 
 /// A snapshot that is there on all datasets.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whole {
     /// N of `vm-migration-N`.
@@ -198,6 +204,7 @@ pub struct Whole {
 }
 
 /// Tells the receiver's agent what must go before a stream.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clear {
     /// The receiver's copy. On the source's node only what a cut stream has left is cleared.
@@ -208,6 +215,7 @@ pub struct Clear {
 }
 
 /// What must go.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gone {
@@ -227,6 +235,7 @@ pub enum Gone {
 }
 
 /// Offers one stream to the receiver's agent.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// The receiver's copy.
@@ -246,6 +255,7 @@ pub struct Offer {
 }
 
 /// The receiver takes the stream.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
     /// Where it listens, such as `10.99.99.7:40312`.
@@ -255,6 +265,7 @@ pub struct Accepted {
 }
 
 /// The limit of all streams of a node, in and out.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
     /// In Mbit/s; none is no limit.

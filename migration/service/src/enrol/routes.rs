@@ -29,24 +29,33 @@ type Routes = State<Enrolment>;
 pub const OF_PROGRAMS: Table<Enrolment> = table(&[
     ping().about("whether the service answers"),
     endpoint("/trust/join", "POST", || post(join))
-        .about("lets a program in that has a token, or has it wait for a person"),
+        .about("lets a program in that has a token, or has it wait for a person")
+        .does(&["POST Join -> 200 Joined"]),
     endpoint("/trust/state", "POST", || post(state))
-        .about("what is new for a program: authorities, revoked keys, its next certificate"),
+        .about("what is new for a program: authorities, revoked keys, its next certificate")
+        .does(&["POST Asks -> 200 State"]),
 ]);
 
 /// What operators ask that needs the enrolment alone.
 pub const OF_OPERATORS: Table<Enrolment> = table(&[
     endpoint("/trust", "GET", || get(async |State(it): Routes| answer(it.list().await)))
-        .about("operators: the authorities, who is in, and who waits"),
+        .about("operators: the authorities, who is in, and who waits")
+        .does(&["GET -> 200 {}"]),
     endpoint("/trust/init", "POST", || post(async |State(it): Routes| answer(it.init().await)))
-        .about("operators: makes the first authority"),
+        .about("operators: makes the first authority")
+        .does(&["POST -> 200 {}"]),
     endpoint("/trust/export", "GET", || get(async |State(it): Routes| answer(it.export().await)))
-        .about("operators: the certificates of the authorities"),
-    endpoint("/trust/tokens", "POST", || post(token)).about("operators: makes a token"),
+        .about("operators: the certificates of the authorities")
+        .does(&["GET -> 200 {}"]),
+    endpoint("/trust/tokens", "POST", || post(token))
+        .about("operators: makes a token")
+        .does(&["POST NewToken -> 200 {}"]),
     endpoint("/trust/approve", "POST", || post(approve))
-        .about("operators: lets in the key that waits, in place of the one that is enrolled"),
+        .about("operators: lets in the key that waits, in place of the one that is enrolled")
+        .does(&["POST Whom -> 200 {}"]),
     endpoint("/trust/rotate", "POST", || post(rotate))
-        .about("operators: begins a rotation of the authority, or ends it"),
+        .about("operators: begins a rotation of the authority, or ends it")
+        .does(&["POST Rotation -> 200 {}"]),
 ]);
 
 /// Returns the routes for programs that are in or ask to be.

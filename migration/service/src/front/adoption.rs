@@ -20,7 +20,8 @@ use crate::through::Through;
 /// What authenticated operators ask.
 pub const ADOPTION: Table<Service> =
     table(&[endpoint("/migrations/{uuid}/adopt", "POST", || post(adopt))
-        .about("operators: makes a record of a migration that the store lost")]);
+        .about("operators: makes a record of a migration that the store lost")
+        .does(&["POST ?other&source_dead&target_dead&really -> 200 Migration"])]);
 
 /// Returns the route for authenticated operators.
 pub fn routes(service: Service) -> Router {

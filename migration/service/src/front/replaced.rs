@@ -17,7 +17,6 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use http::Response;
 use sdc_clients::identity::Identity;
-use sdc_clients::restify::Shape;
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
@@ -36,7 +35,7 @@ use migration_core::record::{is_on, is_over, node_of};
 pub const OF_AGENTS: Table<Service> =
     table(&[endpoint("/agents/{cn}/replaced", "GET", || get(replaced))
         .about("the node's agent: which of its open migrations were replaced, are known, are over")
-        .shapes(&[Shape::get(&["open"], "")])]);
+        .does(&["GET ?open -> 200 Replaced"])]);
 
 /// Returns the route for agents.
 pub fn routes(service: Service) -> Router {

@@ -5,6 +5,8 @@
 //! The documents of the interfaces: a client that is generated from them creates a volume, reads it, a migration and a
 //! VM.
 
+mod operations;
+
 use std::path::Path;
 
 use testbed::moving::subject::VM;
