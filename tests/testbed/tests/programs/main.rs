@@ -50,6 +50,8 @@ mod needs;
 mod node;
 #[cfg(target_os = "linux")] // zfs-fuse
 mod real_zfs;
+#[cfg(target_os = "linux")] // zfs-fuse
+mod real_zfs_trees;
 mod sessions;
 mod shadow;
 mod sim;
