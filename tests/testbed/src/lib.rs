@@ -27,6 +27,8 @@ pub mod swarm; // ten thousand agents, on a simulated clock
 
 pub mod fleet_feed; // the feed of many nodes on real servers that are killed
 
+pub mod conform; // comparison with recordings of the real services
+
 pub mod explore; // whole migrations under every fault, on a simulated clock
 
 pub mod sim; // a data centre under every fault, on a simulated clock
@@ -36,8 +38,6 @@ pub mod changes; // random changes of a node, and whether all who look at it agr
 pub mod openapi; // the documents of interfaces
 
 pub mod shadow; // two daemons on one node, compared
-
-pub mod conform; // comparison with recordings of the real services
 
 pub mod volapi; // volapi among stand-ins for the services around it
 

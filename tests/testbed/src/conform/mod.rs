@@ -69,7 +69,8 @@ usage: testbed conform KIND [PATH] [FLAGS]
   cnapi FILE           CNAPI exchanges against the mock (--only GROUP: one group)
   papi, imgapi, workflow FILE
                        exchanges of these against the mocks (--only GROUP: one group)
-  real-runs FILE       what ours asked of the real services, against the mocks (--only 'RUN SERVICE')
+  real-runs FILE       what ours asked of the real services, against the mocks (--only 'RUN SERVICE'), and asked again
+                       (--only RUN)
   peers FILE           what VMAPI and volapi asked of other services, against the mocks
   vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
   vminfod-http PATH    what vminfod answers to bytes on its socket

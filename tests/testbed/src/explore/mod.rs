@@ -20,6 +20,8 @@ mod story; // what an operator does
 
 pub mod world; // the data centre
 
+pub mod among; // nodes and the service, among services that somebody else plays
+
 mod service; // an instance of migration-service
 
 pub mod cn; // a node with all that runs on it
@@ -34,7 +36,7 @@ mod programs; // the programs of a node as its migration-agent runs them
 
 pub mod disk; // real ZFS instead of the simulated node's
 
-mod names; // the nodes, the secret
+pub mod names; // the nodes, the secret
 
 mod vault; // the services' database
 

@@ -17,6 +17,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use http::Method;
 use migration_core::intent::End;
+use migration_core::time::Time;
 use migration_service::clock::Clock;
 use mocks::transport::InProcess;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
@@ -73,9 +74,14 @@ pub struct Net {
 impl Net {
     /// A network without hosts.
     pub fn new(points: &Points, judge: &Arc<Judge>, bug: Option<Bug>) -> Arc<Net> {
+        Net::at(points, judge, bug, Clock::System.now())
+    }
+
+    /// The same at this time of day.
+    pub fn at(points: &Points, judge: &Arc<Judge>, bug: Option<Bug>, now: Time) -> Arc<Net> {
         let (hosts, ports, early, newest, kept, recorded, seen) = Default::default();
         let (points, judge) = (points.clone(), Arc::clone(judge));
-        let clock = Clock::simulated(Clock::System.now());
+        let clock = Clock::simulated(now);
         Arc::new(Net {
             points,
             judge,

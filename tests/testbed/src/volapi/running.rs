@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::{Faults, Store};
+use volapi::peers::Peers;
 use volapi::records::Records;
 use volapi::service::{Service, ServiceConfig};
 
@@ -30,6 +31,22 @@ pub async fn start_with(
     fuse: &Arc<Fuse>,
     set: impl FnOnce(&mut ServiceConfig),
 ) -> anyhow::Result<Arc<Service>> {
+    let rfd26 = data_centre.cn.is_some();
+    let store = store.with_faults(Arc::clone(fuse) as Arc<dyn Faults>);
+    let records = Records::open(store).await?;
+    let set = |settings: &mut ServiceConfig| {
+        settings.rfd26 = rfd26;
+        set(settings);
+    };
+    Ok(start_of(records, data_centre.peers()?, set).await)
+}
+
+/// Starts a service over these records that asks these peers.
+pub async fn start_of(
+    records: Records,
+    peers: Peers,
+    set: impl FnOnce(&mut ServiceConfig),
+) -> Arc<Service> {
     let mut settings = ServiceConfig {
         instance: "replay".to_owned(),
         images: [
@@ -40,13 +57,11 @@ pub async fn start_with(
         reboot_grace: Duration::from_secs(300),
         ticket_life: Duration::from_secs(600),
         failed_keep: None,
-        rfd26: data_centre.cn.is_some(),
+        rfd26: false,
         max_snapshots: 16,
     };
     set(&mut settings);
-    let store = store.with_faults(Arc::clone(fuse) as Arc<dyn Faults>);
-    let records = Records::open(store).await?;
-    let service = Arc::new(Service::new(records, data_centre.peers()?, settings));
+    let service = Arc::new(Service::new(records, peers, settings));
     service.creates.find_images().await;
-    Ok(service)
+    service
 }

@@ -12,7 +12,7 @@ use crate::conform::reply::Response;
 use crate::conform::transcript::{Answered, Asked};
 
 /// Times of these days were made by the server while it was recorded.
-const RECORDED_ON: [&str; 2] = ["2026-11-25T", "2026-11-28T"];
+const RECORDED_ON: [&str; 3] = ["2026-11-25T", "2026-11-28T", "2026-12-05T"];
 const HEADERS: [&str; 4] = ["content-type", "allow", "x-resource-count", "api-version"];
 /// The members whose uuid the server made.
 const MADE: [&str; 7] =
@@ -30,14 +30,43 @@ impl Memory {
         self.0.iter().fold(text.to_owned(), |text, (recorded, ours)| text.replace(recorded, ours))
     }
 
+    /// The value with our values.
+    pub(crate) fn ours_of(&self, value: &Value) -> Value {
+        serde_json::from_str(&self.ours(&value.to_string())).unwrap_or_default()
+    }
+
+    /// What the recorded run calls so is this here.
+    pub(crate) fn made(&mut self, recorded: &str, ours: &str) {
+        self.0.entry(recorded.to_owned()).or_insert_with(|| ours.to_owned());
+    }
+
+    /// Takes over the uuids of a request that whoever asks has made: those in texts that differ in them alone.
+    pub(crate) fn adopt(&mut self, want: &Value, got: &Value, is_given: &dyn Fn(&str) -> bool) {
+        match (want, got) {
+            (Value::Object(want), Value::Object(got)) => {
+                let both = want.iter().filter_map(|(name, want)| Some((want, got.get(name)?)));
+                both.for_each(|(want, got)| self.adopt(want, got, is_given));
+            }
+            (Value::Array(want), Value::Array(got)) => {
+                want.iter().zip(got).for_each(|(want, got)| self.adopt(want, got, is_given));
+            }
+            (Value::String(want), Value::String(got)) => {
+                for (recorded, ours) in uuids(want).into_iter().zip(uuids(got)) {
+                    if !is_given(recorded) {
+                        self.made(recorded, ours);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// The request with our values.
     pub(crate) fn translated(&self, asked: &Asked) -> Asked {
         let mut asked = asked.clone();
         asked.path = self.ours(&asked.path);
         asked.query = self.ours(&asked.query);
-        if let Some(body) = asked.body.as_mut() {
-            *body = serde_json::from_str(&self.ours(&body.to_string())).unwrap_or_default();
-        }
+        asked.body = asked.body.map(|body| self.ours_of(&body));
         asked.body_raw = asked.body_raw.map(|raw| self.ours(&raw));
         asked.meanwhile.iter_mut().for_each(|other| other.what = self.translated(&other.what));
         asked
@@ -130,6 +159,14 @@ impl Memory {
         }
         without_ports(&self.ours(want)) == without_ports(got)
     }
+}
+
+/// The uuids in a text.
+fn uuids(text: &str) -> Vec<&str> {
+    let is_part = |c: char| c.is_ascii_hexdigit() || c == '-';
+    let words =
+        text.split(|c| !is_part(c)).filter_map(|word| word.get(word.len().checked_sub(36)?..));
+    words.filter(|word| uuid::Uuid::try_parse(word).is_ok()).collect()
 }
 
 /// The text without the ports of this machine.
