@@ -2,9 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Agents and services that get no file descriptor: each keeps on, says what failed, and recovers.
+//! Agents and services that get no file descriptor, or whose files cannot be read: each keeps on, says what failed, and
+//! recovers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
@@ -75,5 +76,45 @@ async fn agents_and_services_without_file_descriptors_say_so_and_go_on_when_they
         centre.lab.vmapi.store().get(VM).is_some_and(|vm| vm["alias"] == "after")
     })
     .await;
+    centre.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)] // F25
+async fn programs_whose_files_answer_eio_say_so_and_go_on() {
+    let mut centre = Centre::start().await;
+    // Their first writes are over.
+    for (name, url) in programs(&centre) {
+        until(name, async || answers(&url).await).await;
+    }
+    let cn = centre.lab.dir().join("cn");
+    let eio = |file: &Path| {
+        let kept = file.with_extension("kept");
+        std::fs::rename(file, &kept).unwrap();
+        // Its beginning cannot be read: EIO.
+        std::os::unix::fs::symlink("/proc/self/mem", file).unwrap();
+        kept
+    };
+    // Read while it runs.
+    let authority = centre.lab.authority_file();
+    let kept = eio(&authority);
+    until("migration-service", async || log(&centre, "migration-service").contains("(os error 5)"))
+        .await;
+    std::fs::rename(kept, authority).unwrap();
+    centre.good(&format!("sdc-migrate begin -y {VM} && sdc-migrate abort -y {VM}")).await;
+    // Read at a start. (migration-agent does not begin without what it kept: SMF starts it again.)
+    for name in ["net-agent", "vm-agent"] {
+        centre.lab.end(name, false).await.unwrap();
+        let memory = cn.join(name).join("memory.json");
+        eio(&memory);
+        match name {
+            "net-agent" => centre.lab.start_agent().await.unwrap(),
+            _ => centre.lab.start_vm_agent().await.unwrap(),
+        }
+        until(name, async || log(&centre, name).contains("(os error 5)")).await;
+        until(name, async || std::fs::symlink_metadata(&memory).is_ok_and(|it| it.is_file())).await;
+    }
+    for (name, url) in programs(&centre) {
+        until(name, async || answers(&url).await).await;
+    }
     centre.stop().await;
 }
