@@ -106,9 +106,9 @@ mod checksum; // a checksum
 
 mod names; // the names that zfs takes
 
-pub mod datasets; // the table of datasets
-
 pub mod node; // a node: its directory, its description, the paths in it
+
+pub mod datasets; // the table of datasets
 
 pub mod places; // which places can be written, and which outlive a boot
 

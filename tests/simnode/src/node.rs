@@ -102,6 +102,9 @@ pub(crate) fn default_platform() -> String {
     "20260601T000000Z".to_owned()
 }
 
+/// A text of the datasets, and what it says.
+type Read = (Vec<u8>, Arc<Datasets>);
+
 /// A simulated compute node.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -110,8 +113,8 @@ pub struct Node {
     silent: bool,
     tap: Option<Tap>,
     maker: &'static str,
-    /// The text of the datasets that was read last, and what it says.
-    pub(crate) read: Arc<Mutex<Option<(Vec<u8>, Arc<Datasets>)>>>,
+    /// What was read of the datasets last.
+    pub(crate) read: Arc<Mutex<Option<Read>>>,
 }
 
 impl Node {
