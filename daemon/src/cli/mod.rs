@@ -34,7 +34,7 @@ pub use clap_complete::Shell;
 pub use grammar::{
     Generated, ListArgs, NamedListArgs, completions, man, misuse, parse, valid_config,
 };
-pub use program::{Usage, author, begin, ended, finish, late_config, main, print, run};
+pub use program::{Usage, again, author, begin, ended, finish, late_config, main, print, run};
 pub use progress::Progress;
 pub use screen::{Screen, Tone};
 pub use span::{ago, left, span};

@@ -6,15 +6,16 @@
 
 use std::error::Error;
 use std::ffi::OsString;
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
+use std::{fmt, io};
 
 use clap::Parser;
 use sdc_clients::Class;
+use tokio::time::sleep;
 
 use super::grammar::parse;
-use super::screen;
+use super::screen::{self, Screen};
 use super::table::UnknownColumn;
 use crate::config::{ConfigError, environment};
 use crate::tasks::Shutdown;
@@ -89,7 +90,7 @@ pub async fn late_config<C: Send + 'static>(
         // Both arms are cancel-safe.
         tokio::select! {
             () = shutdown.wait() => return Ok(None),
-            () = tokio::time::sleep(CONFIG_POLL) => {}
+            () = sleep(CONFIG_POLL) => {}
         }
     }
 }
@@ -186,6 +187,27 @@ pub fn print(program: &str, text: &str) -> ExitCode {
     match screen::write(text) {
         Err(error) if !is_broken_pipe(&error) => exit::report(program, &error, exit::FAILED),
         _ => ExitCode::SUCCESS,
+    }
+}
+
+/// How long what [`again`] prints stands.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Prints what is made, again every two seconds until nobody reads it: on a terminal in place of the last, else behind an
+/// empty line. What fails is said, and made again.
+pub async fn again<E: fmt::Display>(
+    program: &str,
+    screen: Screen,
+    make: impl AsyncFn() -> Result<String, E>,
+) -> ExitCode {
+    let (before, after) = if screen.is_terminal { ("\u{1b}[H\u{1b}[J", "") } else { ("", "\n") };
+    loop {
+        let text = make().await.unwrap_or_else(|error| format!("{program}: {error:#}\n"));
+        match screen::write(&format!("{before}{text}{after}")) {
+            Err(error) if is_broken_pipe(&error) => return ExitCode::SUCCESS,
+            Err(error) => return exit::report(program, &error, exit::FAILED),
+            Ok(()) => sleep(AGAIN).await,
+        }
     }
 }
 

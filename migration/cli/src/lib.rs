@@ -319,6 +319,19 @@ async fn list(
     asked: &MigrationList,
     style: Style,
 ) -> anyhow::Result<ExitCode> {
+    let text = listed(services, asked, style).await?;
+    Ok(match asked.watch {
+        true => cli::again(NAME, style.screen, async || listed(services, asked, style).await).await,
+        false => cli::print(NAME, &text),
+    })
+}
+
+/// Returns the text of a list.
+async fn listed(
+    services: &Services,
+    asked: &MigrationList,
+    style: Style,
+) -> anyhow::Result<String> {
     let is_any = asked.all || ["all", "any"].contains(&asked.state.as_str());
     let mut states = vec![match asked.to_finalize {
         true => Some("successful"),
@@ -346,14 +359,17 @@ async fn list(
     }
     // Scripts read what the shipped tool prints.
     let is_for_people = style.ansi && style.screen.is_terminal && !asked.long && !asked.json;
-    let columns = "vm,phase,state,since,from,to,waits_for".to_owned();
+    let columns = match asked.watch {
+        true => "vm,phase,state,since,from,to,progress,rate,eta,waits_for",
+        false => "vm,phase,state,since,from,to,waits_for",
+    };
     let of_people = Layout {
-        columns: Some(columns),
+        columns: Some(columns.to_owned()),
         no_header: asked.no_header,
         within: Some(TERMINAL),
         ..Layout::default()
     };
-    let text = match asked.layout().or_else(|| is_for_people.then_some(of_people)) {
+    Ok(match asked.layout().or_else(|| (is_for_people || asked.watch).then_some(of_people)) {
         Some(layout) => {
             // A column that does not exist is refused before names are requested.
             show::table(&[], &Names::default(), &layout, now(), style)?;
@@ -371,6 +387,5 @@ async fn list(
             let shape = Shape { long: asked.long, no_header: asked.no_header };
             show::list(&migrations, &shape, now(), style)
         }
-    };
-    Ok(cli::print(NAME, &text))
+    })
 }

@@ -161,7 +161,7 @@ pub(super) fn list(migrations: &[Migration], shape: &Shape, now: Time, style: St
 }
 
 /// The columns of the table; the last ones are printed on request.
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 20] = [
     "uuid",
     "phase",
     "state",
@@ -180,6 +180,8 @@ const COLUMNS: [&str; 18] = [
     "to",
     "since",
     "held",
+    "rate",
+    "eta",
 ];
 
 /// Returns true if a column is printed that has names of VMs or nodes.
@@ -224,6 +226,7 @@ pub(super) fn table(
         let last = one.progress_history.last().filter(|last| last.state == "running");
         let percent = last.and_then(|it| units::percent(it.current_progress, it.total_progress));
         let percent = percent.map(|it| Cell::shown(it, format!("{it}%")));
+        let rate = last.and_then(|it| it.transfer_bytes_second);
         let host =
             |uuid: &Option<String>| Cell::from(uuid.as_deref().map(|it| names.hosts.name(it)));
         let held = one.other.get("held_bytes").and_then(Value::as_u64);
@@ -247,6 +250,8 @@ pub(super) fn table(
             host(&one.target_server_uuid),
             span(since(one, now)),
             held.unwrap_or_else(|| Value::Null.into()),
+            rate.map_or(Value::Null.into(), |it| Cell::shown(it, units::rate(it))),
+            span(last.and_then(|it| it.eta_ms)),
         ]);
     }
     table.print(layout, style.screen)

@@ -54,6 +54,9 @@ Examples:
         /// Only the nodes that need a person; one line if there are none.
         #[arg(long)]
         all_well: bool,
+        /// Again every two seconds, until Ctrl-C.
+        #[arg(short = 'w', long)]
+        watch: bool,
     },
     /// List VMs.
     #[command(after_help = "\

@@ -19,8 +19,8 @@ use daemon::{Fields, wall};
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::Jitter;
 use sdc_clients::fleet::{
-    COMPARED, Fleet, FleetError, FleetEvent, Follower, Wire, compare, forget, purge, stands_still,
-    usage,
+    Beat, COMPARED, Fleet, FleetError, FleetEvent, Follower, Wire, compare, forget, purge,
+    stands_still, usage,
 };
 use serde_json::Value;
 
@@ -28,6 +28,7 @@ use self::args::{Cli, NAME, Verb};
 use crate::config::Config;
 use crate::filter::Filter;
 use crate::names::{Names, find_vm};
+use crate::nodes::Printed;
 use crate::permissions::{Key, Keys, accounts};
 use crate::{changes, key, nodes, setup, streams, vms, watch};
 
@@ -100,9 +101,18 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
     let beats = fleet.nodes().await?;
     let names = Names::of(&beats);
     Ok(match verb {
-        Verb::Nodes { list, all_well } => {
-            let mirror = synced(fleet, &Filter::default()).await?;
-            let printed = nodes::list(&beats, mirror.mirror(), all_well, &list.layout(), screen)?;
+        Verb::Nodes { list, all_well, watch } => {
+            let listed = async |beats: &[Beat]| -> anyhow::Result<Printed> {
+                let mirror = synced(fleet, &Filter::default()).await?;
+                Ok(nodes::list(beats, mirror.mirror(), all_well, &list.layout(), screen)?)
+            };
+            let printed = listed(&beats).await?;
+            if watch {
+                let again = async || anyhow::Ok(listed(&fleet.nodes().await?).await?.text);
+                // A reader that went away ends it.
+                let _gone = cli::again(NAME, screen, again).await;
+                return Ok((String::new(), true));
+            }
             (printed.text, printed.needing == 0)
         }
         Verb::Vms { filter, all, list } => {

@@ -42,6 +42,9 @@ pub struct MigrationList {
     /// Those that were switched and wait for finalize: since when, and the bytes that the old copy holds.
     #[arg(long, conflicts_with_all = ["state", "all", "long"])]
     pub to_finalize: bool,
+    /// Again every two seconds, with how fast it goes and how long it takes, until Ctrl-C.
+    #[arg(short = 'w', long, conflicts_with_all = ["json", "long"])]
+    pub watch: bool,
     /// No header line.
     #[arg(short = 'H')]
     pub no_header: bool,

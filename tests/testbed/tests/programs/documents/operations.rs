@@ -249,6 +249,9 @@ async fn each_operation_answers_as_its_document_says() {
     let centre = Centre::start().await;
     let client = Client::builder().timeout(Duration::from_secs(60)).build().unwrap();
     centre.good(&format!("sdc-migrate begin {VM}")).await;
+    // A list that is shown again and again ends with its reader.
+    let shown = centre.good("sdc-migrate list --watch | head -n 5").await;
+    assert_eq!(shown.lines().filter(|line| line.starts_with("VM ")).count(), 2, "{shown}");
     let volapi = centre.lab.volapi_url();
     let wanted =
         json!({"owner_uuid": OWNER, "type": "tritonnfs", "networks": [NETWORK], "name": "asked"});
