@@ -24,7 +24,7 @@ use super::quotas;
 use super::vm::{self, Run};
 use super::wire::{Connection, Incoming};
 use super::work::Work;
-use super::zfs::{Cause, args, is_of};
+use super::zfs::{Cause, Property, args, is_of};
 use super::{mounts, settled};
 use migration_core::intent::End;
 use migration_core::properties::PLACES;
@@ -148,7 +148,7 @@ pub async fn clear(parts: &Parts, clear: &Clear, from: Uuid) -> Result<(), Faile
             mounts::unmount(parts, dataset).await?;
             // First: a limit that is restored for a name that is not there is none.
             parts.memory.change(about.migration, |entry| entry.rename(dataset, to)).await?;
-            parts.zfs.change(args(&["rename", dataset, to])).await?;
+            rename(parts, about.vm, dataset, to).await?;
         }
         Gone::Origin => parts.zfs.change(args(&["promote", dataset])).await?,
     }
@@ -359,6 +359,32 @@ async fn settle(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
     // Read once more: how the VM last ended is in a file that is there now.
     let run = parts.node.vm(expected.about.vm).await?.as_ref().map(Run::of);
     Ok(parts.memory.change(expected.about.migration, |entry| entry.run = run).await?)
+}
+
+/// Renames a dataset, also where it is a zone's: in the global zone `zfs` renames none of which it, what is below, or a
+/// clone of it is a zone's (libzfs), so that all that is delegated with it is the node's for the moment. It is unmounted,
+/// and stays so. What dies in the middle leaves it so until the next stream, after which it is given to the zone.
+async fn rename(parts: &Parts, vm: Uuid, dataset: &str, to: &str) -> Result<(), Failed> {
+    let delegated = delegated(parts, vm).await?;
+    let top = delegated.iter().find(|top| vm::is_in(dataset, top));
+    let rows = match top {
+        Some(top) => parts.zfs.tree(&["zoned"], top).await?,
+        None => Vec::new(),
+    };
+    let says_so = |row: &&Property| row.value == "on" && !row.source.starts_with("inherited");
+    let zoned: Vec<&str> = rows.iter().filter(says_so).map(|row| row.of.as_str()).collect();
+    for name in &zoned {
+        parts.zfs.change(args(&["set", "zoned=off", name])).await?;
+    }
+    let renamed = parts.zfs.change(args(&["rename", dataset, to])).await;
+    for name in zoned {
+        let now = match name.strip_prefix(dataset) {
+            Some(below) if renamed.is_ok() && vm::is_in(name, dataset) => format!("{to}{below}"),
+            _ => name.to_owned(),
+        };
+        parts.zfs.change(args(&["set", "zoned=on", &now])).await?;
+    }
+    Ok(renamed?)
 }
 
 /// Returns the datasets that the VM's own copy here delegates to its zone.

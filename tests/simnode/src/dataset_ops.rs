@@ -285,6 +285,18 @@ impl Datasets {
         clones.filter_map(|row| Some((of(row)?, row.name.clone()))).collect()
     }
 
+    /// A dataset, what is below it, their clones, what is below those, and so on.
+    pub(crate) fn with_dependents(&self, name: &str) -> Vec<String> {
+        let inside = |top: &str| -> Vec<String> {
+            self.rows.keys().filter(|n| *n == top || is_below(n, top)).cloned().collect()
+        };
+        let mut found = inside(name);
+        while let Some((_, clone)) = self.dependents(&found).pop() {
+            found.extend(inside(&clone));
+        }
+        found
+    }
+
     /// `zfs destroy -R`: the clones of its snapshots first.
     pub fn destroy_with_clones(&mut self, name: &str) -> Result<Vec<History>, NodeError> {
         self.need(name)?;

@@ -5,7 +5,7 @@
 //! The node's `zfs`: arguments and output of the subcommands that vmadm, imgadm and vminfod use.
 //! Their effects are in `dataset_ops.rs`.
 
-use crate::datasets::{Datasets, History};
+use crate::datasets::{Datasets, History, is_below};
 use crate::error::NodeError;
 use crate::getopt::{Failed, Parsed, Said};
 use crate::node::{Node, Zfs};
@@ -123,10 +123,31 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
         "rename" => {
             let p = parsed(args, "prfu", "")?;
             let [old, new] = p.operands.as_slice() else { return Err(usage()) };
+            is_nodes(node, old)?;
             Ok(node.zfs_rename(old, new)?)
         }
         _ => Err(Failed(2, format!("unrecognized command '{verb}'\n{USAGE}"))),
     }
+}
+
+/// Refuses to rename what is a zone's, and what has a dependent that is, as libzfs does in the global zone. What belongs
+/// to a zone that runs is renamed from within it.
+fn is_nodes(node: &Node, dataset: &str) -> Result<(), Failed> {
+    let all = node.datasets()?;
+    let is_on = |name: &String| all.get(name).is_some_and(|row| row.get("zoned") == "on");
+    let of = all.with_dependents(dataset);
+    let zones = node.zones()?;
+    let mut active =
+        zones.listed(false).into_iter().map(|zone| zone.zonepath.trim_start_matches('/'));
+    if of.iter().any(is_on) && !active.any(|zonepath| is_below(dataset, zonepath)) {
+        let whose = match is_on(&dataset.to_owned()) {
+            true => "dataset",
+            false => "child dataset with inherited mountpoint",
+        };
+        let why = format!("cannot rename '{dataset}': {whose} is used in a non-global zone");
+        return Err(NodeError::refused(why).into());
+    }
+    Ok(())
 }
 
 /// `zfs set` of one property, or of several where the node's `zfs` can.

@@ -17,11 +17,13 @@ async fn reprovision(world: &World) {
     let (root, kept) = (format!("zones/{VM}"), "zones/kept");
     let image = world.source.get("origin", &root);
     world.source.verbs().halt(&VM.to_string(), 0).await.unwrap();
+    zfs(format!("set zoned=off {root}/data"));
     zfs(format!("rename {root}/data {kept}"));
     zfs(format!("destroy -r {root}"));
     zfs(format!("clone {image} {root}"));
     zfs(format!("set quota=10737418240 {root}"));
     zfs(format!("rename {kept} {root}/data"));
+    zfs(format!("set zoned=on {root}/data"));
     world.source.verbs().boot(&VM.to_string()).await.unwrap();
 }
 

@@ -92,10 +92,20 @@ const ATTACKS: [Attack; 10] = [
     ("switch", End::Source, "destroy -r zones/VM", &["rollback", "rescue"]),
     ("sync", End::Source, "destroy zones/VM@SYNC", &["sync", "abort"]),
     ("sync", End::Target, "destroy zones/VM@SYNC", &["sync", "abort"]),
-    ("sync", End::Target, "rename zones/VM zones/elsewhere", &["switch", "abort"]),
+    (
+        "sync",
+        End::Target,
+        "set zoned=off zones/VM/data; rename zones/VM zones/elsewhere",
+        &["switch", "abort"],
+    ),
     ("sync", End::Source, "rollback -r zones/VM@SYNC", &["switch", "finalize"]),
     ("sync", End::Target, "snapshot zones/VM@NEXT", &["switch", "finalize"]),
-    ("switch", End::Source, "rename zones/VM zones/elsewhere", &["rollback", "rescue"]),
+    (
+        "switch",
+        End::Source,
+        "set zoned=off zones/VM/data; rename zones/VM zones/elsewhere",
+        &["rollback", "rescue"],
+    ),
     (
         "switch",
         End::Source,
@@ -130,7 +140,9 @@ async fn attacked(attacks: &[Attack]) {
         }
         let node = if *end == End::Source { &worlds[0] } else { &worlds[1] };
         let [last, next] = [0, 1].map(|more| format!("vm-migration-{}", newest(node) + more));
-        zfs(node, &line.replace("SYNC", &last).replace("NEXT", &next));
+        for line in line.split("; ") {
+            zfs(node, &line.replace("SYNC", &last).replace("NEXT", &next));
+        }
         let told = ended(&client, VM, commands).await;
         println!("{what}: {told:?}");
         let copies = || worlds.each_ref().map(|node| Judge::new(VM).copy(node));
