@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use migration_core::intent::End;
 use rand::rngs::StdRng;
@@ -17,6 +17,7 @@ use testbed::explore::disk::{Damage, Disk};
 use testbed::explore::points::Points;
 use testbed::explore::world::{Shape, World};
 use testbed::moving::subject::VM;
+use tokio::time::Instant;
 
 /// Random trees in one run; `TREES=40` tries more, `TREES_FROM=41` others.
 const TREES: u64 = 2;
