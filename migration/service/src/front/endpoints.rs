@@ -47,7 +47,7 @@ pub fn document() -> Value {
         .fields(
             "MigrateAction",
             &[
-                "migration_action! begin|sync|switch|abort|rollback|finalize|estimate|pause|migrate",
+                "migration_action! begin|sync|switch|pause|abort|rollback|finalize|estimate|rescue|schedule|unschedule",
                 "migration_automatic boolean",
                 "override_server_uuid uuid",
                 "affinity any",
