@@ -194,20 +194,25 @@ pub fn print(program: &str, text: &str) -> ExitCode {
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Prints what is made, again every two seconds until nobody reads it: on a terminal in place of the last, else behind an
-/// empty line. What fails is said, and made again.
+/// empty line. What fails later is said, and made again.
+///
+/// # Errors
+/// If it fails the first time.
 pub async fn again<E: fmt::Display>(
     program: &str,
     screen: Screen,
     make: impl AsyncFn() -> Result<String, E>,
-) -> ExitCode {
+) -> Result<ExitCode, E> {
     let (before, after) = if screen.is_terminal { ("\u{1b}[H\u{1b}[J", "") } else { ("", "\n") };
+    let mut text = make().await?;
     loop {
-        let text = make().await.unwrap_or_else(|error| format!("{program}: {error:#}\n"));
         match screen::write(&format!("{before}{text}{after}")) {
-            Err(error) if is_broken_pipe(&error) => return ExitCode::SUCCESS,
-            Err(error) => return exit::report(program, &error, exit::FAILED),
+            Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
+            Err(error) => return Ok(exit::report(program, &error, exit::FAILED)),
             Ok(()) => sleep(AGAIN).await,
         }
+        let failed = |error: E| format!("{program}: {}\n", visible(&format!("{error:#}")));
+        text = make().await.unwrap_or_else(failed);
     }
 }
 

@@ -319,11 +319,10 @@ async fn list(
     asked: &MigrationList,
     style: Style,
 ) -> anyhow::Result<ExitCode> {
-    let text = listed(services, asked, style).await?;
-    Ok(match asked.watch {
-        true => cli::again(NAME, style.screen, async || listed(services, asked, style).await).await,
-        false => cli::print(NAME, &text),
-    })
+    if asked.watch {
+        return cli::again(NAME, style.screen, async || listed(services, asked, style).await).await;
+    }
+    Ok(cli::print(NAME, &listed(services, asked, style).await?))
 }
 
 /// Returns the text of a list.

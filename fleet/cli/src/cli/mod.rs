@@ -106,13 +106,13 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
                 let mirror = synced(fleet, &Filter::default()).await?;
                 Ok(nodes::list(beats, mirror.mirror(), all_well, &list.layout(), screen)?)
             };
-            let printed = listed(&beats).await?;
             if watch {
                 let again = async || anyhow::Ok(listed(&fleet.nodes().await?).await?.text);
                 // A reader that went away ends it.
-                let _gone = cli::again(NAME, screen, again).await;
+                let _gone = cli::again(NAME, screen, again).await?;
                 return Ok((String::new(), true));
             }
+            let printed = listed(&beats).await?;
             (printed.text, printed.needing == 0)
         }
         Verb::Vms { filter, all, list } => {
