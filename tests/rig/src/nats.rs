@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
 use crate::port::Port;
@@ -139,7 +139,12 @@ impl Nats {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = running[nth].as_ref().and_then(|child| Pid::from_raw(child.id() as i32));
         // It may have ended: then there is nobody to tell.
-        let _gone = pid.map(|pid| kill_process(pid, signal));
+        let Some(pid) = pid.filter(|pid| kill_process(*pid, signal).is_ok()) else { return };
+        if signal == Signal::STOP {
+            // The kernel stops one thread after the other, and until then the others answer.
+            let ended = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let _gone = waitid(WaitId::Pid(pid), ended);
+        }
     }
 
     /// Changes the text in the configuration of each server, which reads it at its next start.

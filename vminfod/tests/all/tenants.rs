@@ -197,8 +197,8 @@ async fn texts_of_ten_tenants_double_the_work_of_a_listing_at_most() {
     assert!(calm * 10 <= deployed * 22, "{calm} rows, {deployed} as deployed");
     // Those that are delegated no more keep the text: each costs the look-ups that it is in.
     for data in &node.own {
+        node.zfs(&["set", "zoned=off", data]);
         node.zfs(&["rename", data, &data.replace("/data", "/was")]);
-        node.zfs(&["set", "zoned=off", &data.replace("/data", "/was")]);
     }
     node.counts();
     let now = node.rows().await;
@@ -232,8 +232,8 @@ fn any_texts_leave_all_other_datasets_as_they_are() {
     let node = Tenants::new(4, 4);
     // One of the datasets is delegated no more.
     let was = node.own[0].replace("/data", "/was Mine");
+    node.zfs(&["set", "zoned=off", &node.own[0]]);
     node.zfs(&["rename", &node.own[0], &was]);
-    node.zfs(&["set", "zoned=off", &was]);
     node.zfs(&["set", "mountpoint=none", &was]);
     let own: Vec<String> = [std::slice::from_ref(&was), &node.own[1..]].concat();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -104,6 +104,12 @@ fn a_dataset_that_a_running_zone_uses_is_busy() {
     let zones = node.zones().unwrap();
     let running = zones.iter().find(|zone| zone.state == ZoneState::Running).unwrap();
     let (dataset, away) = (&running.zonepath[1..], "zones/away");
+    let data = format!("{dataset}/data");
+    ok(run(node.tool("zfs"), &["set", "zoned=on", &data]));
+    let delegated = fails(run(node.tool("zfs"), &["rename", dataset, away]), 1);
+    let whose = "child dataset with inherited mountpoint is used in a non-global zone";
+    assert_eq!(delegated, format!("cannot rename '{dataset}': {whose}\n"));
+    ok(run(node.tool("zfs"), &["set", "zoned=off", &data]));
     let busy = fails(run(node.tool("zfs"), &["rename", dataset, away]), 1);
     assert_eq!(busy, format!("cannot unmount '{}': Device busy\n", running.zonepath));
     ok(run(node.tool("zoneadm"), &["-z", &running.zonename, "halt"]));
