@@ -50,6 +50,8 @@ pub enum Program {
     Zlogin,
     /// Triton's updates, on a headnode.
     Sdcadm,
+    /// Runs a command on a node, from a headnode.
+    SdcOneachnode,
 }
 
 impl Program {
@@ -75,6 +77,7 @@ impl Program {
             Program::Svcprop => ("svcprop", "/usr/bin/svcprop"),
             Program::Zlogin => ("zlogin", "/usr/sbin/zlogin"),
             Program::Sdcadm => ("sdcadm", "/opt/smartdc/bin/sdcadm"),
+            Program::SdcOneachnode => ("sdc-oneachnode", "/opt/smartdc/bin/sdc-oneachnode"),
         }
     }
 

@@ -17,6 +17,52 @@ use crate::names::Names;
 pub(crate) const COLUMNS: [&str; 7] = ["time", "node", "what", "state", "changed", "seq", "event"];
 const USUAL: usize = 5;
 
+/// What a message tells, or that there should be one.
+pub(crate) struct Told<'a> {
+    pub(crate) at: Timestamp,
+    pub(crate) cn: &'a str,
+    pub(crate) what: String,
+    /// It is no event.
+    pub(crate) is_odd: bool,
+    /// The state afterwards.
+    state: Value,
+    /// The paths of what changed.
+    changed: String,
+    event: Option<&'a Message>,
+}
+
+impl Told<'_> {
+    /// The state, and what changed.
+    pub(crate) fn details(&self) -> String {
+        let said = [self.state.as_str().unwrap_or_default(), &self.changed];
+        said.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(": ")
+    }
+}
+
+/// Reads the messages, in their order.
+pub(crate) fn told(found: &[(Timestamp, Message)]) -> Vec<Told<'_>> {
+    let (mut all, mut last) = (Vec::new(), BTreeMap::new());
+    for (at, message) in found {
+        let (at, cn) = (*at, message.target.cn.as_str());
+        if lacks_one(&mut last, message) {
+            let what = "a change before the next one was lost by the servers".to_owned();
+            let (state, changed) = (Value::Null, String::new());
+            all.push(Told { at, cn, what, is_odd: true, state, changed, event: None });
+        }
+        let line = Line::of(message);
+        let paths: Vec<&str> = line.changes.iter().map(|it| it.pretty_path.as_str()).collect();
+        let state = line.vm.as_ref().and_then(|vm| vm.get("state")).cloned().unwrap_or_default();
+        let (what, is_odd) = match (message.labels.kind, message.labels.compared) {
+            (Kind::Resync, _) => ("what happened before is not completely known".to_owned(), true),
+            (kind, true) => (format!("{} (found by comparison)", kind.name()), true),
+            (kind, false) => (kind.name().to_owned(), false),
+        };
+        let changed = paths.join(", ");
+        all.push(Told { at, cn, what, is_odd, state, changed, event: Some(message) });
+    }
+    all
+}
+
 /// Lists the messages, oldest first.
 pub(crate) fn list(
     found: &[(Timestamp, Message)],
@@ -25,39 +71,15 @@ pub(crate) fn list(
     screen: Screen,
 ) -> Result<String, UnknownColumn> {
     let mut table = Table::new(&COLUMNS).usually(USUAL);
-    let mut last = BTreeMap::new();
-    for (at, message) in found {
-        if lacks_one(&mut last, message) {
-            table.row(vec![
-                format!("{at:.3}").into(),
-                names.node(&message.target.cn).into(),
-                Cell::toned("a change before the next one was lost by the servers", Tone::Odd),
-                Value::Null.into(),
-                Value::Null.into(),
-                Value::Null.into(),
-                Value::Null.into(),
-            ]);
-        }
-        let line = Line::of(message);
-        let paths: Vec<&str> = line.changes.iter().map(|it| it.pretty_path.as_str()).collect();
-        let state = line.vm.as_ref().and_then(|vm| vm.get("state")).cloned();
-        let what: Cell = match (message.labels.kind, message.labels.compared) {
-            (Kind::Resync, _) => {
-                Cell::toned("what happened before is not completely known", Tone::Odd)
-            }
-            (kind, true) => {
-                Cell::toned(format!("{} (found by comparison)", kind.name()), Tone::Odd)
-            }
-            (kind, false) => kind.name().into(),
-        };
+    for it in told(found) {
         table.row(vec![
-            format!("{at:.3}").into(),
-            names.node(&message.target.cn).into(),
-            what,
-            state.unwrap_or_default().into(),
-            paths.join(", ").into(),
-            message.seq.into(),
-            message.labels.at.to_string().into(),
+            format!("{:.3}", it.at).into(),
+            names.node(it.cn).into(),
+            if it.is_odd { Cell::toned(it.what, Tone::Odd) } else { it.what.into() },
+            it.state.into(),
+            it.event.map(|_| it.changed).into(),
+            it.event.map(|message| message.seq).map_or(Value::Null, Value::from).into(),
+            it.event.map(|message| message.labels.at.to_string()).into(),
         ]);
     }
     table.print(layout, screen)

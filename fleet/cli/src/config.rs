@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use daemon::command::{Paths, Program};
 use daemon::{ConfigError, Fields};
 use sdc_clients::fleet::{Access, Shape};
 
@@ -20,6 +21,8 @@ pub struct Config {
     pub nats: Access,
     /// How much the streams keep.
     pub shape: Shape,
+    /// Where the program is that asks nodes.
+    pub commands: Paths,
 }
 
 impl Config {
@@ -57,7 +60,8 @@ impl Config {
             bytes: i64::try_from(bytes).unwrap_or(usual.bytes),
             nodes_age: f.span("streams.nodes_age", usual.nodes_age, ages),
         };
+        let commands = Paths::read(f, &[Program::SdcOneachnode]);
         fields.finish()?;
-        Ok(Config { nats, shape })
+        Ok(Config { nats, shape, commands })
     }
 }

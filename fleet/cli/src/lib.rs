@@ -11,6 +11,8 @@
 
 pub mod cli; // the command line
 
+mod story; // `story`: one VM's life over its nodes
+
 mod changes; // `changes`: what happened to a VM
 
 mod watch; // `watch`: what happens

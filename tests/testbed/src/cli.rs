@@ -61,6 +61,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
                 _ => crate::fleet_feed::mirror(&rest),
             }
         }
+        "@sdc-oneachnode" => lab::oneachnode::run(&rest),
         daemon if daemon.starts_with('@') => {
             process::die_with_parent();
             let name = daemon.trim_start_matches('@');

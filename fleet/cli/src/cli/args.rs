@@ -116,6 +116,29 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
+    /// Show a VM's life over all its nodes, in one order: its changes, its migrations, VMAPI's jobs, what net-agent and
+    /// vm-agent wrote, kvmd's verdicts; exit 1 if a source does not answer.
+    #[command(after_help = "\
+Examples:
+  sdc-fleet story web-0 --since 2h
+  sdc-fleet story UUID -o time,source,what -s time
+  sdc-fleet story UUID -j | json -ga time node source what details
+
+Sources: the feed, migration-service, and each node where the VM is or was, by sdc-oneachnode: so it is for a headnode.
+One that does not answer is named on stderr, and the others are shown; without the feed it takes a whole uuid.
+The order is that of the times; what one source says stays in its own order, whatever its clock says.")]
+    Story {
+        /// The VM: its uuid, a unique beginning of it, or its alias.
+        vm: String,
+        /// How far back: 90s, 2h, 3d.
+        #[arg(long, value_name = "SPAN")]
+        since: Option<String>,
+        /// Where migration-service is, instead of where sdc-migrate finds it.
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Show how the streams are; exit 1 while a server does not have all of them (then no other one may be stopped),
     /// where VMS has stood still for 10 s though CHANGES has more (setup --vms-again) or is full (--nodes shows of
     /// whose VMs, purge removes them), and where the servers have different messages: a fleet-agent with

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use daemon::cli::pages::FIELDS;
-use daemon::cli::{self, Screen, UnknownColumn, Usage, ask};
+use daemon::cli::{self, Layout, Screen, UnknownColumn, Usage, ask};
+use daemon::command::Spawned;
 use daemon::config::{lower_uuid, parse_span};
 use daemon::text::counted;
 use daemon::{Fields, wall};
@@ -30,7 +31,8 @@ use crate::filter::Filter;
 use crate::names::{Names, find_vm};
 use crate::nodes::Printed;
 use crate::permissions::{Key, Keys, accounts};
-use crate::{changes, key, nodes, setup, streams, vms, watch};
+use crate::story::sources::{self, Answers};
+use crate::{changes, key, nodes, setup, story, streams, vms, watch};
 
 /// A feed that takes longer does not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -54,16 +56,67 @@ async fn answer(cli: Cli) -> anyhow::Result<ExitCode> {
         verb => {
             check_columns(&verb)?;
             let config = Config::load(&cli.config, &cli.server)?;
-            let fleet = Fleet::connect(&config.nats, NAME, Jitter::from_entropy()).await?;
-            let why = |error: anyhow::Error| match error.downcast::<FleetError>() {
-                Ok(error) => fleet.explain(error).into(),
-                Err(error) => error,
-            };
-            asked(verb, &fleet, &config).await.map_err(why)?
+            match verb {
+                Verb::Story { vm, since, url, list } => {
+                    told(&config, &vm, since, url, &list.layout()).await?
+                }
+                verb => of_feed(&config, async |fleet| asked(verb, fleet, &config).await).await?,
+            }
         }
     };
     let printed = cli::print(NAME, &text);
     Ok(if is_well { printed } else { ExitCode::from(daemon::exit::FAILED) })
+}
+
+/// Asks the feed; its errors say why there is no connection, where there is none.
+async fn of_feed<T>(
+    config: &Config,
+    ask: impl AsyncFnOnce(&Fleet) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let fleet = Fleet::connect(&config.nats, NAME, Jitter::from_entropy()).await?;
+    ask(&fleet).await.map_err(|error| match error.downcast::<FleetError>() {
+        Ok(error) => fleet.explain(error).into(),
+        Err(error) => error,
+    })
+}
+
+/// What all sources tell of a VM, and whether each of them answered; the feed is one of them.
+async fn told(
+    config: &Config,
+    typed: &str,
+    since: Option<String>,
+    url: Option<String>,
+    layout: &Layout,
+) -> Answer {
+    let since = since.map(|text| before(wall::now(), &text)).transpose()?;
+    let feed = of_feed(config, async |fleet| {
+        let names = Names::of(&fleet.nodes().await?);
+        let follower = synced(fleet, &Filter::default()).await?;
+        let vm = find_vm(follower.mirror(), typed)?;
+        let found = fleet.changes_of(&vm, since).await?;
+        let copies = follower.mirror().find(&vm);
+        let here = copies.iter().map(|copy| copy.cn.clone());
+        let cns = here.chain(found.iter().map(|(_, message)| message.target.cn.clone())).collect();
+        Ok((names, vm, Answers { told: story::of_feed(&found), cns, ..Answers::default() }))
+    });
+    let (names, vm, mut all) = match (feed.await, lower_uuid(typed)) {
+        (Ok(found), _) => found,
+        (Err(why), Ok(vm)) => {
+            let silent = vec![format!("the feed does not answer: {why:#}")];
+            (Names::default(), vm, Answers { silent, ..Answers::default() })
+        }
+        (Err(why), Err(_)) => return Err(why),
+    };
+    let uuid = vm.parse().context("the VM's uuid")?;
+    all.and(sources::migrations(url, &vm, since, &names).await);
+    all.and(
+        sources::nodes(&Spawned::new(config.commands.clone()), &all.cns, uuid, since, &names).await,
+    );
+    for why in &all.silent {
+        eprintln!("{NAME}: {}", cli::screen::visible(why));
+    }
+    let text = story::list(all.told, since, &names, layout, Screen::of_stdout())?;
+    Ok((text, all.silent.is_empty()))
 }
 
 /// Refuses a column that the command's table does not have, before the servers are asked.
@@ -73,6 +126,7 @@ fn check_columns(verb: &Verb) -> Result<(), UnknownColumn> {
         Verb::Vms { list, .. } => (list, &vms::COLUMNS[..]),
         Verb::Vm { list, .. } => (list, &FIELDS[..]),
         Verb::Changes { list, .. } => (list, &changes::COLUMNS[..]),
+        Verb::Story { list, .. } => (list, &story::COLUMNS[..]),
         Verb::Streams { list, nodes: true } => (list, &streams::OF_NODES[..]),
         Verb::Streams { list, .. } => (list, &streams::COLUMNS[..]),
         _ => return Ok(()),
@@ -174,9 +228,11 @@ async fn asked(verb: Verb, fleet: &Fleet, config: &Config) -> Answer {
             let vms = forget(fleet, &Wire::new(client, &config.nats), &cn).await?;
             (format!("forgot {} and {} of it\n", names.node(&cn), counted(vms, "VM", "VMs")), true)
         }
-        Verb::Setup { .. } | Verb::Key { .. } | Verb::Permissions { .. } | Verb::Generated(_) => {
-            (String::new(), true)
-        }
+        Verb::Setup { .. }
+        | Verb::Key { .. }
+        | Verb::Permissions { .. }
+        | Verb::Story { .. }
+        | Verb::Generated(_) => (String::new(), true),
     })
 }
 

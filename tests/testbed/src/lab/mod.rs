@@ -46,6 +46,8 @@ mod options; // how a world is made
 
 pub mod tools; // the operator's commands
 
+pub mod oneachnode; // the headnode's command on a node
+
 pub mod asking; // requests and waits of the lab itself
 
 mod error; // what fails

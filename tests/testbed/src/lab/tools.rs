@@ -170,15 +170,29 @@ pub fn write_volumes(places: &Places<'_>, vmapi: &str) -> io::Result<()> {
 pub fn write_fleet(places: &Places<'_>, servers: &[String]) -> io::Result<()> {
     let testbed = quoted(&places.program.to_string_lossy());
     let file = |name: &str| places.node.join(format!("{name}.json"));
+    let oneachnode = places.node.join("bin/sdc-oneachnode");
     // The lab has one server.
-    let asked =
-        json!({ "nats": { "servers": servers }, "streams": { "replicas": 1, "bytes": 1 << 30 } });
+    let asked = json!({
+        "nats": { "servers": servers }, "streams": { "replicas": 1, "bytes": 1 << 30 },
+        "commands": { "sdc_oneachnode": oneachnode },
+    });
     std::fs::write(file("sdc-fleet"), format!("{asked:#}\n"))?;
     let command = |name: &'static str| {
         let config = quoted(&file(name).to_string_lossy());
-        (name, configured(&testbed, name, &config))
+        configured(&testbed, name, &config)
     };
-    put(places.node, &[command("fleet-agent"), command("sdc-fleet")])
+    let services = quoted(&file("sdc-migrate").to_string_lossy());
+    let sdc_fleet = format!(
+        "[ -f {services} ] && export SDC_MIGRATE_CONFIG={services}\n{}",
+        command("sdc-fleet")
+    );
+    let node = quoted(&places.node.to_string_lossy());
+    let scripts = [
+        ("fleet-agent", command("fleet-agent")),
+        ("sdc-fleet", sdc_fleet),
+        ("sdc-oneachnode", format!("exec {testbed} @sdc-oneachnode {node} \"$@\"")),
+    ];
+    put(places.node, &scripts)
 }
 
 /// A program with its configuration of the lab. Without arguments it prints its help, as it does elsewhere: with the
