@@ -54,6 +54,8 @@ mod settled; // the properties of a copy
 
 mod mounts; // where a copy is mounted
 
+mod zoned; // what is delegated
+
 mod quotas; // quotas in the way
 
 mod parts; // what the tasks share

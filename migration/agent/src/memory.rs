@@ -50,7 +50,7 @@ pub struct Entry {
     /// `do_not_inventory` was set here.
     #[serde(default)]
     pub hidden: bool,
-    /// What quota and refquota are to be again.
+    /// What quota and refquota are to be again, and `canmount` of what is the zone's.
     #[serde(default)]
     pub quotas: Properties,
     /// The quota of these datasets was lifted to send them. Where an operator has set another since, that one stays.

@@ -13,6 +13,7 @@ use super::failed::Failed;
 use super::memory::Entry;
 use super::parts::Parts;
 use super::zfs::{Property, Set, args};
+use super::zoned::{self, MOUNTS};
 use migration_core::protocol::Properties;
 
 /// The limits that can be in the way.
@@ -86,7 +87,8 @@ pub async fn with_quotas(parts: &Parts, migration: Uuid, dataset: &str) -> Resul
             let is_tight = entry.tight.contains(&of);
             let found = found.entry(of).or_default();
             for (name, saved) in quotas {
-                let set_since = found.get(&name).filter(|now| is_tight && !is_none(now)).cloned();
+                let is_since = |now: &&String| is_tight && name != MOUNTS && !is_none(now);
+                let set_since = found.get(&name).filter(is_since).cloned();
                 found.insert(name, set_since.unwrap_or(saved));
             }
         }
@@ -119,7 +121,13 @@ pub async fn expect(
     }
     let take_over = |entry: &mut Entry| {
         entry.tight.retain(|dataset| !quotas.contains_key(dataset));
-        entry.quotas.append(&mut quotas);
+        for (of, limits) in &quotas {
+            entry.quotas.entry(of.clone()).or_default().extend(limits.clone());
+        }
+        // What the sender has set of it is set with the rest.
+        for (of, _) in properties.iter().filter(|(_, set)| set.contains_key(MOUNTS)) {
+            entry.quotas.entry(of.clone()).or_default().remove(MOUNTS);
+        }
     };
     Ok(parts.memory.change(migration, take_over).await?)
 }
@@ -127,12 +135,15 @@ pub async fn expect(
 /// Sets the limits as they were, or as the sender has them. What is gone needs none.
 pub async fn restore(parts: &Parts, migration: Uuid) -> Result<(), Failed> {
     let Some(entry) = parts.memory.get(migration) else { return Ok(()) };
+    if entry.quotas.values().any(|of| of.contains_key(MOUNTS)) {
+        zoned::give(parts, &zoned::delegated(parts, entry.vm).await?).await?;
+    }
     for (dataset, quotas) in &entry.quotas {
         for (name, wanted) in quotas {
             let of = std::slice::from_ref(dataset);
             let Some(found) = parts.zfs.each(name, of).await?.remove(dataset) else { continue };
             let is_volume = found == "-";
-            let was_set_since = entry.tight.contains(dataset) && !is_none(&found);
+            let was_set_since = entry.tight.contains(dataset) && name != MOUNTS && !is_none(&found);
             if is_same(&found, wanted) || is_volume || was_set_since {
                 continue;
             }

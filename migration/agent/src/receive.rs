@@ -24,8 +24,8 @@ use super::quotas;
 use super::vm::{self, Run};
 use super::wire::{Connection, Incoming};
 use super::work::Work;
-use super::zfs::{Cause, Property, args, is_of};
-use super::{mounts, settled};
+use super::zfs::{args, is_of};
+use super::{mounts, settled, zoned};
 use migration_core::intent::End;
 use migration_core::properties::PLACES;
 use migration_core::protocol::{Accepted, Clear, Datasets, Gone, Offer, Received, What, Whole};
@@ -148,7 +148,12 @@ pub async fn clear(parts: &Parts, clear: &Clear, from: Uuid) -> Result<(), Faile
             mounts::unmount(parts, dataset).await?;
             // First: a limit that is restored for a name that is not there is none.
             parts.memory.change(about.migration, |entry| entry.rename(dataset, to)).await?;
-            rename(parts, about.vm, dataset, to).await?;
+            let words = ["rename", dataset, to];
+            match zoned::delegated(parts, about.vm).await?.iter().find(|it| vm::is_in(dataset, it))
+            {
+                Some(top) => zoned::lend(parts, about.migration, top, &words).await?,
+                None => parts.zfs.change(args(&words)).await?,
+            }
         }
         Gone::Origin => parts.zfs.change(args(&["promote", dataset])).await?,
     }
@@ -299,7 +304,7 @@ async fn take(
     if can.encryption {
         words.extend(args(&["-x", "encryption"]));
     }
-    let delegated = delegated(parts, expected.about.vm).await?;
+    let delegated = zoned::delegated(parts, expected.about.vm).await?;
     // Where the whole stream is the node's to mount, it says nowhere that it is mounted, not even for a moment.
     let is_zones = |it: &String| vm::is_in(it, dataset) || vm::is_in(dataset, it);
     if can.resume && (expected.is_image || !delegated.iter().any(is_zones)) {
@@ -348,70 +353,14 @@ async fn settle(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
         mounts::put_in_place(parts, &expected.dataset, &[]).await?;
         return mounts::keep_down(parts, &expected.dataset).await;
     }
-    let delegated = delegated(parts, expected.about.vm).await?;
-    give_to_zone(parts, &delegated).await?;
+    let delegated = zoned::delegated(parts, expected.about.vm).await?;
+    zoned::give(parts, &delegated).await?;
     mounts::put_in_place(parts, &expected.dataset, &delegated).await?;
-    let (root, wanted, is_all) = (&expected.dataset, &expected.properties, expected.is_bare);
-    settled::set_again(parts, root, wanted, &delegated, is_all).await?;
+    settled::set_again(parts, expected, &delegated).await?;
     // From the top: what is mounted below a parent that is not stands in the parent's way.
     let top: Vec<&str> = expected.dataset.splitn(3, '/').take(2).collect();
     mounts::mount(parts, &top.join("/"), &delegated).await?;
     // Read once more: how the VM last ended is in a file that is there now.
     let run = parts.node.vm(expected.about.vm).await?.as_ref().map(Run::of);
     Ok(parts.memory.change(expected.about.migration, |entry| entry.run = run).await?)
-}
-
-/// Renames a dataset, also where it is a zone's: in the global zone `zfs` renames none of which it, what is below, or a
-/// clone of it is a zone's (libzfs), so that all that is delegated with it is the node's for the moment. It is unmounted,
-/// and stays so. What dies in the middle leaves it so until the next stream, after which it is given to the zone.
-async fn rename(parts: &Parts, vm: Uuid, dataset: &str, to: &str) -> Result<(), Failed> {
-    let delegated = delegated(parts, vm).await?;
-    let top = delegated.iter().find(|top| vm::is_in(dataset, top));
-    let rows = match top {
-        Some(top) => parts.zfs.tree(&["zoned"], top).await?,
-        None => Vec::new(),
-    };
-    let says_so = |row: &&Property| row.value == "on" && !row.source.starts_with("inherited");
-    let zoned: Vec<&str> = rows.iter().filter(says_so).map(|row| row.of.as_str()).collect();
-    for name in &zoned {
-        parts.zfs.change(args(&["set", "zoned=off", name])).await?;
-    }
-    let renamed = parts.zfs.change(args(&["rename", dataset, to])).await;
-    for name in zoned {
-        let now = match name.strip_prefix(dataset) {
-            Some(below) if renamed.is_ok() && vm::is_in(name, dataset) => format!("{to}{below}"),
-            _ => name.to_owned(),
-        };
-        parts.zfs.change(args(&["set", "zoned=on", &now])).await?;
-    }
-    Ok(renamed?)
-}
-
-/// Returns the datasets that the VM's own copy here delegates to its zone.
-async fn delegated(parts: &Parts, vm: Uuid) -> Result<Vec<String>, Failed> {
-    let vm = parts.node.vm(vm).await?;
-    Ok(vm.as_ref().map(vm::delegated).unwrap_or_default())
-}
-
-/// What is delegated to the VM by its own zone is the zone's with all below it, whatever came: a stream without
-/// properties says nothing, the sender is not asked, and the node would mount at its next boot what says that it is
-/// not.
-async fn give_to_zone(parts: &Parts, delegated: &[String]) -> Result<(), Failed> {
-    for top in delegated {
-        // What is below has it from above, unless it says otherwise: that is looked at afterwards.
-        for is_deep in [false, true] {
-            let rows = match is_deep {
-                true => parts.zfs.tree(&["zoned"], top).await,
-                false => parts.zfs.get(&["zoned"], std::slice::from_ref(top), false).await,
-            };
-            let rows = match rows {
-                Err(error) if error.cause() == Cause::Absent => continue,
-                rows => rows?,
-            };
-            for row in rows.into_iter().filter(|row| row.value == "off") {
-                parts.zfs.change(args(&["set", "zoned=on", &row.of])).await?;
-            }
-        }
-    }
-    Ok(())
 }

@@ -7,26 +7,26 @@
 
 use std::collections::BTreeMap;
 
+use uuid::Uuid;
+
 use super::failed::Failed;
-use super::parts::Parts;
+use super::parts::{Expected, Parts};
 use super::quotas::LIFTED;
-use super::vm;
 use super::zfs::{Cause, ZfsError, args};
+use super::{vm, zoned};
 use migration_core::properties::{self, Carried};
-use migration_core::protocol::Properties;
 
 /// Sets what differs of these properties, but for quotas, and checks what it has set. Datasets that are delegated to
 /// the VM, or say that they are a zone's, are treated as zoned. What a dataset has and its stream could not bring goes
-/// where the sender does not have it: `is_all` says that the stream brought none. What is not here yet is left out.
+/// where the sender does not have it, if the stream brought none. What is not here yet is left out.
 pub async fn set_again(
     parts: &Parts,
-    root: &str,
-    wanted: &Properties,
+    expected: &Expected,
     delegated: &[String],
-    is_all: bool,
 ) -> Result<(), Failed> {
+    let (root, migration) = (&expected.dataset, expected.about.migration);
     let here = parts.zfs.whether_zoned(root).await?;
-    for (dataset, wanted) in wanted {
+    for (dataset, wanted) in &expected.properties {
         // A child that was made after the snapshot, or whose stream comes later.
         let Some(says_zoned) = here.get(dataset).copied() else { continue };
         let is_delegated = delegated.iter().any(|top| vm::is_in(dataset, top));
@@ -52,10 +52,14 @@ pub async fn set_again(
         };
         for name in found.keys() {
             let value = wanted.get(name).map_or("", String::as_str);
-            parts.zfs.change(args(&["set", &format!("{name}={value}"), dataset])).await?;
+            let words = ["set", &format!("{name}={value}"), dataset];
+            match says_zoned && name == "mountpoint" {
+                true => zoned::lend(parts, migration, dataset, &words).await?,
+                false => parts.zfs.change(args(&words)).await?,
+            }
         }
-        if is_all && dataset == root {
-            inherit_rest(parts, dataset, &wanted, is_zoned).await?;
+        if expected.is_bare && dataset == root {
+            inherit_rest(parts, (migration, dataset), &wanted, is_zoned).await?;
         }
         if found.is_empty() {
             continue;
@@ -72,14 +76,22 @@ pub async fn set_again(
 /// Removes what is set on a dataset, would be carried, and is not among these.
 async fn inherit_rest(
     parts: &Parts,
-    dataset: &str,
+    (migration, dataset): (Uuid, &str),
     wanted: &BTreeMap<String, String>,
     is_zoned: bool,
-) -> Result<(), ZfsError> {
+) -> Result<(), Failed> {
     for name in parts.zfs.names_set(dataset).await? {
         let is_carried = properties::judge(&name, is_zoned) != Carried::No;
         if is_carried && !wanted.contains_key(&name) && !LIFTED.contains(&name.as_str()) {
-            parts.zfs.change(args(&["inherit", &name, dataset])).await?;
+            // It is never inherited.
+            let words = match name == zoned::MOUNTS {
+                true => ["set", "canmount=on", dataset],
+                false => ["inherit", &name, dataset],
+            };
+            match is_zoned && name == "mountpoint" {
+                true => zoned::lend(parts, migration, dataset, &words).await?,
+                false => parts.zfs.change(args(&words)).await?,
+            }
         }
     }
     Ok(())

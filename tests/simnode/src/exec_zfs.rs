@@ -22,6 +22,10 @@ mod values;
 const USAGE: &str = "usage: zfs list|get|create|clone|snapshot|bookmark|destroy|rename|set|inherit|rollback|mount|unmount|\
                      send|receive ...";
 
+/// What libzfs says where it does nothing in the global zone.
+const OF_ZONE: &str = "is used in a non-global zone";
+const NOT_SET: &str = "cannot be set on dataset in a non-global zone";
+
 fn usage() -> Failed {
     Failed(2, USAGE.to_string())
 }
@@ -53,6 +57,10 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
         "inherit" => {
             let p = parsed(args, "rS", "")?;
             let [key, names @ ..] = p.operands.as_slice() else { return Err(usage()) };
+            for name in names.iter().filter(|_| key == "mountpoint" && !p.has('S')) {
+                let what = format!("cannot inherit {key} for '{name}'");
+                is_nodes(node, name, &[name], &format!("{what}: dataset {OF_ZONE}"))?;
+            }
             each(names, &|all, name| all.inherit(name, key, p.has('S')))
         }
         "create" => {
@@ -123,29 +131,27 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
         "rename" => {
             let p = parsed(args, "prfu", "")?;
             let [old, new] = p.operands.as_slice() else { return Err(usage()) };
-            is_nodes(node, old)?;
+            let of = node.datasets()?.with_dependents(old);
+            let what = format!("cannot rename '{old}'");
+            is_nodes(node, old, &[old], &format!("{what}: dataset {OF_ZONE}"))?;
+            let child = format!("{what}: child dataset with inherited mountpoint {OF_ZONE}");
+            is_nodes(node, old, &of.iter().collect::<Vec<_>>(), &child)?;
             Ok(node.zfs_rename(old, new)?)
         }
         _ => Err(Failed(2, format!("unrecognized command '{verb}'\n{USAGE}"))),
     }
 }
 
-/// Refuses to rename what is a zone's, and what has a dependent that is, as libzfs does in the global zone. What belongs
-/// to a zone that runs is renamed from within it.
-fn is_nodes(node: &Node, dataset: &str) -> Result<(), Failed> {
+/// Refuses with these words if one of the datasets is a zone's, as libzfs does in the global zone. What belongs to a zone
+/// that runs is changed from within it.
+fn is_nodes(node: &Node, dataset: &str, of: &[&String], why: &str) -> Result<(), Failed> {
     let all = node.datasets()?;
-    let is_on = |name: &String| all.get(name).is_some_and(|row| row.get("zoned") == "on");
-    let of = all.with_dependents(dataset);
+    let is_on = |name: &&String| all.get(name).is_some_and(|row| row.get("zoned") == "on");
     let zones = node.zones()?;
     let mut active =
         zones.listed(false).into_iter().map(|zone| zone.zonepath.trim_start_matches('/'));
     if of.iter().any(is_on) && !active.any(|zonepath| is_below(dataset, zonepath)) {
-        let whose = match is_on(&dataset.to_owned()) {
-            true => "dataset",
-            false => "child dataset with inherited mountpoint",
-        };
-        let why = format!("cannot rename '{dataset}': {whose} is used in a non-global zone");
-        return Err(NodeError::refused(why).into());
+        return Err(NodeError::refused(why.to_owned()).into());
     }
     Ok(())
 }
@@ -161,6 +167,10 @@ fn set(node: &Node, args: &[String]) -> Result<(), Failed> {
     for name in names {
         for (key, value) in pairs.iter().filter_map(|pair| pair.split_once('=')) {
             node.check_limit(name, key, value)?;
+            if key == "mountpoint" && value.starts_with('/') {
+                let what = format!("cannot set property for '{name}': '{key}'");
+                is_nodes(node, name, &[name], &format!("{what} {NOT_SET}"))?;
+            }
             node.zfs(|all| all.set(name, key, value))?;
         }
     }

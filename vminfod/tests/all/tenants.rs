@@ -118,10 +118,15 @@ impl Tenants {
         format!("/z\n{}\n/z", some.join("\n"))
     }
 
+    /// A tenant says in his zone, or the node in its own, where a dataset is mounted. Returns false if `zfs` refuses.
+    fn mounts(&self, data: &str, text: &str) -> bool {
+        self.node.zfs(|all| all.set(data, "mountpoint", text)).is_ok()
+    }
+
     /// Each tenant says that this is where his dataset is mounted.
     fn mount(&self, texts: &[String]) {
         for (data, text) in self.own.iter().zip(texts) {
-            self.zfs(&["set", &format!("mountpoint={text}"), data]);
+            assert!(self.mounts(data, text), "{data}: {text}");
         }
     }
 
@@ -244,7 +249,7 @@ fn any_texts_leave_all_other_datasets_as_they_are() {
     let held = runner.run(&texts, |texts| {
         let mut taken = None;
         for (data, text) in own.iter().zip(&texts) {
-            if node.tries(&["set", &format!("mountpoint={text}"), data]).0 == 0 && *data == was {
+            if node.mounts(data, text) && *data == was {
                 taken = Some(text);
             }
         }
