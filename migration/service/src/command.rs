@@ -98,6 +98,11 @@ impl Service {
         permit(asked.caller, action, vm.subject(), record, settings.allow_user_migrations)?;
         let admitted = admit(record, asked.call(action))?;
         let now = self.clock.now();
+        let is_elsewhere =
+            target.is_some() && target != record.and_then(|it| it.target_server_uuid);
+        if admitted == Admitted::TryNow && is_elsewhere {
+            return Err(Refusal::Active.into());
+        }
         let at = match (action, asked.at.as_deref()) {
             (Action::Schedule, text) => Some(self.time(text, now).await?),
             (_, Some(text)) if action == Action::Begin => Some(self.time(Some(text), now).await?),
@@ -140,7 +145,9 @@ impl Service {
         if let Some(target) = target.filter(|_| admitted == Admitted::Start(Phase::Begin)) {
             kept.record.target_server_uuid = Some(target);
         }
-        if let (Some(limit), Admitted::Start(_) | Admitted::Schedule) = (asked.bwlimit, &admitted) {
+        if let (Some(limit), Admitted::Start(_) | Admitted::TryNow | Admitted::Schedule) =
+            (asked.bwlimit, &admitted)
+        {
             kept.record.intent.bwlimit = Some(limit).filter(|limit| *limit > 0);
         }
         if let Some(most) = asked.max_downtime {
@@ -158,6 +165,9 @@ impl Service {
                     kept.record.intent.returned = None;
                 }
                 kept.record.intent.finalize = true;
+                if let Some(again) = &mut kept.record.intent.again {
+                    again.next = now;
+                }
                 Done::Finalize(Box::new(kept.record.clone()))
             }
             Admitted::AbortAtOnce => {
@@ -191,6 +201,17 @@ impl Service {
                 }
                 begin_phase(&mut kept.record, phase, words, job, by, now);
                 Done::Started { job, record: Box::new(kept.record.clone()), warnings }
+            }
+            Admitted::TryNow => {
+                // Whoever does the rounds sees that the record was changed.
+                if let Some(again) = &mut kept.record.intent.again {
+                    again.next = now;
+                }
+                Done::Started {
+                    job: running(&kept.record),
+                    record: Box::new(kept.record.clone()),
+                    warnings,
+                }
             }
             Admitted::Pause => Done::Started {
                 job: paused(&mut kept.record),

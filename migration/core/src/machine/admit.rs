@@ -13,6 +13,8 @@ use crate::record::{Phase, Record, State, is_over};
 pub enum Admitted {
     /// An operation, answered with 202: the record gets this phase and runs.
     Start(Phase),
+    /// What runs waits for its next attempt, and makes that now (202).
+    TryNow,
     /// The running sync is paused (202).
     Pause,
     /// What runs is paused, then the migration is aborted (202).
@@ -42,6 +44,9 @@ pub fn admit(record: Option<&Record>, call: Call) -> Result<Admitted, Refusal> {
         record
     });
     let record = stalled.as_ref().or(record);
+    if record.is_some_and(|record| waits(record, call)) {
+        return Ok(Admitted::TryNow);
+    }
     match (call.action, record) {
         (Action::Estimate, _) if call.is_forced => Ok(Admitted::Estimate),
         (Action::Estimate, record) => begin(record).map(|()| Admitted::Estimate),
@@ -61,6 +66,22 @@ pub fn admit(record: Option<&Record>, call: Call) -> Result<Admitted, Refusal> {
             None => Err(Refusal::NotScheduled),
         },
     }
+}
+
+/// Returns true if a step of what is asked for has failed and waits for its next attempt. To force an abort is more.
+fn waits(record: &Record, call: Call) -> bool {
+    let asked = match call.action {
+        Action::Begin => Phase::Begin,
+        Action::Sync => Phase::Sync,
+        Action::Switch => Phase::Switch,
+        Action::Rollback => Phase::Rollback,
+        Action::Abort if !call.is_forced => Phase::Abort,
+        _ => return false,
+    };
+    record.state == State::Running
+        && record.phase == asked
+        && record.intent.again.is_some()
+        && !call.is_subtask
 }
 
 /// A failed begin may be repeated, on the same record, unless it left something behind.

@@ -38,7 +38,7 @@ impl World {
             Admitted::Start(phase) => start(record, phase, "x", Uuid::nil(), NOW),
             Admitted::Rescue => rescue(record, "x", Uuid::nil(), NOW),
             Admitted::Pause => record.intent.pause = true,
-            Admitted::Finalize => {}
+            Admitted::Finalize | Admitted::TryNow => {}
             Admitted::AbortAtOnce => self.record = None,
             _ => return false,
         }

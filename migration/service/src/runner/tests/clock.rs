@@ -206,6 +206,50 @@ async fn a_step_that_is_tried_again_is_told_until_it_goes_on() {
     .await;
 }
 
+#[tokio::test(start_paused = true)] // M56
+async fn a_step_that_waits_is_tried_at_once_when_its_command_is_given_again() {
+    let world = World::new(true);
+    beside(&world, async {
+        for action in ["sync", "switch", "rollback"] {
+            if action == "sync" {
+                world.synced().await;
+            }
+            world.power(TWO, false);
+            assert_eq!(world.act(action).await.0, 202);
+            let again = loop {
+                sleep(Duration::from_millis(300)).await;
+                let again = world.record().await.unwrap().intent.again.clone();
+                let due = world.plain().await.clock.now().plus(20_000);
+                if let Some(again) = again.filter(|again| again.next > due) {
+                    break again;
+                }
+            };
+            // The other commands are refused as before.
+            assert_eq!(world.act("begin").await.0, 412, "{action}");
+            let typed = Instant::now();
+            assert_eq!(world.act(action).await.0, 202, "{action}");
+            let tried = loop {
+                sleep(Duration::from_millis(300)).await;
+                let now = world.record().await.unwrap().intent.again.clone();
+                if let Some(now) = now.filter(|now| now.since > again.since) {
+                    break now;
+                }
+            };
+            assert!(typed.elapsed() < Duration::from_secs(10), "{action}: {:?}", typed.elapsed());
+            // Whoever asks again has all attempts again.
+            assert_eq!(tried.failed, 1, "{action}");
+            world.power(TWO, true);
+            assert_eq!(world.act(action).await.0, 202, "{action}");
+            let typed = Instant::now();
+            let state = world.settled().await.map(|record| record.state);
+            let ends = [Some(State::Paused), Some(State::Successful), None];
+            assert!(ends.contains(&state), "{action}: {state:?}");
+            assert!(typed.elapsed() < Duration::from_secs(20), "{action}: {:?}", typed.elapsed());
+        }
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)] // M143
 async fn an_agent_that_answers_with_an_error_is_not_called_silent() {
     let world = World::new(true);
