@@ -148,6 +148,8 @@ fn vm_verb(vm: Vm) -> Result<Said, NodeError> {
     let node = Node::open(vm.cn)?;
     let wait = if vm.wait { Wait::of(&node)? } else { Wait::none() };
     let node = if vm.lose_events { node.losing_events() } else { node };
+    // Nearly all that vmadm changes asks zfs: the mounts of a boot, a quota, a delegated dataset.
+    node.wait_for_zfs();
     let verbs = Verbs::new(&node, wait);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

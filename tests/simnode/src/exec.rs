@@ -120,6 +120,9 @@ fn command(tool: &str, dir: &Path, args: Vec<OsString>) -> Result<Said, Failed> 
     let args: Vec<String> =
         args.into_iter().map(|arg| arg.into_string().map_err(bad)).collect::<Result<_, _>>()?;
     let node = Node::open(dir).map_err(|error| Failed(1, format!("{tool}: {error}")))?;
+    if tool == "zfs" {
+        node.wait_for_zfs();
+    }
     Ok(match tool {
         "zfs" if args.first().is_some_and(|verb| is_stream(verb)) => stream(&node, &args).into(),
         "sysevent" => sysevent(&node, &args).into(),

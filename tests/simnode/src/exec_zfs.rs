@@ -72,6 +72,7 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
                 let bad = || Failed(2, format!("bad volume size '{text}': invalid numeric value"));
                 payload::bytes(text).ok_or_else(bad)
             });
+            p.operands.iter().try_for_each(|name| node.check_pool(name))?;
             match size.transpose()? {
                 Some(size) => each(&p.operands, &|all, name| all.create_volume(name, size))?,
                 None => each(&p.operands, &|all, name| all.create(name))?,
@@ -82,6 +83,7 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
         }
         "clone" => {
             let [origin, name] = args else { return Err(usage()) };
+            node.check_pool(name)?;
             Ok(node.zfs(|all| all.clone_from(origin, name))?)
         }
         "snapshot" | "snap" => {

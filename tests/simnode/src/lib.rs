@@ -70,6 +70,8 @@ pub mod fswatcher; // the platform's file watcher
 
 pub mod zones; // the rules of zones
 
+pub mod broken; // what is broken until it is cured
+
 pub mod sizes; // what datasets take, in bytes
 
 pub mod mounts; // the rules of mounted datasets

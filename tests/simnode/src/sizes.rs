@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use crate::broken::Broken;
 use crate::datasets::{Dataset, Datasets, owner};
 use crate::error::NodeError;
 use crate::node::Node;
@@ -98,7 +99,7 @@ impl Measured<'_> {
 
     /// What can still be written below a dataset: the least that its quota and those above leave.
     pub fn available(&self, name: &str) -> Result<u64, NodeError> {
-        let mut least = POOL;
+        let mut least = if self.node.is_broken(Broken::Pool) { 0 } else { POOL };
         let mut top = Some(owner(name));
         while let Some(name) = top {
             if let Some(row) = self.all.get(name).filter(|row| number(row, "quota") > 0) {

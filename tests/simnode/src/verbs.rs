@@ -99,6 +99,7 @@ impl Verbs {
             .await?;
         let uuid = payload::text(&vm, "uuid").unwrap_or_default().to_string();
         let u = uuid.as_str();
+        self.node.check_pool(&format!("zones/{uuid}"))?;
         let boots = vm.get("autoboot").is_some_and(forms::is_true);
         // A payload without a valid configuration leaves no datasets behind.
         config::zone_xml(&vm, "/zones/checked", 0)?;

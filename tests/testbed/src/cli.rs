@@ -16,6 +16,8 @@ const USAGE: &str = "\
 usage: testbed COMMAND [ARGS]
 
   lab       a simulated node, vminfod, net-agent and a mock NAPI, and a story on them
+  break     break something in a lab that is up: an agent, a node, zfs, NAPI, a pool, a storage VM
+  cure      end that
   cn        create and look at simulated compute nodes
   vm        do to a VM of a simulated node what vmadm does
   napi      a mock NAPI
@@ -65,7 +67,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         daemon if daemon.starts_with('@') => {
             process::die_with_parent();
             let name = daemon.trim_start_matches('@');
-            let args = std::iter::once(OsString::from(name)).chain(rest);
+            let args = std::iter::once(OsString::from(name)).chain(rest.clone());
             match name {
                 // The same program by its three names.
                 "vminfod" | "vminfo" | "vmadm" => vminfod::cli::run(args),
@@ -83,10 +85,13 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
                 "fleet-agent" => fleet_agent::cli::run(args),
                 "sdc-fleet" => fleet_cli::cli::run(args),
                 "hub" => hub::cli::run(args),
+                "svcadm" => lab::control::svcadm(&rest),
                 _ => unknown(daemon),
             }
         }
         "lab" => lab::cli::run(rest),
+        "break" => lab::control::breaks(&rest),
+        "cure" => lab::control::cures(&rest),
         "cn" | "vm" => simnode::cli::run("testbed", std::iter::once(command.clone()).chain(rest)),
         "napi" => mocks::cli::napi(rest),
         "vmapi" => mocks::cli::vmapi(rest),

@@ -139,6 +139,8 @@ impl Child {
     /// Asks it to stop, waits `grace`, then kills it. Always reaped.
     pub async fn stop(mut self, grace: Duration) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM);
+        // One that is stopped would not hear it.
+        self.signal(Signal::CONT);
         if let Ok(status) = tokio::time::timeout(grace, self.inner.wait()).await {
             return status;
         }

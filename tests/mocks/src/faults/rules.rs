@@ -185,6 +185,11 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((rule, 0));
     }
 
+    /// Removes the rules that are like this one.
+    pub fn remove(&self, rule: &Rule) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(kept, _)| kept != rule);
+    }
+
     /// Removes all rules.
     pub fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();

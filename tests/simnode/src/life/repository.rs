@@ -119,7 +119,7 @@ impl Repository {
     }
 
     /// `svccfg import`: the manifest of this file. Returns the services in it.
-    pub(crate) fn import(&mut self, text: &str, from: &str) -> Result<Vec<String>, String> {
+    pub fn import(&mut self, text: &str, from: &str) -> Result<Vec<String>, String> {
         let services = manifest::read(text, "manifest")?;
         let names = services.iter().map(|it| it.name.clone()).collect();
         services.into_iter().for_each(|it| self.put(it, Some(from)));

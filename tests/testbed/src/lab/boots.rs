@@ -7,31 +7,25 @@
 use std::time::Duration;
 
 use simnode::life::boot::Boot;
-use simnode::life::platform::VMINFOD;
 use simnode::life::ramdisk::SITE;
 
 use super::error::LabError;
+use super::smf;
 use super::world::World;
 use crate::process;
 
-/// The programs of a node: the name, the service, and the manifest as it is shipped.
-const PROGRAMS: [(&str, &str, &str); 4] = [
-    ("vminfod", VMINFOD, ""),
-    (
-        "migration-agent",
-        "smartdc/agent/migration-agent",
-        include_str!("../../../../deploy/smf/migration-agent.xml"),
-    ),
-    ("net-agent", "smartdc/agent/net-agent", include_str!("../../../../deploy/smf/net-agent.xml")),
-    ("vm-agent", "smartdc/agent/vm-agent", include_str!("../../../../deploy/smf/vm-agent.xml")),
-];
 /// SMF ends the start method of migration-agent after this.
 const METHOD: Duration = Duration::from_secs(120);
+
+/// The programs that a boot starts.
+fn booted() -> &'static [(&'static str, &'static str, &'static str)] {
+    smf::PROGRAMS.split_at(4).0
+}
 
 impl World {
     /// Puts the manifest of each agent that runs where a boot imports it, as its package does.
     pub fn install_agents(&self) -> Result<(), LabError> {
-        for (name, _, manifest) in PROGRAMS {
+        for (name, _, manifest) in booted() {
             if !manifest.is_empty() && self.pid(name).is_some() {
                 self.node().put(&format!("{SITE}/{name}.xml"), manifest.as_bytes(), 0o444)?;
             }
@@ -47,7 +41,7 @@ impl World {
 
     /// The node loses its power, with all that runs on it.
     pub async fn goes_down(&mut self) -> Result<(), LabError> {
-        for (name, ..) in PROGRAMS {
+        for (name, ..) in booted() {
             self.end(name, true).await?;
         }
         Ok(self.node().lose_power()?)
@@ -58,7 +52,7 @@ impl World {
         let mut boot = self.node().begin_boot()?;
         let mut started = Vec::new();
         while let Some(start) = self.node().next_start(&mut boot)? {
-            if let Some((name, ..)) = PROGRAMS.iter().find(|it| it.1 == start.service) {
+            if let Some((name, ..)) = booted().iter().find(|it| it.1 == start.service) {
                 if *name == "migration-agent" {
                     self.before_zones().await?;
                 }
@@ -67,7 +61,7 @@ impl World {
             self.node().ended(&start, true)?;
         }
         // Each answers only when vminfod does.
-        for (name, ..) in PROGRAMS.iter().filter(|(name, ..)| started.contains(name)) {
+        for (name, ..) in booted().iter().filter(|(name, ..)| started.contains(name)) {
             match *name {
                 "vminfod" => self.start_vminfod().await?,
                 "migration-agent" => self.start_migration_agent().await?,

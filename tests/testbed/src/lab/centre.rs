@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mocks::cnapi::{Order, TaskError};
@@ -16,16 +17,27 @@ use mocks::{cnapi, imgapi, napi, papi, vmapi};
 use rig::port::Port;
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod};
 use serde_json::{Map, Value, json};
+use simnode::broken::Broken;
 use simnode::vmadm::Image;
 use simnode::{Node, NodeError, Verbs, Wait};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
+use super::broken::Things;
+use super::control::{self, Hands, Told};
+use super::daemons::{Daemons, Death};
 use super::error::LabError;
 use super::options::WorldOptions;
 use super::ports::{self, local};
+use super::silent::Silent;
+use super::smf::Site;
 use super::trust::Trust;
 
 /// The user that owns the data centre.
 pub(super) const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
+
+/// What a node cannot do now is looked at so often.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Where migration-service is, once it runs.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +88,8 @@ pub struct Centre {
     /// Who is to be let in.
     pub(super) trust: Trust,
     nodes: Arc<Nodes>,
+    hands: Hands,
+    deaths: mpsc::Sender<Death>,
 }
 
 /// The directories of the nodes, by uuid.
@@ -115,9 +129,13 @@ impl Centre {
         let imgapi = imgapi::Server::start(local(0)).await;
         let imgapi = Arc::new(imgapi.map_err(LabError::io("listening on a free port as IMGAPI"))?);
         let images = imgapi.store().clone();
+        let silent = Silent::default();
+        let is_silent = silent.clone();
         cnapi.store().set_hands(Arc::new(move |order: Order| {
             let (node, images) = (known.held().get(&order.server_uuid).cloned(), images.clone());
+            let silent = is_silent.clone();
             Box::pin(async move {
+                silent.over(&order.server_uuid).await;
                 carry_out(node.ok_or("this node is not in the lab")?, order, &images).await
             })
         }));
@@ -131,7 +149,27 @@ impl Centre {
         let agents = [free(0)?, free(0)?];
         let _held = held.into();
         let trust = Trust::new(options.by_hand);
-        Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, agents, _held, trust, nodes })
+        let things = Things {
+            sites: Vec::new(),
+            napi: napi.store().clone(),
+            vmapi: vmapi.store().clone(),
+            silent,
+        };
+        let (hands, deaths) = control::hands(things, cnapi.store().clone());
+        Ok(Centre {
+            napi,
+            vmapi,
+            cnapi,
+            papi,
+            imgapi,
+            migrations,
+            agents,
+            _held,
+            trust,
+            nodes,
+            hands,
+            deaths,
+        })
     }
 
     /// Makes PAPI and IMGAPI know what these VMs were made of.
@@ -184,6 +222,29 @@ impl Centre {
         self.nodes.held().insert(node.cn_uuid().to_owned(), node.dir().to_owned());
     }
 
+    /// Makes the daemons of a node, none of which runs, known to the hands.
+    pub(super) async fn join(&self, options: &WorldOptions, node: &Node) -> Daemons {
+        let deaths = self.deaths.clone();
+        let daemons = Daemons::new(&options.program, &options.dir, node.cn_uuid(), deaths);
+        self.tell(Told::Joined(Site::new(node, &daemons))).await;
+        daemons
+    }
+
+    /// Takes what is typed on the node of this directory.
+    pub(super) fn listen(&self, dir: &Path) -> std::io::Result<JoinSet<()>> {
+        control::listen(dir, self.hands.clone())
+    }
+
+    /// The lab is up.
+    pub(super) async fn is_up(&self) {
+        self.tell(Told::Up).await;
+    }
+
+    async fn tell(&self, told: Told) {
+        // They are there for as long as this is.
+        drop(self.hands.send(told).await);
+    }
+
     /// Stops the services, if no other node needs them.
     pub(super) async fn stop(self) {
         if let Ok(cnapi) = Arc::try_unwrap(self.cnapi) {
@@ -225,6 +286,9 @@ async fn carry_out(
         let is_shown = with_hidden || !vm.is_hidden();
         is_shown.then_some(vm).ok_or_else(no_vm)
     };
+    while order.verb != "load" && node.is_broken(Broken::Zfs) {
+        tokio::time::sleep(LOOK).await;
+    }
     let verbs = Verbs::new(&node, Wait::none());
     let done = |result: Result<(), NodeError>| result.map(|()| json!({})).map_err(said);
     match order.verb.as_str() {

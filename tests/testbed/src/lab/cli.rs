@@ -20,8 +20,9 @@ use super::options::{Part, WorldOptions};
 use super::screen::{Screen, Voice};
 use super::volumes::{self, Volumes};
 use super::world::{World, shown, this_program};
-use super::{moves, seed, tour};
+use super::{jobs, moves, seed, tour};
 use mocks::napi::Era;
+use mocks::workflow;
 
 /// A simulated node with vminfod, net-agent and vm-agent on it, a mock NAPI and VMAPI, and a story.
 #[derive(Debug, Parser)]
@@ -96,6 +97,8 @@ enum Script {
 /// What was asked for with `--with`; it runs as long as this is kept.
 #[derive(Debug, Default)]
 struct Services {
+    /// VMAPI's jobs, where volumes have not their own.
+    jobs: Option<workflow::Server>,
     volumes: Option<Volumes>,
     feed: Option<Feed>,
 }
@@ -157,6 +160,7 @@ async fn lab(args: Args) -> Result<bool, LabError> {
             let worlds = std::iter::once(&world).chain(&others);
             followers.spawn(volumes.keep(worlds.map(|world| world.node().clone()).collect()));
         }
+        world.is_up().await;
         hints(&args, &world, &screen).await;
         // Both arms are cancel-safe.
         while let Some(ended) = tokio::select! {
@@ -240,6 +244,8 @@ async fn begin(
     if has_volumes {
         services.volumes = Some(Volumes::start(world).await?);
         say(&format!("volapi    {}", world.volapi_url()));
+    } else {
+        services.jobs = Some(jobs::start(world).await?);
     }
     services.feed = feed(args, world, others, screen).await?;
     if is_in(Part::Console) {
@@ -344,6 +350,7 @@ async fn hints(args: &Args, world: &World, screen: &Screen) {
     if args.with.contains(&Extra::Volumes) {
         println!("  {}\n  sdc-voladm list-volume-zones", volumes::command());
     }
+    println!("  svcadm restart vminfod\n  testbed break zfs --for 30s\n  testbed cure");
     println!();
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sdc_clients::http::{Call, Http};
@@ -27,43 +28,104 @@ const STARTS: Duration = Duration::from_secs(90);
 /// How many ends of daemons are kept for the listener; more are not told.
 const ENDS: usize = 16;
 
-/// The daemons that run. Dropping it kills them.
+/// A daemon has ended; nobody has waited for it yet.
 #[derive(Debug)]
-pub(super) struct Daemons {
+pub(super) struct Death {
+    pub(super) cn: String,
+    pub(super) name: &'static str,
+    pub(super) pid: u32,
+}
+
+/// The daemons that run. Dropping the last clone kills them.
+#[derive(Clone, Debug)]
+pub(super) struct Daemons(Arc<Shared>);
+
+/// The same for who must not keep them.
+#[derive(Debug)]
+pub(super) struct Running(Weak<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     program: PathBuf,
     dir: PathBuf,
-    running: BTreeMap<&'static str, Child>,
+    cn: String,
+    inner: Mutex<Inner>,
     /// What tells that a daemon has ended, and who hears it.
     told: mpsc::Sender<LabError>,
+    deaths: mpsc::Sender<Death>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    running: BTreeMap<&'static str, Child>,
+    /// How each was started last, also of those that do not run.
+    starts: BTreeMap<&'static str, Start>,
     ended: Option<mpsc::Receiver<LabError>>,
+}
+
+/// How a daemon is started, and where it answers.
+#[derive(Clone, Debug)]
+struct Start {
+    words: Vec<String>,
+    url: String,
+}
+
+impl Running {
+    /// The daemons, if they are there.
+    pub(super) fn daemons(&self) -> Option<Daemons> {
+        self.0.upgrade().map(Daemons)
+    }
 }
 
 impl Daemons {
     /// None yet. `program` is all of them; configurations and logs are in `dir`.
-    pub(super) fn new(program: &Path, dir: &Path) -> Self {
+    pub(super) fn new(program: &Path, dir: &Path, cn: &str, deaths: mpsc::Sender<Death>) -> Self {
         let (told, ended) = mpsc::channel(ENDS);
-        let (program, dir) = (program.to_owned(), dir.to_owned());
-        Self { program, dir, running: BTreeMap::new(), told, ended: Some(ended) }
+        let (program, dir, cn) = (program.to_owned(), dir.to_owned(), cn.to_owned());
+        let inner = Inner { running: BTreeMap::new(), starts: BTreeMap::new(), ended: Some(ended) };
+        Self(Arc::new(Shared { program, dir, cn, inner: Mutex::new(inner), told, deaths }))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// These daemons, for who must not keep them.
+    pub(super) fn running(&self) -> Running {
+        Running(Arc::downgrade(&self.0))
     }
 
     /// Tells of each daemon that ends from now on, also of one that is stopped. There is one listener.
-    pub(super) fn ended(&mut self) -> mpsc::Receiver<LabError> {
-        self.ended.take().unwrap_or_else(|| mpsc::channel(1).1)
+    pub(super) fn ended(&self) -> mpsc::Receiver<LabError> {
+        self.inner().ended.take().unwrap_or_else(|| mpsc::channel(1).1)
     }
 
     /// The pid of a daemon that runs.
     pub(super) fn pid(&self, name: &str) -> Option<u32> {
-        self.running.get(name).and_then(Child::id)
+        self.inner().running.get(name).and_then(Child::id)
     }
 
-    /// Starts a daemon, and waits until it has logged this message.
+    /// Those that run.
+    pub(super) fn pids(&self) -> Vec<(&'static str, u32)> {
+        let inner = self.inner();
+        inner.running.iter().filter_map(|(name, child)| Some((*name, child.id()?))).collect()
+    }
+
+    /// Whether it was ever started.
+    pub(super) fn has_started(&self, name: &str) -> bool {
+        self.inner().starts.contains_key(name)
+    }
+
+    /// Starts a daemon, which answers at `url`, and waits until it has logged this message.
     pub(super) async fn start_until_said(
         &mut self,
         name: &'static str,
         msg: &str,
         config: &Value,
+        url: &str,
     ) -> Result<(), LabError> {
-        let (mut child, log) = self.spawn(name, &["serve"], config).await?;
+        self.configure(name, &["serve"], config, url).await?;
+        let (mut child, log) = self.spawn(name).await?;
         let log = said(&mut child, msg, log).await?;
         self.keep(name, child, log);
         Ok(())
@@ -88,10 +150,21 @@ impl Daemons {
         config: &Value,
         url: &str,
     ) -> Result<(), LabError> {
-        let (child, log) = self.spawn(name, words, config).await?;
+        self.configure(name, words, config, url).await?;
+        self.again(name, true).await
+    }
+
+    /// Starts a daemon as it was started last, with what its file of configuration says now.
+    pub(super) async fn again(&self, name: &str, waits: bool) -> Result<(), LabError> {
+        let start = self.inner().starts.get_key_value(name).map(|(name, it)| (*name, it.clone()));
+        let Some((name, start)) = start else { return Ok(()) };
+        let (child, log) = self.spawn(name).await?;
         self.keep(name, child, log);
+        if !waits {
+            return Ok(());
+        }
         let what = format!("{name} answers");
-        let http = Http::new(url, OWN_AGENT).map_err(LabError::request(&what))?;
+        let http = Http::new(&start.url, OWN_AGENT).map_err(LabError::request(&what))?;
         until(&what, STARTS, || async {
             Ok(http.execute(Call::new(http::Method::GET, &["ping"])).await.is_ok())
         })
@@ -99,8 +172,8 @@ impl Daemons {
     }
 
     /// Kills a daemon as a crash would, or stops it as SMF does. One that does not run is none.
-    pub(super) async fn end(&mut self, name: &str, crash: bool) -> Result<(), LabError> {
-        let Some(child) = self.running.remove(name) else { return Ok(()) };
+    pub(super) async fn end(&self, name: &str, crash: bool) -> Result<(), LabError> {
+        let Some(child) = self.inner().running.remove(name) else { return Ok(()) };
         let grace = if crash { Duration::ZERO } else { GRACE };
         if crash {
             child.signal(rustix::process::Signal::KILL);
@@ -108,22 +181,39 @@ impl Daemons {
         child.stop(grace).await.map(drop).map_err(LabError::io(format!("stopping {name}")))
     }
 
-    fn keep(&mut self, name: &'static str, mut child: Child, log: tokio::fs::File) {
-        tokio::spawn(keep(name.to_owned(), child.take_lines(), log, self.told.clone()));
-        self.running.insert(name, child);
+    fn keep(&self, name: &'static str, mut child: Child, log: tokio::fs::File) {
+        let (told, deaths) = (self.0.told.clone(), self.0.deaths.clone());
+        let (lines, cn) = (child.take_lines(), self.0.cn.clone());
+        let death = child.id().map(|pid| Death { cn, name, pid });
+        tokio::spawn(async move {
+            keep(name.to_owned(), lines, log, told).await;
+            // Nobody may be there to start it again.
+            drop(death.map(|death| deaths.try_send(death)));
+        });
+        self.inner().running.insert(name, child);
     }
 
-    /// Writes the configuration of a daemon, starts it, and opens its log.
-    async fn spawn(
+    /// Writes the configuration of a daemon, and keeps how it is started.
+    async fn configure(
         &self,
-        name: &str,
+        name: &'static str,
         words: &[&str],
         config: &Value,
-    ) -> Result<(Child, tokio::fs::File), LabError> {
-        let file = self.dir.join(format!("{name}.json"));
+        url: &str,
+    ) -> Result<(), LabError> {
+        let file = self.0.dir.join(format!("{name}.json"));
         let written = tokio::fs::write(&file, format!("{config:#}\n")).await;
         written.map_err(LabError::io(format!("writing {}", file.display())))?;
-        let log = self.dir.join(format!("{name}.log"));
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        self.inner().starts.insert(name, Start { words, url: url.to_owned() });
+        Ok(())
+    }
+
+    /// Starts a daemon as it was configured, and opens its log.
+    async fn spawn(&self, name: &str) -> Result<(Child, tokio::fs::File), LabError> {
+        let file = self.0.dir.join(format!("{name}.json"));
+        let words = self.inner().starts.get(name).map(|it| it.words.clone()).unwrap_or_default();
+        let log = self.0.dir.join(format!("{name}.log"));
         let mut options = tokio::fs::OpenOptions::new();
         let log = options.create(true).append(true).open(&log).await;
         let log = log.map_err(LabError::io(format!("opening the log of {name}")))?;
@@ -133,9 +223,9 @@ impl Daemons {
             name => (name, None),
         };
         let (this, file) = (format!("@{program}"), file.to_string_lossy());
-        let args = [this.as_str()].into_iter().chain(words.iter().copied()).chain(flag);
+        let args = [this.as_str()].into_iter().chain(words.iter().map(String::as_str)).chain(flag);
         let args: Vec<&str> = args.chain(["--config", &file]).collect();
-        let child = Child::spawn(name, &self.program, &args)
+        let child = Child::spawn(name, &self.0.program, &args)
             .map_err(LabError::io(format!("starting {name}")))?;
         Ok((child, log))
     }

@@ -37,6 +37,9 @@ pub enum LabError {
     /// The VM that moves could not be made.
     #[error("the VM that moves: {0:#}")]
     Moves(anyhow::Error),
+    /// What somebody types in a lab that is up.
+    #[error("{0}")]
+    Broken(String),
     /// The feed of the data centre refused.
     #[error("the feed: {0}")]
     Feed(String),

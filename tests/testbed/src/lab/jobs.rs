@@ -6,16 +6,51 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use http::Method;
 use mocks::vmapi::Order;
-use sdc_clients::Precondition;
+use mocks::workflow;
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Call, Http};
 use sdc_clients::napi::Napi;
+use sdc_clients::vminfod::VmFields as _;
+use sdc_clients::{MacAddr, Precondition};
 use serde_json::{Map, Value, json};
+
+use super::asking::OWN_AGENT;
+use super::error::LabError;
+use super::ports::local;
+use super::world::World;
 
 /// The longest that a node may take.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Has VMAPI's jobs done in a world whose VMs are known. They are kept where this is, for as long as it is.
+pub(super) async fn start(world: &World) -> Result<workflow::Server, LabError> {
+    let jobs = workflow::Server::start(local(0)).await;
+    let jobs = jobs.map_err(LabError::io("listening on a free port as the workflow API"))?;
+    let hands = Jobs::new(client(&world.cnapi_url())?, client(&world.napi.url())?);
+    let vms = world.vmapi.store();
+    vms.peers().chosen = world.node().cn_uuid().to_owned();
+    vms.peers().workflow_url = jobs.url();
+    let known = world.centre().papi.store().all().into_iter().filter_map(|package| {
+        let gives = ["cpu_cap", "max_physical_memory"].into_iter();
+        let gives = gives.filter_map(|key| Some((key.to_owned(), package.get(key)?.clone())));
+        Some((package.get("uuid")?.as_str()?.to_owned(), gives.collect()))
+    });
+    vms.peers().packages = Some(known.collect());
+    let hands = move |order| -> BoxFuture<'static, Result<(), String>> {
+        let hands = hands.clone();
+        Box::pin(async move { hands.carry_out(order).await })
+    };
+    vms.run_jobs(jobs.store().clone(), std::sync::Arc::new(hands));
+    Ok(jobs)
+}
+
+fn client(url: &str) -> Result<Http, LabError> {
+    let http = Http::new(url, OWN_AGENT).map_err(LabError::request(url))?;
+    Ok(http.without_retries())
+}
 
 /// Clients of the services that jobs ask.
 #[derive(Clone, Debug)]
@@ -65,10 +100,19 @@ impl Jobs {
         if !task.is_complete() {
             return Err(task.error().unwrap_or("no word").to_owned());
         }
-        if order.verb == "remove_nics" {
-            let macs = order.vm.get("macs").and_then(Value::as_array).into_iter().flatten();
-            for mac in macs.filter_map(Value::as_str).filter_map(|mac| mac.parse().ok()) {
-                self.napi.delete_nic(mac, Precondition::None).await.map_err(said)?;
+        // Both jobs delete them in NAPI, one after the other; one that is gone already is none.
+        let gone: Vec<MacAddr> = match order.verb {
+            "remove_nics" => {
+                let macs = order.vm.get("macs").and_then(Value::as_array).into_iter().flatten();
+                macs.filter_map(Value::as_str).filter_map(|mac| mac.parse().ok()).collect()
+            }
+            "delete" => order.vm.macs(),
+            _ => Vec::new(),
+        };
+        for mac in gone {
+            match self.napi.delete_nic(mac, Precondition::None).await {
+                Err(error) if !error.is_not_found_resource() => return Err(said(error)),
+                _ => {}
             }
         }
         Ok(())

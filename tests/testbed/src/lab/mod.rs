@@ -26,6 +26,14 @@ pub mod seed; // the records of the data centre
 
 pub mod screen; // a line per event and per write
 
+pub mod control; // what is typed in a lab that is up: svcadm, break, cure
+
+mod broken; // what is broken, and its cure
+
+mod smf; // SMF, done to processes
+
+mod silent; // which nodes are silent
+
 mod boots; // a node loses its power and boots
 
 pub mod world; // the node, the mocks, and the daemons as processes

@@ -75,12 +75,13 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
          set -- \"$@\" -f - ;;\nesac\n\
          exec {testbed} vm --cn {node} \"$verb\" \"$@\""
     );
-    // SMF runs nothing here: the lab's log of a daemon is beside its node, in lines that are not coloured. What a
+    // The lab's log of a daemon is beside its node, in lines that are not coloured. What a
     // daemon that is silent is looked at with works all the same.
     let svcs = format!(
         "[ \"$1\" = -L ] && [ -f {node}/\"$2\".log ] && exec echo {node}/\"$2\".log\n\
          if [ \"$1\" = -xv ] && [ -x {node}/bin/\"$2\" ]; then\n\
          state=online\n{node}/bin/\"$2\" ping >/dev/null 2>&1 || state='offline: nothing answers'\n\
+         said=$({node}/platform/svcs -H -o state \"$2\" 2>/dev/null) && case $said in disabled|maintenance) state=$said ;; esac\n\
          printf 'svc:/lab/%s:default\\n State: %s\\n' \"$2\" \"$state\"\n\
          [ -f {node}/\"$2\".log ] && printf '   See: %s\\n' {node}/\"$2\".log\n\
          exit 0\nfi\n\
@@ -96,8 +97,14 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
          exec {testbed} @hub \"$@\"",
         config = quoted(&places.node.join("vminfod.json").to_string_lossy()),
     );
+    // What is done to a lab that is up is done by its own process.
+    let broken = format!(
+        "case \"$1\" in break|cure) verb=$1; shift; set -- \"$verb\" --cn {node} \"$@\" ;; esac\nexec {testbed} \"$@\""
+    );
     let scripts = [
         ("svcs", svcs),
+        ("svcadm", format!("exec {testbed} @svcadm {node} \"$@\"")),
+        ("testbed", broken),
         ("hub", hub),
         ("bunyan", "exec cat".to_owned()),
         ("vmadm", vmadm),

@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use http::Method;
 use mocks::{napi, workflow};
 use rig::nfs;
@@ -19,10 +18,9 @@ use simnode::Node;
 
 use super::asking::{OWN_AGENT, found, until};
 use super::error::LabError;
-use super::jobs::Jobs;
+use super::jobs;
 use super::moves;
 use super::outcome::Outcome;
-use super::ports::local;
 use super::screen::{Screen, Voice};
 use super::serving::{self, Serving};
 use super::world::World;
@@ -68,9 +66,6 @@ impl Volumes {
     /// Fails if a service does not start.
     pub async fn start(world: &mut World) -> Result<Volumes, LabError> {
         let (papi, imgapi) = (&world.centre().papi, &world.centre().imgapi);
-        let workflow = workflow::Server::start(local(0)).await;
-        let workflow =
-            workflow.map_err(LabError::io("listening on a free port as the workflow API"))?;
         let package = json!({"uuid": PACKAGE, "name": "sdc_volume_nfs_10", "quota": 10_240, "active": true,
             "max_physical_memory": 256, "cpu_cap": 100});
         papi.store().put(object(&package));
@@ -80,21 +75,7 @@ impl Volumes {
                 .put(object(&json!({"uuid": uuid, "name": "nfsserver", "type": "zone-dataset"})));
         }
         world.napi.store().seed(&fabric()).map_err(LabError::Seed)?;
-        let jobs = Jobs::new(client(&world.cnapi_url())?, client(&world.napi.url())?);
-        let vms = world.vmapi.store();
-        vms.peers().chosen = world.node().cn_uuid().to_owned();
-        vms.peers().workflow_url = workflow.url();
-        let known = papi.store().all().into_iter().filter_map(|package| {
-            let gives = ["cpu_cap", "max_physical_memory"].into_iter();
-            let gives = gives.filter_map(|key| Some((key.to_owned(), package.get(key)?.clone())));
-            Some((package.get("uuid")?.as_str()?.to_owned(), gives.collect()))
-        });
-        vms.peers().packages = Some(known.collect());
-        let hands = move |order| -> BoxFuture<'static, Result<(), String>> {
-            let jobs = jobs.clone();
-            Box::pin(async move { jobs.carry_out(order).await })
-        };
-        vms.run_jobs(workflow.store().clone(), std::sync::Arc::new(hands));
+        let workflow = jobs::start(world).await?;
         world.start_volapi(&workflow.url()).await?;
         let (http, status) = (client(&world.volapi_url())?, client(&world.volapi_status_url())?);
         let vmapi = Vmapi::new(client(&world.vmapi.url())?);

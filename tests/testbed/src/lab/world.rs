@@ -15,6 +15,7 @@ use sdc_clients::napi::{Napi, Nic, NicList, NicQuery};
 use sdc_clients::vminfod::Vminfod;
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::asking::OWN_AGENT;
 use super::centre::Centre;
@@ -44,6 +45,8 @@ pub struct World {
     daemons: Daemons,
     ports: Ports,
     qemus: Option<Qemus>,
+    /// Hears what is typed.
+    _control: JoinSet<()>,
 }
 
 impl World {
@@ -98,7 +101,9 @@ impl World {
         // Where holds are kept, also while net-agent is left out.
         std::fs::create_dir_all(options.dir.join("net-agent"))
             .map_err(LabError::io("making net-agent's directory"))?;
-        let daemons = Daemons::new(&options.program, &options.dir);
+        let daemons = centre.join(&options, &node).await;
+        let _control =
+            centre.listen(&options.dir).map_err(LabError::io("opening the lab's socket"))?;
         let mut world = Self {
             options,
             node,
@@ -109,6 +114,7 @@ impl World {
             daemons,
             ports,
             qemus: None,
+            _control,
         };
         let (napi_url, vmapi_url) = (world.napi.url(), world.vmapi.url());
         world.node.set_info(|info| {
@@ -121,6 +127,11 @@ impl World {
     /// Tells of each daemon that ends from now on, also of one that is stopped. There is one listener.
     pub fn ended(&mut self) -> mpsc::Receiver<LabError> {
         self.daemons.ended()
+    }
+
+    /// From now on what dies is started again, as SMF does it, and the nodes send heartbeats: the lab is up.
+    pub async fn is_up(&self) {
+        self.centre.is_up().await;
     }
 
     /// Serves VMAPI's records at this address from now on, and no longer where it was.
@@ -246,8 +257,8 @@ impl World {
     /// Starts vminfod and waits until it listens.
     pub async fn start_vminfod(&mut self) -> Result<(), LabError> {
         let config = self.configs().vminfod();
-        self.daemons.start_until_said("vminfod", "listening", &config).await?;
         let url = self.vminfod_url();
+        self.daemons.start_until_said("vminfod", "listening", &config, &url).await?;
         self.node.set_info(|info| info.vminfod_url = Some(url.clone()))?;
         tools::write(&self.places()).map_err(LabError::io("writing the operator's commands"))
     }
@@ -356,7 +367,7 @@ impl World {
     }
 
     /// Stops everything in order.
-    pub async fn stop(mut self) -> Result<(), LabError> {
+    pub async fn stop(self) -> Result<(), LabError> {
         const ORDER: [&str; 10] = [
             "console",
             PAGE,
@@ -373,8 +384,8 @@ impl World {
             self.daemons.end(name, false).await?;
         }
         // What holds the services is given back first, so that the last node can stop them.
-        let Self { napi, vmapi, centre, .. } = self;
-        drop((napi, vmapi));
+        let Self { napi, vmapi, centre, _control, .. } = self;
+        drop((napi, vmapi, _control));
         centre.stop().await;
         Ok(())
     }

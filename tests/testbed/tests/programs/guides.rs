@@ -156,6 +156,13 @@ fn confirmed(lines: &str) -> String {
     lines.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Returns what a document says to SMF in its text: a verb and a service.
+fn to_smf(document: &str) -> Vec<String> {
+    let quoted = document.split("`svcadm ").skip(1).filter_map(|rest| rest.split('`').next());
+    let whole = quoted.map(|words| words.split_whitespace().collect::<Vec<_>>());
+    whole.filter(|words| words.len() == 2).map(|words| words.join(" ")).collect()
+}
+
 /// How far a migration has to be before a command of it is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Far {
@@ -245,6 +252,31 @@ impl Known {
         }
     }
 
+    /// Types what the documents say to SMF, and sees that the program does it.
+    async fn smf(&self, wrong: &mut Vec<String>) {
+        let documents = DOCUMENTS.map(|name| {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+            std::fs::read_to_string(path).unwrap()
+        });
+        let said: BTreeSet<String> = documents.iter().flat_map(|text| to_smf(text)).collect();
+        assert!(said.len() >= 5, "{said:?}");
+        for words in said {
+            let (verb, name) = words.split_once(' ').unwrap();
+            let (follows, wanted) = match verb {
+                "disable" => {
+                    (format!("! {name} ping && svcadm enable -s {name}"), "is not running")
+                }
+                _ => (format!("{name} ping"), "pong"),
+            };
+            // With `-s` it waits for what is looked at then.
+            let done = self.centre.typed(&format!("svcadm {verb} -s {name} && {follows}")).await;
+            let said = done.stdout + &done.stderr;
+            if done.code != Some(0) || !said.contains(wanted) {
+                wrong.push(format!("svcadm {words}: {:?}: {said}", done.code));
+            }
+        }
+    }
+
     /// The values of the words in capitals now.
     async fn values(&self, lines: &str) -> Vec<(&'static str, String)> {
         let here = self.centre.lab.node().cn_uuid().to_owned();
@@ -315,6 +347,7 @@ async fn every_command_that_is_shown_runs_and_ends_as_documented() {
             }
         }
     }
+    known.smf(&mut wrong).await;
     println!("typed {typed} commands in {:?}", began.elapsed());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(typed >= 90, "{typed}");

@@ -12,6 +12,8 @@ mod absence;
 mod abuse;
 mod agent;
 mod bad_input;
+#[cfg(target_os = "linux")] // reads /proc
+mod broken;
 mod by_hand;
 #[cfg(target_os = "linux")] // reads /proc
 mod chaos;

@@ -5,6 +5,7 @@
 //! One rule after the other.
 
 use super::pair::{Pair, get, received, sent, snapshots, zfs};
+use crate::broken::Broken;
 use crate::node::Zfs;
 use crate::streams::fault::{Effect, End};
 
@@ -232,6 +233,17 @@ fn a_full_destination_refuses_the_stream() {
     zfs(&pair.source, "set quota=300k zones/vm/data").unwrap();
     assert!(pair.source.write_file("zones/vm/data", "more", &[1; 100_000]).is_err());
     zfs(&pair.source, "snapshot zones/vm/data@full").unwrap();
+}
+
+#[test]
+fn a_full_pool_takes_nothing_new_until_it_has_room() {
+    let pair = with_vm();
+    pair.target.set_broken(Broken::Pool, true).unwrap();
+    fails(zfs(&pair.target, "create zones/more"), 1, "out of space");
+    fails(pair.copy("zones/vm/data@1", "-u zones/data"), 1, "out of space");
+    assert_eq!(get(&pair.target, "available", "zones"), "0");
+    pair.target.set_broken(Broken::Pool, false).unwrap();
+    pair.copy("zones/vm/data@1", "-u zones/data").unwrap();
 }
 
 #[test]

@@ -32,6 +32,15 @@ pub const PROGRAMS: [&str; 12] = [
 /// The owner of the volumes.
 pub const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
 
+/// Types lines on the node of this directory; the first failure ends them.
+pub async fn typed_on(node: &Path, lines: &str) -> Finished {
+    let bin = node.join("bin");
+    let script = format!("set -euo pipefail\nexport PATH={}:$PATH\n{lines}\n", bin.display());
+    // A migration in one go has three phases, each of which may be late.
+    let done = process::run(Path::new("/bin/bash"), &["-c", &script], 3 * LATE).await;
+    done.unwrap_or_else(|error| panic!("{lines}: {error}"))
+}
+
 /// Starts two nodes with their agents but kvmd, one VM on the first, and migration-service.
 pub async fn nodes(set: impl FnOnce(&mut WorldOptions)) -> (Lab, World) {
     let mut lab = Lab::start(|options| {
@@ -88,11 +97,7 @@ impl Centre {
 
     /// Types lines; the first failure ends them.
     pub async fn typed(&self, lines: &str) -> Finished {
-        let bin = self.lab.node().dir().join("bin");
-        let script = format!("set -euo pipefail\nexport PATH={}:$PATH\n{lines}\n", bin.display());
-        // A migration in one go has three phases, each of which may be late.
-        let done = process::run(Path::new("/bin/bash"), &["-c", &script], 3 * LATE).await;
-        done.unwrap_or_else(|error| panic!("{lines}: {error}"))
+        typed_on(self.lab.node().dir(), lines).await
     }
 
     /// Types lines on the other node that end well.
