@@ -70,8 +70,6 @@ pub mod fswatcher; // the platform's file watcher
 
 pub mod zones; // the rules of zones
 
-pub mod broken; // what is broken until it is cured
-
 pub mod sizes; // what datasets take, in bytes
 
 pub mod mounts; // the rules of mounted datasets
@@ -107,6 +105,8 @@ pub mod trees; // the contents of datasets
 mod checksum; // a checksum
 
 mod names; // the names that zfs takes
+
+pub mod broken; // what is broken until it is cured
 
 pub mod node; // a node: its directory, its description, the paths in it
 
