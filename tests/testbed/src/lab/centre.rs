@@ -226,7 +226,7 @@ impl Centre {
     pub(super) async fn join(&self, options: &WorldOptions, node: &Node) -> Daemons {
         let deaths = self.deaths.clone();
         let daemons = Daemons::new(&options.program, &options.dir, node.cn_uuid(), deaths);
-        self.tell(Told::Joined(Site::new(node, &daemons))).await;
+        self.tell(Told::Joined(Box::new(Site::new(node, &daemons)))).await;
         daemons
     }
 

@@ -69,7 +69,7 @@ struct Answer {
 #[derive(Debug)]
 pub(super) enum Told {
     /// A node is there.
-    Joined(Site),
+    Joined(Box<Site>),
     /// The lab is up: SMF keeps what runs, and nodes send heartbeats.
     Up,
     /// Somebody types.
@@ -111,7 +111,7 @@ async fn work(
         tokio::select! {
             told = told.recv() => match told {
                 None => return,
-                Some(Told::Joined(site)) => things.sites.push(site),
+                Some(Told::Joined(site)) => things.sites.push(*site),
                 Some(Told::Up) => is_up = true,
                 Some(Told::Typed(Typed(request, answers))) => {
                     let answer = match done(&mut things, &mut broken, request).await {
