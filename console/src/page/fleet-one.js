@@ -82,6 +82,10 @@ export function view(centre) {
       ] : []),
       ...(centre.volumesStatus ? volumes.vm(uuid, centre.volumesStatus, centre.volumes) : []),
       ...past(),
+      // A name that a node made up is part of no command.
+      ...(/^[0-9a-f-]{36}$/.test(uuid)
+        ? [el('p', { class: 'soft' }, 'All of its life, on a headnode: ', el('code', {}, `sdc-fleet story ${uuid}`))]
+        : []),
     ];
   }
 
