@@ -54,9 +54,9 @@ mod settled; // the properties of a copy
 
 mod mounts; // where a copy is mounted
 
-mod zoned; // what is delegated
-
 mod quotas; // quotas in the way
+
+mod zoned; // what is delegated
 
 mod parts; // what the tasks share
 
