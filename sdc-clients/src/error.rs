@@ -104,7 +104,7 @@ impl Error {
         } else {
             Class::UnknownOutcome
         };
-        let message = format!("timed out after {} ms while {}", after.as_millis(), phase.as_str());
+        let message = format!("timed out after {after:?} while {}", phase.as_str());
         let mut error = Error::new(class, method, path, message);
         error.0.phase = Some(phase);
         error
@@ -244,6 +244,19 @@ impl Error {
     /// that is not what was promised. It is for logs and for the user who made the request.
     pub fn peer_text(&self) -> Option<String> {
         if self.0.is_theirs { Some(self.message_with_fields()) } else { self.0.body.clone() }
+    }
+
+    /// Returns what an operator has to know, with the request behind it: the service's reason where its answer has a
+    /// code, or how the time ran out. A body without a code is nobody's words.
+    pub fn in_words(&self) -> String {
+        let request =
+            format!("{} {}", self.0.method, self.0.path.split('?').next().unwrap_or_default());
+        match (self.peer_text().filter(|_| self.code().is_some()), self.0.status) {
+            (Some(reason), Some(status)) => format!("{reason} ({request}, {status})"),
+            (Some(reason), None) => format!("{reason} ({request})"),
+            (None, None) if self.0.phase.is_some() => format!("{} ({request})", self.0.message),
+            _ => self.to_string(),
+        }
     }
 
     /// Returns the same for a log. What looks like a service's data is left out: metadata may be in it.

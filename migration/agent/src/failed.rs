@@ -32,7 +32,7 @@ pub enum Failed {
     #[error(transparent)]
     NotTaken(#[from] NotTaken),
     /// The other node's agent did not answer, or refused.
-    #[error("the other node's agent: {}", refusal(.0))]
+    #[error("the other node's agent: {}", .0.in_words())]
     Peer(#[source] Error),
     /// The reason that the other node's agent gave.
     #[error("the other node: {}", .0.error)]
@@ -118,13 +118,6 @@ pub enum Failed {
 }
 
 /// A refusal has its reason; a body without a code does not come from an agent of ours.
-fn refusal(error: &Error) -> String {
-    match error.peer_text().filter(|_| error.code().is_some()) {
-        Some(reason) => format!("{error}: {reason}"),
-        None => error.to_string(),
-    }
-}
-
 impl Failed {
     /// Returns true if it is permanent: ordering it again cannot succeed.
     fn is_fatal(&self) -> bool {

@@ -34,7 +34,7 @@ pub enum NodeError {
     #[error(transparent)]
     Command(#[from] CommandError),
     /// vminfod did not answer.
-    #[error("vminfod: {0}")]
+    #[error("vminfod: {}", .0.in_words())]
     Vminfod(#[from] sdc_clients::Error),
     /// There is no such VM.
     #[error("there is no VM {0} here")]

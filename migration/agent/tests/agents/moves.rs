@@ -181,7 +181,7 @@ async fn what_the_target_wrote_goes_back_and_old_snapshots_go() {
     // Nothing is received into a copy that is in use.
     let refused = world.send(End::Source, 3).await.unwrap();
     assert!(
-        matches!(&refused, State::Failed { error, .. } if error.contains("409 NotOff")),
+        matches!(&refused, State::Failed { error, .. } if error.contains("is not stopped and hidden (POST /streams, 409)")),
         "{refused:?}"
     );
     world.done(End::Target, What::Stop).await;

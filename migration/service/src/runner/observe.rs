@@ -79,14 +79,6 @@ pub fn is_old(error: &Error) -> bool {
     error.status() == Some(409) && error.code() == Some("OldOrder")
 }
 
-/// What an operator has to know: a service's reason belongs to it, a body without a code does not.
-pub fn sentence(error: &Error) -> String {
-    match error.peer_text().filter(|_| error.code().is_some()) {
-        Some(reason) => format!("{error}: {reason}"),
-        None => error.to_string(),
-    }
-}
-
 /// Observes both nodes and VMAPI, at the same time.
 pub async fn observe(service: &Service, record: &Record, brief: bool) -> Round {
     let vm = record.vm_uuid.to_string();
@@ -117,7 +109,7 @@ pub async fn observe(service: &Service, record: &Record, brief: bool) -> Round {
             if !is_alive {
                 return (Report::Silent, None);
             }
-            let why = sentence(&error);
+            let why = error.in_words();
             errors.push((end, format!("migration-agent on the {end}'s node fails: {why}")));
             (Report::Unwell, None)
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sdc_clients::Error;
 use store::Fence;
 
-use super::observe::{about, is_old, sentence};
+use super::observe::{about, is_old};
 use crate::records::Stored;
 use crate::refused::Refused;
 use crate::state::Service;
@@ -63,8 +63,8 @@ impl From<Error> for Failed {
         match error.code() {
             _ if is_old(&error) => Failed::Lost,
             // The same again is refused again.
-            Some("InvalidParameters") => Failed::Fatal(sentence(&error)),
-            _ => Failed::Again(sentence(&error)),
+            Some("InvalidParameters") => Failed::Fatal(error.in_words()),
+            _ => Failed::Again(error.in_words()),
         }
     }
 }
@@ -144,7 +144,10 @@ pub async fn order_doing(
     let is_used = matches!(what, What::Show | What::Boot) && record.intent.is_replaced(other);
     let instead = node_of(record, other).filter(|_| is_used);
     let order = Order { about: about(record, end), wait_ms, order: what, instead };
-    Ok(service.agents.order(cn, &order).await?)
+    service.agents.order(cn, &order).await.map_err(|error| match error.into() {
+        Failed::Again(why) => Failed::Again(format!("migration-agent on the {end}'s node: {why}")),
+        failed => failed,
+    })
 }
 
 fn is_stream(what: &What) -> bool {

@@ -264,7 +264,7 @@ async fn an_agent_that_answers_with_an_error_is_not_called_silent() {
             }
         };
         assert!(why.starts_with("migration-agent on the source's node fails: "), "{why}");
-        assert!(why.ends_with(": vminfod: no answer in time"), "{why}");
+        assert!(why.ends_with("vminfod: no answer in time (POST /observe, 503)"), "{why}");
         world.centre().hosts.get_mut(&ONE).unwrap().is_unwell = false;
         assert_eq!(world.settled().await.unwrap().state, State::Paused);
     })
