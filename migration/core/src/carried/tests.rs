@@ -56,7 +56,7 @@ fn no_key_has_two_rows() {
 
 #[test] // M75
 fn people_read_of_every_key_that_a_node_does_not_make() {
-    let text = include_str!("../../../../docs/migration.md");
+    let text = include_str!("../../../../docs/migration-reference.md");
     let table = text.split("## What moves with an instance").nth(1).unwrap();
     let table = table.split("\n## ").next().unwrap();
     let told = |how: How| match how {
