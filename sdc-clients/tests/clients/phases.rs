@@ -70,11 +70,11 @@ fn limits(headers: Option<u64>, stall: u64) -> Timeouts {
 #[tokio::test]
 async fn every_phase_has_its_name() {
     let cases = [
-        (Server::Silent, limits(Some(100), 60_000), 60_000, Phase::Answer, "100 ms"),
-        (Server::Silent, limits(None, 60_000), 120, Phase::Answer, "120 ms"),
-        (Server::Silent, limits(Some(60_000), 60_000), 130, Phase::Answer, "130 ms"),
-        (Server::Stalls, limits(None, 140), 60_000, Phase::Body, "140 ms"),
-        (Server::Drips, limits(None, 60_000), 300, Phase::Total, "300 ms"),
+        (Server::Silent, limits(Some(100), 60_000), 60_000, Phase::Answer, "100ms"),
+        (Server::Silent, limits(None, 60_000), 120, Phase::Answer, "120ms"),
+        (Server::Silent, limits(Some(60_000), 60_000), 130, Phase::Answer, "130ms"),
+        (Server::Stalls, limits(None, 140), 60_000, Phase::Body, "140ms"),
+        (Server::Drips, limits(None, 60_000), 300, Phase::Total, "300ms"),
     ];
     for (kind, timeouts, total, phase, within) in cases {
         let error = fail(kind, timeouts, total, "GET").await;
